@@ -10,6 +10,7 @@ from agentctx import __version__
 from agentctx.cli.compact import compact
 from agentctx.cli.convert import convert
 from agentctx.cli.count import count
+from agentctx.cli.proxy import proxy
 from agentctx.cli.recall import recall
 from agentctx.cli.replay import replay
 from agentctx.cli.report import report
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 for command in (replay, report, compact, convert, count, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
+app.command(epilog=_EXITS)(proxy)
 app.add_typer(store_app, name="store", epilog=_EXITS)
 app.command(no_args_is_help=True, epilog=_EXITS)(recall)
 

@@ -1,0 +1,247 @@
+"""The providers' APIs as they are on the wire: which one a request is for, what it holds, how an error looks in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, get_args
+from urllib.parse import parse_qs, unquote
+
+from attrs import field, frozen
+
+from agentctx.core.message import Native
+from agentctx.core.report import View
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get
+from agentctx.providers.anthropic.format import Messages
+from agentctx.providers.bedrock.format import Converse
+from agentctx.providers.gemini.format import GenerateContent
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_responses.format import Responses
+
+Provider = Literal["openai", "anthropic", "gemini", "bedrock"]
+"""Whose API a request is for."""
+
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""Header fields as they came: names in lower case."""
+
+SESSION_HEADER = b"x-agentctx-session"
+"""Names the conversation of a request; it is taken out before the request is passed on."""
+
+
+@frozen
+class Incoming:
+    """The head of a request, as it came.
+
+    Args:
+        method: Its method, in upper case.
+        path: Its path, with what is percent-encoded in it.
+        query: What stands behind the question mark.
+        headers: Its header fields.
+    """
+
+    method: str
+    path: str
+    query: bytes
+    headers: Headers = field(repr=False)
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header field."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
+
+    @property
+    def signed(self) -> bool:
+        """Whether it is signed for AWS, over its host and its body."""
+        return (self.header(b"authorization") or "").startswith(_SIGNED)
+
+    @property
+    def region(self) -> str | None:
+        """The region that it is signed for."""
+        found = _REGION.search(self.header(b"authorization") or "") if self.signed else None
+        return None if found is None else found[1]
+
+    def caller(self) -> str:
+        """A digest of whose keys these are: conversations of other keys are other conversations.
+
+        What changes from one request to the next, as a signature does, is left out.
+        """
+        said = blake2b(digest_size=12, person=b"agentctx-caller")
+        for name in _KEYS:
+            value = self.header(name)
+            if value is not None:
+                value = value.split(", ")[0].split("/")[0] if value.startswith(_SIGNED) else value
+                said.update(b"\0" + name + b"\0" + value.encode())
+        for key in parse_qs(self.query.decode("latin-1")).get("key", ()):
+            said.update(b"\0key\0" + key.encode())
+        return said.hexdigest()
+
+
+_SIGNED = "AWS4-HMAC-SHA256"
+_REGION = re.compile(r"Credential=[^/,\s]+/[0-9]{8}/([a-z0-9-]{1,40})/")
+_KEYS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"openai-organization", b"openai-project")
+
+
+@frozen
+class Api:
+    """What a model call is made by.
+
+    Args:
+        provider: Whose API it is.
+        adapter: Reads and writes its bodies.
+        model: The model that its path names.
+        streams: Whether its path asks for a stream.
+    """
+
+    provider: Provider
+    adapter: Adapter
+    model: str | None = None
+    streams: bool = False
+
+    def body(self, sent: dict[str, Native]) -> dict[str, Native]:
+        """A body as the adapter reads it."""
+        if self.provider == "bedrock":
+            return {**sent, "modelId": self.model}
+        if self.provider == "gemini":
+            return {_SNAKE.get(name, name): value for name, value in sent.items()}
+        return sent
+
+    def sendable(self, written: dict[str, Native]) -> tuple[dict[str, Native], tuple[str, ...]]:
+        """A body as the API takes it, and the beta features that it needs in a header."""
+        body = dict(written)
+        if self.provider == "bedrock":
+            body.pop("modelId", None)
+        betas = tuple(body.pop("betas", ())) if self.provider == "anthropic" else ()
+        return body, betas
+
+
+_SNAKE = {"system_instruction": "systemInstruction", "cached_content": "cachedContent", "tool_config": "toolConfig"}
+
+
+@frozen
+class GenerateContentOverHttp(GenerateContent):
+    """Gemini's API without the SDK's wrapping."""
+
+    def usage(self, said: Native, /) -> Native:
+        """The ``usageMetadata`` of an answer or a chunk."""
+        return get(said, "usageMetadata")
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether a chunk has parts, or ends."""
+        candidates = get(event, "candidates") or ()
+        return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
+
+    def failure(self, said: Native, /) -> Native:
+        """The ``error`` of a stream, which the SDK raises."""
+        return get(said, "error")
+
+
+class ConverseOverHttp(Converse):
+    """Bedrock's API without botocore: events of a stream by their names."""
+
+    def failure(self, said: Native, /) -> Native:
+        """The exception in a stream, which botocore raises."""
+        names = [name for name in said if name.endswith("Exception")] if isinstance(said, Mapping) else []
+        return {"code": names[0], **(said[names[0]] or {})} if names else None
+
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
+        """As botocore's, which leaves out the tools that are not in their place."""
+        written = super().write(body, request, view)
+        return written if "tools" in body else {name: each for name, each in written.items() if name != "tools"}
+
+
+_CHAT, _RESPONSES, _MESSAGES, _CONVERSE = ChatCompletions(), Responses(), Messages(), ConverseOverHttp()
+_ENDS: Mapping[str, tuple[Provider, Adapter]] = {
+    "/chat/completions": ("openai", _CHAT),
+    "/responses": ("openai", _RESPONSES),
+    "/v1/messages": ("anthropic", _MESSAGES),
+}
+_GEMINI = re.compile(r"/([^/:]+):(generateContent|streamGenerateContent)$")
+_BEDROCK = re.compile(r"/model/([^/]+)/(converse|converse-stream)$")
+
+
+def api_of(request: Incoming) -> Api | None:
+    """The API of a model call; None for every other request."""
+    if request.method != "POST":
+        return None
+    path = request.path.rstrip("/")
+    for end, (provider, adapter) in _ENDS.items():
+        if path.endswith(end):
+            return Api(provider, adapter)
+    if (found := _GEMINI.search(path)) is not None:
+        model = unquote(found[1])
+        return Api("gemini", GenerateContentOverHttp(model), model, streams=found[2] == "streamGenerateContent")
+    if (found := _BEDROCK.search(path)) is not None:
+        return Api("bedrock", _CONVERSE, unquote(found[1]), streams=found[2] == "converse-stream")
+    return None
+
+
+def provider_of(request: Incoming) -> Provider:
+    """Whose API a request that is no model call is for, by its headers and its path."""
+    if request.signed or request.path.startswith(("/model/", "/guardrail/")):
+        return "bedrock"
+    if request.header(b"x-goog-api-key") or request.path.startswith(("/v1beta", "/v1alpha", "/upload/v1beta")):
+        return "gemini"
+    if any(request.header(name) for name in (b"x-api-key", b"anthropic-version", b"anthropic-beta")):
+        return "anthropic"
+    return "openai"
+
+
+@frozen
+class Failure:
+    """An answer that the proxy gives by itself, in the words that the provider's SDK reads."""
+
+    status: int
+    headers: Headers
+    body: bytes = field(repr=False)
+
+
+def failure(provider: Provider, status: int, message: str, *, overflow: bool = False) -> Failure:
+    """An error as the provider's API tells it.
+
+    Args:
+        provider: Whose API it is.
+        status: The HTTP status.
+        message: What is wrong.
+        overflow: Whether the request was too large for the model.
+    """
+    said, headers = _SHAPES[provider](status, message, overflow)
+    again = [] if status in _TO_BE_TRIED_AGAIN else [(b"x-should-retry", b"false")]
+    named = [(b"content-type", b"application/json"), *again, *headers]
+    return Failure(status, named, json.dumps({**said}).encode())
+
+
+_TO_BE_TRIED_AGAIN = frozenset({502, 503, 504})
+_Shape = Callable[[int, str, bool], tuple[Mapping[str, object], Headers]]
+
+
+def _openai(status: int, message: str, overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    code = "context_length_exceeded" if overflow else None
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}, ()
+
+
+def _anthropic(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
+    kinds = {400: "invalid_request_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
+    return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": message}}, ()
+
+
+def _gemini(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
+    kinds = {500: "INTERNAL", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+    return {"error": {"code": status, "message": message, "status": kinds.get(status, "INVALID_ARGUMENT")}}, ()
+
+
+def _bedrock(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
+    kinds = {500: "InternalServerException", 504: "ModelTimeoutException"}
+    otherwise = "ValidationException" if status < 500 else "ServiceUnavailableException"
+    return {"message": message}, [(b"x-amzn-errortype", kinds.get(status, otherwise).encode())]
+
+
+_SHAPES: Mapping[Provider, _Shape] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "bedrock": _bedrock,
+}

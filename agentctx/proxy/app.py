@@ -1,0 +1,420 @@
+"""The proxy as an ASGI application: model calls are prepared, everything else passes through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from time import perf_counter
+
+import anyio
+import httpx
+from attrs import define, field
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from agentctx.engine.listeners import logger
+from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
+from agentctx.pipeline import Pipeline
+from agentctx.proxy.apis import Api, Failure, Headers, Incoming, Provider, api_of, failure, provider_of
+from agentctx.proxy.aws import Signer
+from agentctx.proxy.histories import Histories
+from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
+from agentctx.proxy.model_calls import (
+    ITS_ENCODING,
+    CannotSign,
+    Exchange,
+    Known,
+    PipelineFailed,
+    PipelineOf,
+    Reply,
+    Unreadable,
+    signed_anew,
+)
+from agentctx.proxy.upstream import (
+    TIMEOUTS,
+    UPSTREAM_ERRORS,
+    Timeouts,
+    TooLarge,
+    Upstream,
+    Upstreams,
+    to_give,
+    to_send,
+    unpacked,
+)
+
+MAX_BODY = 64_000_000
+"""Bytes of a model call's body that are taken, if nothing else is said."""
+
+CLEAN_UP = 5.0
+"""Seconds that letting go of a connection may take."""
+
+
+class Gone(Exception):
+    """The client has closed its connection."""
+
+
+@define(eq=False)
+class Client:
+    """The connection to a client, for one request.
+
+    Args:
+        started: Whether the head of the answer was sent.
+    """
+
+    receive: Receive
+    send: Send
+    started: bool = False
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The body, as it comes.
+
+        Raises:
+            Gone: If the client goes before its end.
+        """
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise Gone
+            more = message.get("more_body", False)
+            if piece := message.get("body", b""):
+                yield piece
+
+    async def body(self, most: int, declared: str | None) -> bytes:
+        """The body as a whole.
+
+        Raises:
+            TooLarge: If it is larger than ``most`` bytes.
+            Gone: If the client goes before its end.
+        """
+        whole, source = bytearray(), self.pieces()
+        if not (declared or "").isdecimal() or int(declared or 0) <= most:
+            async for piece in source:
+                whole += piece
+                if len(whole) > most:
+                    break
+            else:
+                return bytes(whole)
+        whole.clear()
+        with anyio.move_on_after(CLEAN_UP):  # a client that is still sending would not read the answer
+            async for _ in source:
+                pass
+        raise TooLarge
+
+    async def gone(self) -> None:
+        """Wait until the client goes; its body must have been read."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Send the head of the answer."""
+        self.started = True
+        await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def give(self, data: bytes, *, more: bool = True) -> None:
+        """Send bytes of the answer."""
+        await self.send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send the answer."""
+        await self.start(status, headers)
+        await self.give(body, more=False)
+
+
+@define(eq=False)
+class Proxy:
+    """An ASGI application that prepares model calls of any client and passes them on to their providers.
+
+    It speaks OpenAI's chat completions and responses, Anthropic's messages, Gemini's generateContent and Bedrock's
+    Converse, whole and as streams. Each model call belongs to a conversation, which is found by its history, or named
+    by the header ``x-agentctx-session``; conversations of different API keys are different ones. What cannot be read as
+    a model call, and everything else, passes through as it came.
+
+    Args:
+        pipeline: Prepares the requests; or a function that gives the pipeline for a model's name.
+        upstreams: Where the providers are.
+        max_body: So many bytes of a model call's body are taken, packed and unpacked.
+        max_requests: So many requests are under way at once; further ones are told to come again.
+        timeouts: How long the providers are waited for.
+        histories: The conversations that are remembered.
+        sign_aws: Sign requests to Bedrock with the AWS credentials of this machine, where clients sign them.
+        on_loopback: It answers to names of this machine only: a web page in a browser must not reach it under a name
+            of its own.
+
+    Raises:
+        ConfigError: If signing for AWS is asked for and not possible.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.proxy import Proxy
+        >>> app = Proxy(coding_agent(Budget(window=200_000)))  # uvicorn module:app
+    """
+
+    pipeline: Pipeline | PipelineOf
+    upstreams: Upstreams = field(factory=Upstreams)
+    max_body: int = field(default=MAX_BODY, kw_only=True)
+    max_requests: int = field(default=1_000, kw_only=True)
+    timeouts: Timeouts = field(factory=Timeouts, kw_only=True)
+    histories: Histories = field(factory=Histories, kw_only=True)
+    sign_aws: bool = field(default=False, kw_only=True)
+    on_loopback: bool = field(default=False, kw_only=True)
+    metrics: Metrics = field(init=False, repr=False)
+    _known: Known = field(init=False, repr=False)
+    _signer: Signer | None = field(init=False, repr=False)
+    _upstream: Upstream | None = field(init=False, default=None, repr=False)
+    _active: int = field(init=False, default=0, repr=False)
+    _app: Starlette = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Open no connection yet."""
+        pipeline = self.pipeline
+        self._known = Known((lambda _model: pipeline) if isinstance(pipeline, Pipeline) else pipeline, self.histories)
+        self._signer = Signer() if self.sign_aws else None
+        self.metrics = Metrics(self.histories.__len__)
+        routes = [Route("/healthz", self._health), Route("/metrics", self._measured), Mount("/", self._forward)]
+        self._app = Starlette(routes=routes, lifespan=self._lifespan)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: object) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            if self._upstream is not None:
+                await self._upstream.aclose()
+
+    async def _health(self, _request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _measured(self, _request: Request) -> Response:
+        return Response(self.metrics.text(), media_type=CONTENT_TYPE)
+
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["raw_path"].decode("latin-1")
+        request = Incoming(scope["method"], path, scope["query_string"], tuple(scope["headers"]))
+        if self._upstream is None:
+            self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests)
+        self._active += 1
+        self.metrics.active.inc()
+        try:
+            await _Passage(self, self._upstream, request, api_of(request), Client(receive, send)).take()
+        finally:
+            self._active -= 1
+            self.metrics.active.dec()
+
+    @property
+    def busy(self) -> bool:
+        """Whether more requests are under way than may be."""
+        return self._active > self.max_requests
+
+    def refusal(self, request: Incoming) -> str | None:
+        """Why a request is not taken at all."""
+        if self.on_loopback and not _is_this_machine(host := request.header(b"host") or ""):
+            return f"agentctx proxy: it answers to localhost and loopback addresses only, not to {host!r:.100}"
+        if not request.path.startswith("/"):
+            return "agentctx proxy: it passes on requests for paths, and not for other addresses"
+        return None
+
+    async def exchange(self, request: Incoming, api: Api, raw: bytes) -> Reply:
+        """What the provider answers to a model call; see ``Exchange.answered`` for what it raises."""
+        plain = unpacked(raw, request.header(b"content-encoding"), self.max_body)
+        if plain is None:
+            raise Unreadable(ITS_ENCODING)
+        assert self._upstream is not None  # noqa: S101 - ``_forward`` has set it
+        exchange = Exchange(api, request, raw, plain, self._upstream, self._known, self.metrics, self._signer)
+        return await exchange.answered()
+
+    async def signed(self, request: Incoming, url: str, headers: Headers, content: bytes) -> Headers:
+        """The header fields with a signature for the provider's address."""
+        return await signed_anew(self._signer, request, url, headers, content)
+
+
+@define(eq=False)
+class _Passage:
+    """One request on its way through.
+
+    Args:
+        api: The API that it is a model call of; None for everything else.
+    """
+
+    proxy: Proxy
+    upstream: Upstream
+    request: Incoming
+    api: Api | None
+    client: Client
+    began: float = field(factory=perf_counter)
+
+    @property
+    def provider(self) -> Provider:
+        """Whose API it is for."""
+        return provider_of(self.request) if self.api is None else self.api.provider
+
+    async def take(self) -> None:
+        """Answer it, whatever happens."""
+        refused = self.proxy.refusal(self.request)
+        if refused is not None:
+            await self._fail(400, refused, "refused")
+        elif self.proxy.busy:
+            await self._fail(503, "agentctx proxy: too many requests are under way; try again", "refused")
+        else:
+            try:
+                await self._taken()
+            except Gone:
+                self.proxy.metrics.broken.labels("client").inc()
+            except UPSTREAM_ERRORS as error:
+                await self._not_reached(error)
+
+    async def _taken(self) -> None:
+        if self.api is None and not self.request.signed:
+            await self._through(self.client.pieces() if _has_body(self.request) else None)
+            return
+        try:
+            raw = await self.client.body(self.proxy.max_body, self.request.header(b"content-length"))
+        except TooLarge:
+            await self._too_large()
+            return
+        await self._while_it_waits(self._model_call if self.api is not None else self._through, raw)
+
+    async def _while_it_waits(self, work: Callable[[bytes], Awaitable[None]], raw: bytes) -> None:
+        """Work for the client until it goes: then the provider's answer is wanted by nobody."""
+        failed: list[Exception] = []
+
+        async def watch() -> None:
+            await self.client.gone()
+            self.proxy.metrics.broken.labels("client").inc()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            try:
+                await work(raw)
+            except UPSTREAM_ERRORS as error:
+                failed.append(error)
+            tasks.cancel_scope.cancel()
+        if failed:
+            raise failed[0]
+
+    async def _model_call(self, raw: bytes) -> None:
+        assert self.api is not None  # noqa: S101 - as it was asked before
+        try:
+            reply = await self.proxy.exchange(self.request, self.api, raw)
+        except Unreadable as error:
+            logger.warning("a model call is passed on as it came: %s cannot be read (%s)", error.why, self.api.provider)
+            await self._through(raw)
+        except TooLarge:
+            await self._too_large()
+        except ContextOverflow as error:
+            await self._fail(400, str(error), "refused", overflow=True)
+        except CannotSign as error:
+            await self._fail(403, str(error), "refused")
+        except ConfigError as error:
+            await self._fail(400, f"agentctx proxy: {error}", "refused")
+        except (AgentctxError, PipelineFailed) as error:
+            logger.warning("a model call could not be prepared: %s", type(error).__name__)
+            await self._fail(500, f"agentctx proxy: {error}", "failed")
+        else:
+            await self._give(reply)
+
+    async def _give(self, reply: Reply) -> None:
+        response = reply.response
+        if reply.whole is not None:
+            self._first_byte()
+            await self.client.whole(response.status_code, to_give(response, whole=reply.whole), reply.whole)
+            self._answered(response.status_code)
+            return
+        assert reply.stream is not None  # noqa: S101 - an answer has one or the other
+        try:
+            await self.client.start(response.status_code, to_give(response, decoded=True))
+            while True:
+                try:
+                    piece = await reply.stream.next()
+                except StopAsyncIteration:
+                    break
+                self._first_byte()
+                await self.client.give(piece.data)
+            await self.client.give(b"", more=False)
+            self._answered(response.status_code)
+        finally:
+            with anyio.move_on_after(CLEAN_UP, shield=True):
+                await reply.stream.drop()
+
+    async def _through(self, content: bytes | AsyncIterator[bytes] | None) -> None:
+        """Pass on what is not prepared, both ways, byte by byte."""
+        url, headers = self.upstream.url(self.provider, self.request), to_send(self.request.headers)
+        if self.request.signed and isinstance(content, bytes):
+            try:
+                headers = [*await self.proxy.signed(self.request, url, headers, content)]
+            except CannotSign as error:
+                await self._fail(403, str(error), "refused")
+                return
+        response = await self.upstream.send(self.request.method, url, headers, content)
+        try:
+            await self.client.start(response.status_code, to_give(response))
+            async for piece in response.aiter_raw():
+                self._first_byte()
+                await self.client.give(piece)
+            await self.client.give(b"", more=False)
+            self.proxy.metrics.requests.labels("passed").inc()
+            self._answered(response.status_code)
+        finally:
+            with anyio.move_on_after(CLEAN_UP, shield=True):
+                await response.aclose()
+
+    async def _too_large(self) -> None:
+        most = self.proxy.max_body
+        await self._fail(413, f"agentctx proxy: the body is larger than {most:,} bytes (--max-body)", "refused")
+
+    async def _not_reached(self, error: Exception) -> None:
+        """Tell of what happened on the way; of an answer that has begun, break the connection off."""
+        where, kind = httpx.URL(self.upstream.url(self.provider, self.request)).host, type(error).__name__
+        logger.warning("%s: %s", where, kind)
+        if self.client.started:
+            self.proxy.metrics.broken.labels("provider").inc()
+        elif isinstance(error, TIMEOUTS):
+            await self._fail(504, f"agentctx proxy: {where} did not answer in time ({kind})", "failed")
+        else:
+            await self._fail(502, f"agentctx proxy: {where} could not be reached ({kind})", "failed")
+
+    async def _fail(self, status: int, message: str, outcome: str, *, overflow: bool = False) -> None:
+        said: Failure = failure(self.provider, status, message, overflow=overflow)
+        self.proxy.metrics.requests.labels(outcome).inc()
+        close = [(b"connection", b"close")] if status in _CLOSING else []
+        length = (b"content-length", str(len(said.body)).encode())
+        await self.client.whole(status, [*said.headers, *close, length], said.body)
+        self._answered(status)
+
+    def _first_byte(self) -> None:
+        if self.began:
+            self.proxy.metrics.first_byte.observe(perf_counter() - self.began)
+            self.began = 0.0
+
+    def _answered(self, status: int) -> None:
+        self.proxy.metrics.answers.labels(_CLASSES.get(status // 100, "other")).inc()
+
+
+_CLOSING = frozenset({400, 413, 503})
+"""With these the body may not have been read."""
+
+_CLASSES: Mapping[int, str] = {place: f"{place}xx" for place in (1, 2, 3, 4, 5)}
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether a ``Host`` field is a name of this machine to itself, with or without a port."""
+    name, _, port = host.rpartition(":")
+    name = (name if port.isdecimal() and name else host).strip("[]")
+    try:
+        return name.lower() == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _has_body(request: Incoming) -> bool:
+    return (request.header(b"content-length") or "0") != "0" or request.header(b"transfer-encoding") is not None

@@ -1,0 +1,210 @@
+"""Which conversation a request goes on with: found by its history, since the client says nothing of it.
+
+Each request shows the whole history. After each message a digest stands for all that was said up to there, so that a
+conversation is known by the digest of what it showed last (its tip), and a request goes on with it when that digest is
+among its own. The longest one counts. A history that leaves a known one in its midst is another conversation: the same
+task twice, or a branch. It begins with what was decided about the part that both share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import takewhile
+from uuid import uuid4
+
+from attrs import define, field, frozen
+
+from agentctx.providers.adapter import RequestParts
+
+REMEMBERED = 64
+"""So many of the places at which a conversation was seen are known, for what branches off there."""
+
+_SIZE = 12
+
+
+@frozen
+class History:
+    """What a request shows, in digests.
+
+    Args:
+        caller: Whose it is, and in which format: the histories of others are never looked at.
+        system: The system prompt, and the system messages at its start.
+        links: For each other message, what was said up to it.
+        bytes: How large the request is.
+    """
+
+    caller: str
+    system: bytes
+    links: Sequence[bytes] = field(repr=False)
+    bytes: int = 0
+
+
+def history_of(request: RequestParts, caller: str, size: int = 0) -> History:
+    """The history of a request. Cache markers, which move from step to step, are passed over."""
+    told = list(takewhile(_is_system, request.messages))
+    system = _digest(_text([request.system, *told]), b"system")
+    link, links = _digest(caller.encode(), b"caller"), []
+    for message in request.messages[len(told) :]:
+        link = _digest(_text(message), link)
+        links.append(link)
+    return History(caller, system, links or [_digest(system, link)], size)
+
+
+def _is_system(message: object) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
+
+
+def _digest(said: bytes, before: bytes) -> bytes:
+    return blake2b(said, digest_size=_SIZE, key=before).digest()
+
+
+def _text(value: object) -> bytes:
+    return json.dumps(_unmarked(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+_MARKERS = frozenset({"cache_control", "cachePoint"})
+
+
+def _unmarked(value: object) -> object:
+    """A message without cache markers, its text as a block where it stands alone."""
+    if isinstance(value, list):
+        return [each for each in map(_unmarked, value) if each != {}]
+    if not isinstance(value, dict):
+        return value
+    plain = value if _MARKERS.isdisjoint(value) else {key: each for key, each in value.items() if key not in _MARKERS}
+    content = plain.get("content")
+    if isinstance(content, str):
+        return {**plain, "content": [content]}
+    if isinstance(content, list):
+        return {**plain, "content": [each for each in map(_block, content) if each != {}]}
+    return plain
+
+
+def _block(block: object) -> object:
+    plain = _unmarked(block)
+    if isinstance(plain, dict) and plain.get("type") in _TEXTS and plain.keys() == {"type", "text"}:
+        return plain["text"]
+    return plain
+
+
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+
+
+@define(eq=False)
+class Known:
+    """A conversation that was seen.
+
+    Args:
+        name: Its session's name.
+        tip: What it showed last.
+        system: Its system prompt then.
+        past: What it showed before.
+        bytes: How large its last request was.
+    """
+
+    name: str
+    tip: bytes
+    system: bytes
+    past: deque[bytes] = field(factory=lambda: deque(maxlen=REMEMBERED), repr=False)
+    bytes: int = 0
+
+
+@frozen
+class Found:
+    """The conversation of a request.
+
+    Args:
+        name: Its session's name.
+        branches_off: The conversation that it shares more than the task with, if it is new.
+        forgotten: Conversations that there is no room for any more.
+    """
+
+    name: str
+    branches_off: str | None = None
+    forgotten: Sequence[str] = ()
+
+
+@define(eq=False)
+class Histories:
+    """The conversations that were seen, by what they showed; those unused for longest are forgotten first.
+
+    Args:
+        most: So many are known.
+        most_bytes: So many bytes their last requests have together.
+    """
+
+    most: int = 1_000
+    most_bytes: int = 256_000_000
+    _known: OrderedDict[str, Known] = field(init=False, factory=OrderedDict, repr=False)
+    _at: dict[bytes, list[Known]] = field(init=False, factory=dict, repr=False)
+    _bytes: int = field(init=False, default=0)
+
+    def __len__(self) -> int:
+        """How many are known."""
+        return len(self._known)
+
+    def find(self, history: History) -> Found:
+        """The conversation that a request goes on with, which has shown this history from now on."""
+        known, branches_off = self._going_on(history), None
+        if known is None:
+            branches_off = self._shared_with(history)
+            known = Known(f"{history.caller}-{uuid4().hex}", history.links[-1], history.system)
+            self._known[known.name] = known
+            self._put(known.tip, known)
+        self._move(known, history)
+        return Found(known.name, branches_off, [*self._forget()])
+
+    def _going_on(self, history: History) -> Known | None:
+        """The conversation whose last history is the longest that this one begins with.
+
+        Under another system prompt it is one only if more than the task is the same.
+        """
+        for place in range(len(history.links) - 1, -1, -1):
+            here = [known for known in self._at.get(history.links[place], ()) if known.tip == history.links[place]]
+            for known in here:
+                if known.system == history.system:
+                    return known
+            if here and place > 0:
+                return here[-1]
+        return None
+
+    def _shared_with(self, history: History) -> str | None:
+        """The conversation that a new one shares the longest part with, if that is more than the task."""
+        for place in range(len(history.links) - 1, 0, -1):
+            if (here := self._at.get(history.links[place])) is not None:
+                return here[-1].name
+        return None
+
+    def _move(self, known: Known, history: History) -> None:
+        tip = history.links[-1]
+        if known.tip != tip:
+            if len(known.past) == known.past.maxlen:
+                self._take(known.past[0], known)
+            known.past.append(known.tip)
+            known.tip = tip
+            self._put(tip, known)
+        known.system = history.system
+        self._bytes += history.bytes - known.bytes
+        known.bytes = history.bytes
+        self._known.move_to_end(known.name)
+
+    def _forget(self) -> Iterator[str]:
+        while len(self._known) > 1 and (len(self._known) > self.most or self._bytes > self.most_bytes):
+            name, known = self._known.popitem(last=False)
+            self._bytes -= known.bytes
+            for link in (*known.past, known.tip):
+                self._take(link, known)
+            yield name
+
+    def _put(self, link: bytes, known: Known) -> None:
+        self._at.setdefault(link, []).append(known)
+
+    def _take(self, link: bytes, known: Known) -> None:
+        left = [each for each in self._at.get(link, ()) if each is not known]
+        if left:
+            self._at[link] = left
+        else:
+            self._at.pop(link, None)

@@ -1,0 +1,68 @@
+"""What Prometheus may ask. The one file for prometheus_client. No label has a value that a client chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from agentctx.core.message import Native
+from agentctx.core.report import Report
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+@define(eq=False)
+class Metrics:
+    """The counters of one proxy.
+
+    Args:
+        conversations: Tells how many conversations are known.
+    """
+
+    conversations: Callable[[], int] = lambda: 0
+    registry: CollectorRegistry = field(init=False, factory=CollectorRegistry, repr=False)
+    requests: Counter = field(init=False, repr=False)
+    answers: Counter = field(init=False, repr=False)
+    active: Gauge = field(init=False, repr=False)
+    tokens: Counter = field(init=False, repr=False)
+    recovered: Counter = field(init=False, repr=False)
+    compacted: Counter = field(init=False, repr=False)
+    preparing: Histogram = field(init=False, repr=False)
+    first_byte: Histogram = field(init=False, repr=False)
+    broken: Counter = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Register the counters."""
+        at: dict[str, Native] = {"namespace": "agentctx_proxy", "registry": self.registry}
+        about = "Requests, by what became of them: unchanged, changed, passed, refused or failed"
+        self.requests = Counter("requests", about, ["outcome"], **at)
+        self.answers = Counter("answers", "Answers to clients, by the class of their status", ["status"], **at)
+        self.active = Gauge("active_requests", "Requests under way", **at)
+        self.tokens = Counter("tokens", "Tokens of model calls, as given by clients and as sent", ["of"], **at)
+        self.recovered = Counter("recovered", "Model calls that were sent once more, smaller", **at)
+        self.compacted = Counter("changed_views", "Model calls in which a stage changed something", **at)
+        self.preparing = Histogram("prepare_seconds", "Reading and preparing a model call", buckets=_SECONDS, **at)
+        self.first_byte = Histogram("first_byte_seconds", "Until the answer's first byte", buckets=_SECONDS, **at)
+        self.broken = Counter("broken_streams", "Answers that ended early, by who ended them", ["by"], **at)
+        Gauge("conversations", "Conversations that are known", **at).set_function(self.conversations)
+
+    def prepared(self, report: Report, seconds: float) -> None:
+        """A model call was prepared."""
+        self.preparing.observe(seconds)
+        self.tokens.labels("given").inc(report.tokens_before)
+        self.tokens.labels("sent").inc(report.tokens_after)
+        if report.stages:
+            self.compacted.inc()
+
+    def sent(self, *, changed: bool) -> None:
+        """A model call was sent, in other words than it came or in the same."""
+        self.requests.labels("changed" if changed else "unchanged").inc()
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self.registry)

@@ -1,0 +1,89 @@
+"""Serving: a socket, an HTTP server, an orderly end. The one file for uvicorn."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import uvicorn
+from attrs import frozen
+from starlette.types import ASGIApp
+
+from agentctx.errors import ConfigError
+
+
+@frozen
+class Listening:
+    """Where and how the proxy listens.
+
+    Args:
+        host: The address; one of this machine's own to itself unless others are to reach it.
+        port: The port; 0: any that is free.
+        most_connections: So many connections are held at once; further ones are answered with 503.
+        grace: Seconds that requests under way may take to end once the proxy is told to stop.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8787
+    most_connections: int = 2_000
+    grace: float = 30.0
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+def bound(listening: Listening) -> socket.socket:
+    """A socket that connections wait at from now on.
+
+    Raises:
+        ConfigError: If the address is not this machine's, or somebody listens there.
+    """
+    try:
+        family = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((listening.host, listening.port), family=family, backlog=2_048)
+    except OSError as error:
+        msg = f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}"
+        raise ConfigError(msg) from None
+
+
+def address_of(listener: socket.socket) -> str:
+    """The address of a socket, as clients write it."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: ASGIApp, listener: socket.socket, listening: Listening) -> None:
+    """Serve until the process is told to stop (SIGTERM, SIGINT); what is under way then may end within the grace.
+
+    Args:
+        app: The application.
+        listener: Where it listens.
+        listening: How.
+    """
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    server = uvicorn.Server(settings(app, listening))
+    server.run(sockets=[listener])
+
+
+def settings(app: ASGIApp, listening: Listening) -> uvicorn.Config:
+    """How the HTTP server is set up."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,  # an address may have a key in it
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        limit_concurrency=listening.most_connections,
+        timeout_graceful_shutdown=max(1, round(listening.grace)),
+    )
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether the proxy does not say it itself: it breaks off an answer that the provider has broken off."""
+    return "without completing response" not in record.getMessage()

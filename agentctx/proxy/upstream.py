@@ -1,0 +1,229 @@
+"""To the provider and back: requests with the client's own header fields, answers as bytes. The one file for httpx."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Self
+
+import httpx
+from attrs import define, field, frozen
+
+from agentctx.errors import ConfigError
+from agentctx.proxy.apis import PROVIDERS, SESSION_HEADER, Headers, Incoming, Provider
+
+for _name in ("httpx", "httpcore"):
+    logging.getLogger(_name).setLevel(logging.WARNING)  # below that they write addresses and headers, with keys in them
+
+_HOP_BY_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"}
+    | {b"trailer", b"transfer-encoding", b"upgrade"}
+)
+"""Fields that concern one connection, and not the request (RFC 9110, 7.6.1)."""
+_OURS = frozenset({b"host", b"expect", SESSION_HEADER})
+_OF_THE_BODY = frozenset({b"content-length", b"content-encoding", b"content-md5", b"digest", b"content-digest"})
+
+_DEFAULTS: Mapping[Provider, str] = {
+    "openai": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "bedrock": "https://bedrock-runtime.{region}.amazonaws.com",
+}
+
+UPSTREAM_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+"""What may happen on the way to the provider."""
+TIMEOUTS = (httpx.TimeoutException,)
+
+
+@frozen
+class Upstreams:
+    """Where the providers are.
+
+    Args:
+        of: The address for each provider that is not at its own, with the path that stands before the API's.
+        everything: The address for all requests, whosever API they are for.
+
+    Raises:
+        ConfigError: If an address is none.
+
+    Example:
+        >>> from agentctx.proxy import Upstreams
+        >>> Upstreams.parse(["openai=https://openrouter.ai/api"]).address("openai", "/v1/chat/completions")
+        'https://openrouter.ai/api/v1/chat/completions'
+    """
+
+    of: Mapping[str, str] = field(factory=dict)
+    everything: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Check the addresses."""
+        for address in filter(None, (*self.of.values(), self.everything)):
+            _check_address(address)
+
+    @classmethod
+    def parse(cls, written: Iterable[str]) -> Self:
+        """Addresses as they are written: ``PROVIDER=URL`` for one provider, ``URL`` for all requests.
+
+        Raises:
+            ConfigError: If a provider is not known, or an address is none.
+        """
+        of, everything = dict[str, str](), None
+        for each in written:
+            name, is_named, address = each.partition("=")
+            if name in PROVIDERS and is_named:
+                of[name] = address
+            elif "://" in name:
+                everything = each
+            else:
+                msg = f"--upstream: {each!r:.100} is not PROVIDER=URL or URL; providers are {', '.join(PROVIDERS)}"
+                raise ConfigError(msg)
+        return cls(of, everything)
+
+    def address(self, provider: Provider, path: str, region: str | None = None) -> str:
+        """Where a request goes.
+
+        A version that the address ends with, and the path begins with, counts once: ``https://host/v1`` is as
+        ``https://host``.
+
+        Args:
+            provider: Whose API it is for.
+            path: Its path.
+            region: The AWS region, where it names one.
+        """
+        base = (self.of.get(provider) or self.everything or _DEFAULTS[provider]).rstrip("/")
+        base = base.replace("{region}", region or "us-east-1")
+        first = path[: path.find("/", 1)] if path.find("/", 1) > 0 else path
+        if len(first) > 1 and httpx.URL(base).path.endswith(first):
+            base = base[: -len(first)]
+        return base + path
+
+
+def _check_address(address: str) -> None:
+    try:
+        url = httpx.URL(address.replace("{region}", "region"))
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
+        msg = f"--upstream: {address!r:.100} is no address such as https://api.openai.com"
+        raise ConfigError(msg)
+
+
+@frozen
+class Timeouts:
+    """How long the provider is waited for, in seconds.
+
+    Args:
+        connect: For a connection.
+        read: For the next bytes of an answer.
+    """
+
+    connect: float = 10.0
+    read: float = 600.0
+
+
+@define(eq=False)
+class Upstream:
+    """Connections to the providers, which all requests share.
+
+    Args:
+        addresses: Where the providers are.
+        timeouts: How long they are waited for.
+        most: So many connections there are at once.
+    """
+
+    addresses: Upstreams
+    timeouts: Timeouts = field(factory=Timeouts)
+    most: int = 1_000
+    _client: httpx.AsyncClient = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Open no connection yet."""
+        waits = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect, pool=self.timeouts.connect)
+        limits = httpx.Limits(max_connections=self.most, max_keepalive_connections=min(self.most, 100))
+        nothing_kept = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # one client's cookies are no other's
+        self._client = httpx.AsyncClient(timeout=waits, limits=limits, cookies=nothing_kept, follow_redirects=False)
+
+    def url(self, provider: Provider, request: Incoming) -> str:
+        """Where a request goes, with its query."""
+        address = self.addresses.address(provider, request.path, request.region)
+        return f"{address}?{request.query.decode('latin-1')}" if request.query else address
+
+    async def send(
+        self, method: str, url: str, headers: Headers, content: bytes | AsyncIterator[bytes] | None
+    ) -> httpx.Response:
+        """Send a request; its answer's body is still to be read, and the answer is to be closed."""
+        extensions = {"timeout": self._client.timeout.as_dict()}
+        request = httpx.Request(method, url, headers=list(headers), content=content, extensions=extensions)
+        return await self._client.send(request, stream=True)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = False) -> list[tuple[bytes, bytes]]:
+    """The header fields of a request on its way to the provider.
+
+    Args:
+        headers: As they came.
+        whole: The body, where it is another one than came.
+        identity: Whether the answer is to come unpacked, since it is read on its way.
+    """
+    dropped = _HOP_BY_HOP | _OURS | _named(headers) | (frozenset() if whole is None else _OF_THE_BODY)
+    kept = [(name, value) for name, value in headers if name not in dropped]
+    if identity:
+        kept = [(name, value) for name, value in kept if name != b"accept-encoding"]
+        kept.append((b"accept-encoding", b"identity"))
+    if whole is not None:
+        kept.append((b"content-length", str(len(whole)).encode()))
+    return kept
+
+
+def to_give(answer: httpx.Response, *, whole: bytes | None = None, decoded: bool = False) -> list[tuple[bytes, bytes]]:
+    """The header fields of an answer on its way to the client.
+
+    Args:
+        answer: The provider's answer.
+        whole: The body, where it was read as a whole.
+        decoded: Whether the body is given unpacked.
+    """
+    headers = [(name.lower(), value) for name, value in answer.headers.raw]
+    unpacked = decoded and answer.headers.get("content-encoding", "identity") != "identity"
+    changed = _OF_THE_BODY if whole is not None or unpacked else frozenset()
+    dropped = _HOP_BY_HOP | _named(headers) | changed
+    kept = [(name, value) for name, value in headers if name not in dropped]
+    if whole is not None:
+        kept.append((b"content-length", str(len(whole)).encode()))
+    return kept
+
+
+def _named(headers: Headers) -> frozenset[bytes]:
+    """The fields that ``Connection`` names, which concern one connection as well."""
+    values = (value for name, value in headers if name == b"connection")
+    return frozenset(name.strip().lower() for value in values for name in value.split(b","))
+
+
+class TooLarge(Exception):
+    """A body is larger than is taken."""
+
+
+def unpacked(body: bytes, encoding: str | None, most: int) -> bytes | None:
+    """A body without its content encoding; None for an encoding that is not known, or a damaged one.
+
+    Raises:
+        TooLarge: If it is larger than ``most`` bytes, unpacked.
+    """
+    if encoding in (None, "", "identity"):
+        return body
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        return None
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS if encoding == "deflate" else 16 + zlib.MAX_WBITS)
+    try:
+        whole = unpacking.decompress(body, most + 1)
+    except zlib.error:
+        return None
+    if len(whole) > most:
+        raise TooLarge
+    return whole if unpacking.eof else None
