@@ -46,6 +46,7 @@ def _items(value: object) -> list[Fields]:
 
 _LANGCHAIN_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
 _CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_OPENHANDS_KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent")
 _CLAUDE_REMARKS = frozenset({"leafUuid", "parentUuid", "isSnapshotUpdate"})
 _CLAUDE_TYPES = ("file-history-snapshot", "queue-operation", "custom-title", "ai-title", "last-prompt", "agent-name")
 _ADK_KEYS = frozenset({"invocation_id", "invocationId"})
@@ -76,6 +77,26 @@ def _codex(fields: Fields) -> bool:
         return True
     early = _has(fields, "id", "timestamp") and ("instructions" in fields or "git" in fields)
     return early and fields.keys() <= {"id", "timestamp", "instructions", "git"}
+
+
+def _openhands(fields: Fields) -> bool:
+    said = "action" in fields or "observation" in fields or fields.get("kind") in _OPENHANDS_KINDS
+    return "source" in fields and said
+
+
+def _openhands_events(fields: Fields) -> bool:
+    """Whether a document holds events of OpenHands; early versions keep an action with what came of it in a list."""
+    for key in ("history", "trajectory", "events"):
+        events = fields.get(key)
+        first = events[0] if isinstance(events, (list, tuple)) and events else None
+        first = first[0] if isinstance(first, (list, tuple)) and first else first
+        if isinstance(first, Mapping) and _openhands(first):
+            return True
+    return False
+
+
+def _run_state(fields: Fields) -> bool:
+    return _has(fields, "$schemaVersion", "original_input")
 
 
 def _pydantic_ai(fields: Fields) -> bool:
@@ -191,7 +212,7 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
     OtherTool("Claude Code", _claude_code),
     OtherTool("Codex", _codex),
-    OtherTool("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
+    OtherTool("OpenHands", _openhands),
     OtherTool("Google ADK (events)", lambda fields: "author" in fields and not _ADK_KEYS.isdisjoint(fields)),
     OtherTool("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
     OtherTool("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
@@ -238,6 +259,9 @@ TOOLS: tuple[OtherTool, ...] = (
 
 DOCUMENTS: tuple[OtherTool, ...] = (
     *TOOLS,
+    OtherTool("OpenHands (trajectory)", _openhands_events),
+    OtherTool("the OpenAI Agents SDK (RunState)", _run_state),
+    OtherTool("LangGraph (checkpoint)", lambda fields: isinstance(fields.get("channel_values"), Mapping)),
     OtherTool("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
     OtherTool("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
     OtherTool("Continue", lambda fields: any("message" in item for item in _items(fields.get("history")))),

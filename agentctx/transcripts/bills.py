@@ -23,7 +23,7 @@ _WRITTEN = (
 _DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
 _DETAILS_READ = ("cached_tokens", "cache_read")
 _DETAILS_WRITTEN = ("cache_creation", "cache_creation_tokens", "cache_write_tokens")
-_MOST = 2**40
+_MOST = 2**50
 
 
 def usage_of(native: Native) -> Usage | None:
@@ -66,6 +66,12 @@ def _first(native: Mapping[str, Native], keys: tuple[str, ...]) -> int | None:
 def _amount(value: Native) -> int | None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return int(value) if number and 0 <= value <= _MOST else None
+
+
+def number(value: Native) -> float | None:
+    """A number of dollars or seconds, as a log has it; None when it is none."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return float(value) if known else None
 
 
 def seconds(stamp: Native) -> float | None:

@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
-from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.bills import number, seconds, usage_of
 from agentctx.transcripts.files import Fields, LogLines
 from agentctx.transcripts.transcript import Read
 
@@ -69,7 +69,6 @@ class _Log:
             self.parents[uuid] = self._parent(line, side=side)
             self._last = self._last if side else uuid
         if (message := _seen_by_the_model(line)) is not None:
-            cost = line.get("costUSD")
             self.said.append(
                 _Said(
                     uuid,
@@ -77,7 +76,7 @@ class _Log:
                     side,
                     _word(line, "agentId"),
                     seconds(line.get("timestamp")),
-                    float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+                    number(line.get("costUSD")),
                     line.get("isCompactSummary") is True,
                 )
             )
@@ -127,8 +126,8 @@ def read(lines: LogLines) -> Iterator[Read]:
         del chains[agent]
     notes = (*lines.notes, _UNSEEN, *_of(len(chains), "side chain", "of sub-agents stands apart: --all replays it too"))
     yield _read(log, main, log.id, notes)
-    for number, (agent, said) in enumerate(chains.items(), 1):
-        yield _read(log, said, f"{log.id}/{agent or number}", ())
+    for place, (agent, said) in enumerate(chains.items(), 1):
+        yield _read(log, said, f"{log.id}/{agent or place}", ())
 
 
 def _chains(log: _Log) -> dict[str | None, list[_Said]]:
@@ -168,16 +167,16 @@ def _last_branch(log: _Log, said: Sequence[_Said]) -> list[_Said]:
         return list(said)
     branch = log.ancestors(last)
     on_it = [one for one in said if one.uuid is None or one.uuid in branch]
-    answers = {one.message.get("id") for one in on_it if one.message.get("role") == "assistant"} - {None}
-    whole = [one for one in said if one.uuid in branch or one.uuid is None or one.message.get("id") in answers]
-    calls = {block.get("id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"}
+    answers = {_word(one.message, "id") for one in on_it if one.message.get("role") == "assistant"} - {None}
+    whole = [one for one in said if one.uuid in branch or one.uuid is None or _word(one.message, "id") in answers]
+    calls = {_word(block, "id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"}
     kept = {id(one) for one in whole}
     return [one for one in said if id(one) in kept or _answers_only(one.message, calls)]
 
 
-def _answers_only(message: Fields, calls: set[Native]) -> bool:
+def _answers_only(message: Fields, calls: set[str | None]) -> bool:
     results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
-    return bool(results) and all(block.get("tool_use_id") in calls for block in results)
+    return bool(results) and all(_word(block, "tool_use_id") in calls for block in results)
 
 
 def _joined(said: Iterable[_Said]) -> tuple[list[Native], list[Billed]]:
@@ -214,9 +213,9 @@ def _hear(messages: list[dict[str, Any]], message: Fields) -> None:
 
 
 def _add_blocks(answer: dict[str, Any], message: Fields) -> None:
-    calls = {block.get("id") for block in answer["content"] if isinstance(block, Mapping) and "id" in block}
+    calls = {_word(block, "id") for block in _blocks(answer)} - {None}
     for block in _as_blocks(message["content"]):
-        known = isinstance(block, Mapping) and block.get("type") == "tool_use" and block.get("id") in calls
+        known = isinstance(block, Mapping) and block.get("type") == "tool_use" and _word(block, "id") in calls
         if not known:
             answer["content"].append(block)
 

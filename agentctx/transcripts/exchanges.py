@@ -14,7 +14,7 @@ from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import fields_or_none
 from agentctx.replay import Billed, Recording
-from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.bills import number, seconds, usage_of
 from agentctx.transcripts.files import Fields
 from agentctx.transcripts.transcript import Read
 
@@ -214,14 +214,15 @@ def _billed(fields: Fields, answer: Native, index: int, model: str | None) -> tu
     usage = next((answer[key] for key in ("usage", "usageMetadata", "usage_metadata") if answer.get(key)), None)
     found = usage_of(usage)
     at = next((moment for key in _STAMPS if (moment := _moment(fields.get(key))) is not None), None)
-    cost = next((fields[key] for key in ("response_cost", "cost") if isinstance(fields.get(key), float)), None)
+    cost = next((amount for key in ("response_cost", "cost") if (amount := number(fields.get(key))) is not None), None)
     return () if found is None else (Billed(index, found, model or _model(answer), at, cost),)
 
 
 def _moment(value: Native) -> float | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value) if value < _SECONDS else value / 1000
-    return seconds(value)
+    counted = number(value)
+    if counted is None:
+        return seconds(value)
+    return counted if counted < _SECONDS else counted / 1000
 
 
 def _model(answer: Native) -> str | None:

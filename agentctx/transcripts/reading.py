@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import IO, Any
 
 from attrs import evolve, frozen
@@ -26,9 +27,19 @@ from agentctx.errors import InvalidInput
 from agentctx.providers.other_tools import LOOKED_AT, described, tool_of
 from agentctx.providers.registry import FORMATS
 from agentctx.replay import Recording
-from agentctx.transcripts import claude_code, codex, exchanges
+from agentctx.transcripts import (
+    claude_code,
+    codex,
+    exchanges,
+    inspect_ai,
+    langchain,
+    openai_agents,
+    openhands,
+    pydantic_ai,
+)
 from agentctx.transcripts.files import (
     MAX_BYTES,
+    ZIP,
     Fields,
     Line,
     LogLines,
@@ -50,12 +61,12 @@ _BOM = b"\xef\xbb\xbf"
 
 @frozen(eq=False, repr=False)
 class ToolReader:
-    """How the files of one tool are read; exactly one of the three is given.
+    """How the files of one tool are read.
 
     Args:
         log: Reads a log of one session, line by line.
-        messages: Reads a list of messages, with what stands beside it in its document.
-        document: Reads a document that holds one conversation or several.
+        messages: Reads a list, or JSON lines, of what has the tool's shape, with what stands beside it in its document.
+        document: Reads one document, which holds a conversation or several.
     """
 
     log: LogReader | None = None
@@ -66,6 +77,16 @@ class ToolReader:
 READERS: Mapping[str, ToolReader] = {
     claude_code.NAME: ToolReader(log=claude_code.read),
     codex.NAME: ToolReader(log=codex.read),
+    langchain.NAME: ToolReader(messages=langchain.read),
+    langchain.STATE: ToolReader(document=langchain.read_state, messages=langchain.read_history),
+    langchain.CHECKPOINT: ToolReader(document=langchain.read_state, messages=langchain.read_history),
+    pydantic_ai.NAME: ToolReader(messages=pydantic_ai.read),
+    openai_agents.ITEMS: ToolReader(messages=openai_agents.read_items),
+    openai_agents.STATE: ToolReader(document=openai_agents.read_state),
+    inspect_ai.NAME: ToolReader(document=inspect_ai.read_log),
+    inspect_ai.MESSAGES: ToolReader(messages=inspect_ai.read),
+    openhands.NAME: ToolReader(messages=openhands.read),
+    openhands.TRAJECTORY: ToolReader(document=openhands.read_trajectory),
 }
 """The tools whose files are read, by the name that ``agentctx.providers.other_tools`` knows their shape by."""
 
@@ -94,7 +115,11 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Transc
     """
     name = name_of(source)
     with opened(source, max_bytes) as stream:
-        refuse_other_kinds(name, stream.peek())
+        start = stream.peek()
+        if start.startswith(ZIP):
+            yield from _archive(source, name, max_bytes)
+            return
+        refuse_other_kinds(name, start)
         lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
         first = next(lines, None)
         if first is None:
@@ -119,6 +144,15 @@ def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Itera
                 return
     if not found:
         raise InvalidInput(source, f"no recording in it has the id {wanted!r}")
+
+
+def _archive(source: str, name: str, max_bytes: int) -> Iterator[Transcript]:
+    """The samples of an ``.eval`` file; it is opened again, since an archive is read from its end."""
+    if source == "-":
+        raise InvalidInput(name, "this is a zip archive: give the file by its name")
+    with Path(source).open("rb") as file:
+        for number, read in enumerate(inspect_ai.read_archive(file, name, max_bytes), 1):
+            yield of_a_tool(read, inspect_ai.NAME, f"{name}, sample {number}")
 
 
 def _one(name: str, line: Line) -> Iterator[Transcript]:

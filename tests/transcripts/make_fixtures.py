@@ -1,8 +1,8 @@
 """Write the fixtures anew: ``python tests/transcripts/make_fixtures.py``.
 
-Claude Code and Codex write theirs in programs that need an account: here their lines are written by hand, in the shapes
-that they write. What frameworks write is written by the frameworks: in an environment that has ``langchain-core
-langgraph pydantic-ai-slim openai-agents inspect-ai``, ``make_dumps.py`` writes the rest.
+Claude Code and Codex write theirs in programs that need an account, and OpenHands needs a newer Python than this: here
+their lines are written by hand, in the shapes that they write. What other frameworks write is written by them: see
+``make_dumps.py``.
 """
 
 import json
@@ -240,8 +240,101 @@ def exchanges():
     )
 
 
+def answered(name, calls, text=""):
+    """A model's answer as LiteLLM gives it, with what each event of OpenHands' server repeats of it."""
+    asked = [
+        {"id": one, "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}
+        for one, tool, args in calls
+    ]
+    usage = {"prompt_tokens": 900, "completion_tokens": 30, "prompt_tokens_details": {"cached_tokens": 700}}
+    message = {"role": "assistant", "content": text, "tool_calls": asked or None}
+    return {"id": name, "object": "chat.completion", "model": CLAUDE, "choices": [{"message": message}], "usage": usage}
+
+
+def openhands():
+    """What OpenHands' server keeps of a conversation, and what its SDK keeps."""
+    tool = {
+        "type": "function",
+        "function": {"name": "execute_bash", "description": "Run.", "parameters": {"type": "object"}},
+    }
+    calls = [(f"toolu_0{n}", "execute_bash", {"command": f"cat {name}"}) for n, name in enumerate(("a.py", "b.py"), 1)]
+    first, last = (
+        answered("r1", calls, "I look."),
+        answered("r2", [("toolu_03", "finish", {"message": ANSWER})], ANSWER),
+    )
+    events = [
+        {"source": "agent", "action": "system", "args": {"content": "You mend software.", "tools": [tool]}},
+        {
+            "source": "user",
+            "action": "message",
+            "args": {"content": TASK, "image_urls": None, "wait_for_response": False},
+        },
+        {"source": "user", "action": "recall", "args": {"recall_type": "workspace_context", "query": TASK}},
+        {
+            "source": "environment",
+            "observation": "recall",
+            "content": "Added workspace context",
+            "cause": 2,
+            "extras": {},
+        },
+        {
+            "source": "environment",
+            "observation": "agent_state_changed",
+            "content": "",
+            "extras": {"agent_state": "running"},
+        },
+    ]
+    for call, name, args in calls:
+        about = {"function_name": name, "tool_call_id": call, "model_response": first, "total_calls_in_response": 2}
+        events.append(
+            {"source": "agent", "action": "run", "args": {**args, "thought": ""}, "tool_call_metadata": about}
+        )
+    for place, (call, name, args) in enumerate(calls):
+        about = {"function_name": name, "tool_call_id": call, "model_response": first, "total_calls_in_response": 2}
+        said = {"source": "agent", "observation": "run", "content": f"import {args['command']}", "extras": args}
+        events.append({**said, "cause": 5 + place, "tool_call_metadata": about})
+    about = {
+        "function_name": "finish",
+        "tool_call_id": "toolu_03",
+        "model_response": last,
+        "total_calls_in_response": 1,
+    }
+    done = {"final_thought": ANSWER, "outputs": {}}
+    events.append({"source": "agent", "action": "finish", "args": done, "tool_call_metadata": about})
+    numbered = [{"id": n, "timestamp": at(n).removesuffix("Z"), **event} for n, event in enumerate(events)]
+    (FIXTURES / "openhands_trajectory.json").write_text(json.dumps(numbered), encoding="utf-8")
+    write_lines(
+        "openhands_output.jsonl", [{"instance_id": "django-1", "metadata": {}, "history": numbered, "metrics": {}}] * 2
+    )
+
+    text = [{"type": "text", "text": TASK, "cache_prompt": False}]
+    sdk = [
+        {
+            "kind": "SystemPromptEvent",
+            "source": "agent",
+            "system_prompt": {"type": "text", "text": "x"},
+            "tools": [tool],
+        }
+    ]
+    sdk.append({"kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": text}})
+    thinking = [{"type": "thinking", "thinking": "Two files.", "signature": "c2lnbmVk"}]
+    for number, (call, name, args) in enumerate(calls):
+        asked = {"id": call, "name": name, "arguments": json.dumps(args), "origin": "completion"}
+        event = {"kind": "ActionEvent", "source": "agent", "thought": [], "thinking_blocks": [] if number else thinking}
+        about = {"tool_name": name, "tool_call_id": call, "tool_call": asked, "llm_response_id": "r1"}
+        sdk.append({**event, "action": {"kind": "ExecuteBashAction", **args}, **about})
+    for call, name, args in calls:
+        output = {"kind": "ExecuteBashObservation", "content": [{"type": "text", "text": f"import {args['command']}"}]}
+        about = {"tool_name": name, "tool_call_id": call, "action_id": call}
+        sdk.append({"kind": "ObservationEvent", "source": "environment", "observation": output, **about})
+    said = {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}
+    sdk.append({"kind": "MessageEvent", "source": "agent", "llm_message": said})
+    write_lines("openhands_events.jsonl", [{"id": f"e{n}", "timestamp": at(n), **event} for n, event in enumerate(sdk)])
+
+
 if __name__ == "__main__":
     FIXTURES.mkdir(exist_ok=True)
     claude_code()
     codex()
     exchanges()
+    openhands()

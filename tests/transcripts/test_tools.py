@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,6 +45,22 @@ SAID = {
     "bedrock_log.jsonl": ("Bedrock's invocation log", "bedrock", 1),
     "openai_batch.jsonl": ("an OpenAI batch", "openai-chat", 2),
     "anthropic_batch.jsonl": ("an Anthropic batch", "anthropic", 1),
+    "langchain.json": ("LangChain", "openai-chat", 2),
+    "langchain_dumpd.json": ("LangChain", "openai-chat", 2),
+    "langchain_claude.json": ("LangChain", "anthropic", 2),
+    "langgraph_state.json": ("LangGraph (state)", "openai-chat", 2),
+    "langgraph_history.json": ("LangGraph (state)", "openai-chat", 2),
+    "langgraph_checkpoint.json": ("LangGraph (checkpoint)", "openai-chat", 2),
+    "pydantic_ai.json": ("pydantic-ai (ModelMessages)", "openai-chat", 3),
+    "openai_agents.json": ("", None, 2),
+    "openai_agents_session.json": ("", None, 2),
+    "openai_agents_state.json": ("the OpenAI Agents SDK (RunState)", "openai-responses", 2),
+    "openai_agents_items.json": ("the OpenAI Agents SDK (RunItem)", "openai-responses", 1),
+    "inspect.eval": ("Inspect (evaluation log)", "anthropic", 2),
+    "inspect.json": ("Inspect (evaluation log)", "anthropic", 2),
+    "openhands_trajectory.json": ("OpenHands", "openai-chat", 2),
+    "openhands_output.jsonl": ("OpenHands (trajectory)", "openai-chat", 2),
+    "openhands_events.jsonl": ("OpenHands", "anthropic", 2),
     "anthropic_body.json": ("", None, 1),
     "gemini_body.json": ("", "gemini", 1),
     "bedrock_body.json": ("", None, 1),
@@ -118,6 +135,54 @@ def test_a_log_of_one_conversation_is_one_recording():
     assert [(one.index, one.usage.cached) for one in whole.recording.billed] == [(1, 512), (3, 512)]
 
 
+FOUND_OUT = [TASK, "I look.", "import", ANSWER]
+
+
+@pytest.mark.parametrize("name", ["inspect.eval", "inspect.json", "openhands_trajectory.json", "pydantic_ai.json"])
+def test_what_frameworks_keep_is_read_word_for_word(name):
+    """Prompt, words, calls, results and reasoning are there, in their order, each result with its call."""
+    recording = read(name)[0].recording
+    said = json.dumps([recording.system, *recording.messages])
+    places = [said.index(words) for words in ["You mend software.", *FOUND_OUT]]
+    assert places == sorted(places)
+    assert recording.tools is not None or name == "pydantic_ai.json"
+
+
+def test_inspect_s_archive_and_document_hold_the_same():
+    """The two formats of one log give the same conversations, with long texts back in their places."""
+    archive, document = read("inspect.eval"), read("inspect.json")
+    assert [one.recording for one in archive] == [one.recording for one in document]
+    assert "x = 1\nx = 1" in archive[0].recording.messages[2]["content"][0]["content"]
+    assert [one.recording.id for one in archive] == ["1/1", "2/1"]
+
+
+def test_reasoning_and_failures_of_frameworks_are_kept(tmp_path):
+    """Signed reasoning makes it Anthropic's shape, a failed tool stays failed, a picture stays a picture."""
+    (found,) = read("langchain_claude.json")
+    asked, answer, results, _ = found.recording.messages
+    assert asked["content"][1]["source"]["media_type"] == "image/png"
+    assert answer["content"][0] == {"type": "thinking", "thinking": "One file.", "signature": "c2lnbmVk"}
+    assert results["content"][0]["is_error"] is True
+    (other,) = read("pydantic_ai.json")
+    assert other.recording.messages[3]["reasoning_content"] == "Two files."
+    assert [message["role"] for message in other.recording.messages[4:6]] == ["tool", "tool"]
+
+
+def test_an_archive_is_read_with_the_same_limit_and_care(tmp_path):
+    """An archive that unpacks to too much, is cut, or is another one, is a sentence; so is one from stdin."""
+    content = (FIXTURES / "inspect.eval").read_bytes()
+    with pytest.raises(InvalidInput, match="has more than 2,000 bytes, unpacked: pass --max-bytes"):
+        list(read_transcripts(str(FIXTURES / "inspect.eval"), 2_000))
+    cut = tmp_path / "cut.eval"
+    cut.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InvalidInput, match="damaged archive"):
+        list(read_transcripts(str(cut)))
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        other.writestr("readme.txt", "hello")
+    with pytest.raises(InvalidInput, match=r"this is a zip archive, and not an \.eval file"):
+        list(read_transcripts(str(tmp_path / "other.zip")))
+
+
 def test_answers_of_a_batch_are_no_request():
     """The file of a batch's answers is refused, with what to give in its place."""
     with pytest.raises(InvalidInput, match="line 1: this holds answers without what was asked: give the file of reque"):
@@ -189,7 +254,10 @@ def test_no_damage_to_a_transcript_breaks_its_reader(tmp_path_factory, data):
 def test_no_value_in_a_transcript_breaks_its_reader(tmp_path_factory, data):
     """Any field of any line may be of another kind than it should: read, or an InvalidInput, never anything else."""
     name = data.draw(st.sampled_from(sorted(path.name for path in FIXTURES.iterdir() if path.suffix != ".eval")))
-    values = [json.loads(line) for line in lines_of(name)]
+    content = (FIXTURES / name).read_text("utf-8")
+    values = (
+        [json.loads(content)] if content.startswith(("[", "{\n")) else [json.loads(line) for line in lines_of(name)]
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         _replace(data, data.draw(st.sampled_from(values)))
     path = tmp_path_factory.mktemp("odd") / name
