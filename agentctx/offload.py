@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
+from threading import Lock
+from time import perf_counter
 from typing import TypeAlias, TypeVar
+from weakref import WeakSet
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentctx.core.pace import giving_way
 
@@ -75,6 +78,40 @@ def begin_step() -> None:
     _age.set(next(_ages))
 
 
+@frozen
+class Queue:
+    """The works that wait, or have waited, for a worker thread, of all event loops of this process.
+
+    Args:
+        waiting: How many wait now.
+        waits: How many had to wait so far.
+        seconds: How long they waited in all, in seconds.
+    """
+
+    waiting: int
+    waits: int
+    seconds: float
+
+
+def queue() -> Queue:
+    """How much waits for the workers now, and how long works have waited so far."""
+    return Queue(sum(len(worker.waiting) for worker in tuple(_all)), _Waits.number, _Waits.seconds)
+
+
+class _Waits:
+    """How often and how long was waited so far, in all event loops."""
+
+    number = 0
+    seconds = 0.0
+    guard = Lock()
+
+    @classmethod
+    def add(cls, seconds: float) -> None:
+        with cls.guard:
+            cls.number += 1
+            cls.seconds += seconds
+
+
 @define(eq=False, repr=False)
 class _Worker:
     """Does one work at a time: threads that run Python do not run faster side by side.
@@ -103,7 +140,7 @@ class _Worker:
             self._call()
 
     async def _wait(self) -> None:
-        own = next(_ages)
+        began, own = perf_counter(), next(_ages)
         age = _age.get()
         place = own if age is None else age, own
         self.waiting[place] = anyio.Event()
@@ -114,6 +151,7 @@ class _Worker:
                 self.waiting[place] = anyio.Event()
         finally:
             del self.waiting[place]
+            _Waits.add(perf_counter() - began)
             self._call()
 
     def _is_next(self, place: tuple[int, int]) -> bool:
@@ -132,6 +170,7 @@ class _Worker:
             self.waiting[min(self.waiting)].set()
 
 
+_all: WeakSet[_Worker] = WeakSet()
 _Workers: TypeAlias = "tuple[_Worker, _Worker, anyio.CapacityLimiter]"
 _workers: RunVar[_Workers] = RunVar("agentctx.offload.workers")
 
@@ -142,4 +181,5 @@ def _of_this_loop() -> _Workers:
         return _workers.get()
     except LookupError:
         _workers.set(found := (_Worker(), _Worker(), anyio.CapacityLimiter(math.inf)))
+        _all.update(found[:2])
         return found

@@ -7,13 +7,16 @@ from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from agentctx.core.budget import Budget
+from agentctx.core.events import StepPrepared, StepRefused
 from agentctx.core.message import Context, Native
 from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
 from agentctx.core.report import View
+from agentctx.engine.listeners import observe
 from agentctx.engine.options import (
     as_budget,
     check_listeners,
     check_rules,
+    check_sinks,
     check_stages,
     check_store,
     check_summarizer,
@@ -21,13 +24,14 @@ from agentctx.engine.options import (
 from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, known_profile
-from agentctx.errors import ConfigError
+from agentctx.errors import AgentctxError, ConfigError
 from agentctx.protocols import (
     Call,
     ContextStrategy,
     Listeners,
     Phase,
     RunInner,
+    Sink,
     Store,
     Summarizer,
     TokenCounter,
@@ -64,6 +68,7 @@ class Pipeline(Plan):
             part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request
             fits, in a session; ``"drop"`` the reasoning; or have the provider do so, with ``"drop_block"``: then the
             view has ``options`` to be sent along.
+        sinks: Told of every step, answer and session, there and then: see ``agentctx.sinks``.
 
     Raises:
         ConfigError: If something that is no stage is passed as one, or ``thinking`` is none of the three.
@@ -89,6 +94,7 @@ class Pipeline(Plan):
         on_compact: Listeners | None = None,
         summarizer: Summarizer | None = None,
         thinking: ThinkingPolicy = "postpone",
+        sinks: Sequence[Sink] = (),
     ) -> None:
         """Check the stages and remember the options."""
         check_stages("Pipeline", stages)
@@ -100,7 +106,10 @@ class Pipeline(Plan):
         check_store(store)
         check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, stages)
-        super().__init__(stages, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking)
+        check_sinks(sinks)
+        super().__init__(
+            stages, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking, tuple(sinks)
+        )
 
     def __repr__(self) -> str:
         """Its stages and its budget."""
@@ -139,10 +148,16 @@ class Pipeline(Plan):
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
         as_list(messages)
-        with preparing(self):
-            state, given = State.empty(self, model, format), Given(messages, system, tools)
-            view = (await take_step(state, given, 0.0, remembered=False)).view
-            await self.tell(view.report)
+        try:
+            with preparing(self):
+                state, given = State.empty(self, model, format), Given(messages, system, tools)
+                view = (await take_step(state, given, 0.0, remembered=False)).view
+                await self.tell(view.report)
+        except AgentctxError as error:
+            observe(self.observers, StepRefused(error, model=model))
+            raise
+        if self.observers:
+            observe(self.observers, StepPrepared(view.report, model=model, format=format))
         return view
 
     def within(self, budget: Budget) -> Pipeline:
@@ -156,6 +171,7 @@ class Pipeline(Plan):
             on_compact=self.on_compact,
             summarizer=self.summarizer,
             thinking=self.thinking,
+            sinks=self.sinks,
         )
 
     def session(

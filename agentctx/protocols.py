@@ -11,6 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
+from agentctx.core.events import Event
 from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
 from agentctx.core.protection import (
     Preferred,
@@ -676,6 +677,28 @@ nothing.
 
 Listeners = Listener | Sequence[Listener]
 """One listener or several."""
+
+
+class Sink(Protocol):
+    """Told of every step, answer and session, there and then, in the task and the context of the caller.
+
+    A plain function that does not wait. One that raises is logged and costs nothing. It is told of ``StepPrepared``,
+    ``StepRefused``, ``UsageRecorded``, ``OverflowMet``, ``SilentTruncationSuspected``, ``SessionOpened`` and
+    ``SessionClosed``, and later maybe of more: pass over what you do not know.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.sinks import StepPrepared
+        >>> def tell(event):
+        ...     if isinstance(event, StepPrepared):
+        ...         print(event.report.tokens_after)
+        >>> view = await Pipeline(sinks=[tell]).prepare([{"role": "user", "content": "Hello"}])
+        8
+    """
+
+    def __call__(self, event: Event, /) -> object:
+        """Take note of the event."""
+        ...
 
 
 def _check_text(_instance: object, attribute: object, value: Native) -> None:

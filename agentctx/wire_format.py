@@ -328,6 +328,9 @@ class WireFormat(Protocol):
         """The format's name, for example ``openai-chat``."""
         ...
 
+    provider: str = ""
+    """The provider as OpenTelemetry names it (``gen_ai.provider.name``); empty where it has no name for it."""
+
     # Where things stand in a request, and how the messages follow each other.
 
     @property

@@ -14,9 +14,10 @@ from attrs import define, frozen
 from agentctx.clients.bridge import blocking, drive
 from agentctx.clients.conversations import Conversations, Limits
 from agentctx.clients.derived_client import NotSent
+from agentctx.core.events import OverflowMet, UsageRecorded
 from agentctx.core.message import Native
 from agentctx.core.report import View
-from agentctx.engine.listeners import logger
+from agentctx.engine.listeners import logger, observe
 from agentctx.engine.reading import known_profile
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.pipeline import Pipeline
@@ -26,6 +27,7 @@ from agentctx.session.current import preparing, steps_around
 from agentctx.session.lock import Deadlock
 from agentctx.session.session import Session
 from agentctx.session.step_context import Given
+from agentctx.session.usage import prompt_tokens
 
 if TYPE_CHECKING:
     from agentctx.clients.streams import Started
@@ -84,17 +86,22 @@ class ModelCall:
         if overflow is None:
             return False
         before = limits.refused(model, overflow, sent)
+        budget = limits.pipeline_for(model).budget_for(model)
+        smaller = await self._smaller(limits, guessed=overflow.limit is None and overflow.excess is None)
+        if smaller is None:
+            limits.restore(model, before)
+        else:
+            self.view = self.client.view = smaller
+        allowed = None if budget is None else budget.limit
+        observe(self.pipeline.observers, OverflowMet(sent, allowed, smaller is not None, None, model))
+        return smaller is not None
+
+    async def _smaller(self, limits: Limits, *, guessed: bool) -> View | None:
         try:
-            guessed = overflow.limit is None and overflow.excess is None
             view = await _alone(limits, self.adapter, self.request, down_to_target=guessed)
         except ContextOverflow:
-            limits.restore(model, before)
-            return False
-        if view.report.tokens_after >= sent:
-            limits.restore(model, before)
-            return False
-        self.view = self.client.view = view
-        return True
+            return None
+        return view if view.report.tokens_after < self.view.report.tokens_after else None
 
     def learn(self, usage: Native, applied_edits: Native = None) -> None:
         """Record what was billed, and what was cleared. It raises nothing: the answer is paid for in any case.
@@ -102,15 +109,25 @@ class ModelCall:
         The usage of a call that another call of the conversation has overtaken is passed over: a session records its
         last view's.
         """
-        if usage is None or (self.session is not None and self.session.view is not self.view):
+        if usage is None:
             return
         try:
-            if self.session is not None:
+            if self.session is not None and self.session.view is self.view:
                 self.session.record(usage, applied_edits)
-            elif self.limits is not None:
+                return
+            self._observe_usage(usage)
+            if self.session is None and self.limits is not None:
                 self.limits.taken(self.request.model, usage)
         except AgentctxError as error:
             logger.warning("what the model call cost could not be recorded: %s", error)
+
+    def _observe_usage(self, usage: Native) -> None:
+        """Tell the sinks of a bill that no session takes note of."""
+        if not self.pipeline.observers or (billed := prompt_tokens(usage)) is None:
+            return
+        session, sent = None if self.session is None else self.session.id, self.view.report.tokens_after
+        event = UsageRecorded(usage, billed, sent, session, self.request.model, self.adapter.format)
+        observe(self.pipeline.observers, event)
 
     def untold(self) -> None:
         """A stream has ended without any usage: say once for this client what brings it."""

@@ -17,9 +17,10 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field
 
+from agentctx.core.events import Event
 from agentctx.core.message import Native
 from agentctx.core.report import Compaction
-from agentctx.protocols import Listener, Listeners
+from agentctx.protocols import Listener, Listeners, Sink
 
 logger = logging.getLogger("agentctx")
 
@@ -67,6 +68,15 @@ async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseExcep
         logger.exception(_RAISED, listener)  # nobody cancelled us: something that it waited for was cancelled
     except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
         fatal.append(error)
+
+
+def observe(sinks: Iterable[Sink], event: Event) -> None:
+    """Tell the sinks, here and now; one that raises is logged and costs nothing."""
+    for sink in sinks:
+        try:
+            sink(event)
+        except Exception:  # a sink is the user's own
+            logger.exception("sink %r raised; the request goes on without it", sink)
 
 
 async def call_hook(

@@ -129,6 +129,21 @@ def check_listeners(where: str, on_compact: object) -> None:
             raise ConfigError(msg)
 
 
+def check_sinks(sinks: object) -> None:
+    """Check that each sink can be called, and does not have to be waited for.
+
+    Raises:
+        ConfigError: If one cannot, or is async, or they are no list.
+    """
+    if isinstance(sinks, str) or not isinstance(sinks, Sequence):
+        msg = f"Pipeline: sinks is {sinks!r}; it is a list of sinks: sinks=[LogSteps()]"
+        raise ConfigError(msg)
+    for place, sink in enumerate(sinks):
+        if not callable(sink) or isinstance(sink, type) or is_async(sink):
+            msg = f"Pipeline: sinks[{place}] is {sink!r}; a sink is a plain function of an event, which does not wait"
+            raise ConfigError(msg)
+
+
 def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:
     """Check the summarizer, and that a stage may ask it: one of the library's that does, or one of another's.
 

@@ -24,6 +24,7 @@ from agentctx.protocols import (
     Listeners,
     Phase,
     RunInner,
+    Sink,
     Stage,
     Store,
     Summarizer,
@@ -48,6 +49,7 @@ class Plan(Holder):
         on_compact: Told of each compaction.
         summarizer: Puts messages into fewer words.
         thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
+        sinks: Told of every step, answer and session.
     """
 
     stages: tuple[ContextStrategy, ...]
@@ -58,6 +60,7 @@ class Plan(Holder):
     on_compact: Listeners | None = field(default=None, repr=False)
     summarizer: Summarizer | None = None
     thinking: ThinkingPolicy = "postpone"
+    sinks: tuple[Sink, ...] = field(default=(), repr=False)
 
     @property
     def own_budget(self) -> Budget | None:
@@ -117,6 +120,11 @@ class Plan(Holder):
     def listeners(self) -> tuple[Listener, ...]:
         """The plan's listener, and those of the pipelines within it."""
         return tuple(listener for plan in (self, *self._inner) for listener in as_listeners(plan.on_compact))
+
+    @cached_property
+    def observers(self) -> tuple[Sink, ...]:
+        """The plan's sinks, and those of the pipelines within it, each once."""
+        return tuple(dict.fromkeys(sink for plan in (self, *self._inner) for sink in plan.sinks))
 
     @cached_property
     def _inner(self) -> tuple[Plan, ...]:

@@ -12,16 +12,17 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.clock import time_of
+from agentctx.core.events import OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.core.message import Native
 from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, View
 from agentctx.economics.conditions import clearing_forecast, expected_forecast, priced, warmth_after
 from agentctx.economics.truncation import Suspicion
-from agentctx.engine.listeners import as_listeners, logger, tell, tell_plain
+from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
 from agentctx.engine.originals import tells_apart
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
-from agentctx.errors import ContextOverflow
+from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
@@ -103,6 +104,7 @@ class Session:
     _unjudged: int | None = field(init=False, default=None, repr=False)
     _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
     _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
+    _told_tokens: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _begun: Beginning | None = field(init=False, default=None, repr=False)
     _background: Background = field(init=False, factory=Background, repr=False)
@@ -213,10 +215,15 @@ class Session:
         """
         if type(messages) is not list or not messages:
             as_list(messages)
-        async with self._alone():
-            view, number = await self._step(Given(messages, system, tools), model, format)
-        await self._tell_of([(view, number)])
-        return view
+        try:
+            async with self._alone():
+                made = [await self._step(Given(messages, system, tools), model, format)]
+            await self._tell_of(made)
+        except AgentctxError as error:
+            observe(self.plan.observers, StepRefused(error, self.id, model or self.model))
+            raise
+        self._observe_steps(made)
+        return made[0][0]
 
     async def recover(self, error: BaseException) -> View | None:
         """After a failed model call: a strictly smaller view of the last step, or None.
@@ -236,7 +243,7 @@ class Session:
             refused = self._state.last_request.tokens
             made = await self._smaller(overflow)
         await self._tell_of(made)
-        return made[0][0] if made and made[0][0].report.tokens_after < refused else None
+        return self._recovered(made, refused)
 
     async def recover_call(
         self,
@@ -262,13 +269,32 @@ class Session:
             try:
                 made = [await self._step(given, model, format)]
             except ContextOverflow:
-                return None
+                return self._recovered([], sent)
             last = made  # which suffices when it was the overtaking call that taught the limit
             if not _small_enough(made[0][0], overflow, sent):
                 last = await self._smaller(overflow)
                 made = [*made, *last]
         await self._tell_of(made)
-        return last[0][0] if last and last[0][0].report.tokens_after < sent else None
+        return self._recovered(last, sent)
+
+    def _recovered(self, made: Sequence[tuple[View, int]], refused: int) -> View | None:
+        """What to send instead of a refused request of so many tokens, if it is smaller; the sinks are told of it."""
+        smaller = made[0][0] if made and made[0][0].report.tokens_after < refused else None
+        if self.plan.observers:
+            self._observe_steps(made)
+            limit = None if self.budget is None else self.budget.limit
+            event = OverflowMet(refused, limit, smaller is not None, self.id, self.model)
+            observe(self.plan.observers, event)
+        return smaller
+
+    def _observe_steps(self, made: Sequence[tuple[View, int]]) -> None:
+        """Tell the sinks of steps."""
+        if self.plan.observers:
+            known, spoken = self._state, self._state.wire_name or self._state.format
+            for view, number in made:
+                event = StepPrepared(view.report, self.id, number, known.model, spoken, self._told_tokens)
+                self._told_tokens = view.report.tokens_before
+                observe(self.plan.observers, event)
 
     def _alone(self) -> Turn:
         """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.
@@ -360,6 +386,10 @@ class Session:
         if billed is None:
             return
         self.billed_tokens = billed
+        if self.plan.observers:
+            known = self._state
+            sent, spoken = known.last_request.tokens, known.wire_name or known.format
+            observe(self.plan.observers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
         if not is_one_prompt(usage):
             return
         if applied_edits is None and self._state.asked:
@@ -397,6 +427,7 @@ class Session:
         known = self._state
         event = suspected(doubt, known.ctx, known.last_request.length, self.id, self.steps - 1)
         logger.warning("%s", event)
+        observe(self.plan.observers, event)
         with preparing(self.plan, self):
             later = tell_plain(self._listeners, event)
         self._untold = (event, later) if later else None

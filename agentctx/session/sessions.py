@@ -17,8 +17,9 @@ import anyio.lowlevel
 from attrs import define, field, frozen
 
 from agentctx.core.clock import time_of
+from agentctx.core.events import SessionClosed, SessionOpened
 from agentctx.core.message import Native
-from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger
+from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.session.current import Within, start_outside
@@ -215,6 +216,8 @@ class Sessions(Mapping[Hashable, Session]):
             finally:
                 if not handed_over:
                     self._put_back(name, held)
+            if handed_over:
+                observe(self.pipeline.observers, SessionClosed(name, "closed"))
 
     async def _acquire(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
         held = self._in_memory(name)
@@ -231,6 +234,7 @@ class Sessions(Mapping[Hashable, Session]):
                     )
                     with self._guard:
                         held = self._held[name] = _Held(session, self._now(), users=1)
+                    observe(self.pipeline.observers, SessionOpened(name, state is not None))
         return held
 
     async def _loaded(self, load: Load, name: Hashable) -> Native:
@@ -331,8 +335,11 @@ class Sessions(Mapping[Hashable, Session]):
             uses = held.uses
         handed_over = await self._handed_over(SessionEvicted(name, held.session, why), held)
         with self._guard:
-            if self._held.get(name) is held and handed_over and held.uses == uses:
+            gone = self._held.get(name) is held and handed_over and held.uses == uses
+            if gone:
                 del self._held[name]
+        if gone:
+            observe(self.pipeline.observers, SessionClosed(name, why))
 
     def _now(self) -> float:
         return time_of(self.clock, "Sessions")

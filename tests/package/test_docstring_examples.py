@@ -22,6 +22,7 @@ PARTS = (
     "agentctx.providers",
     "agentctx.session",
     "agentctx.sources",
+    "agentctx.sinks",
     "agentctx.stores",
     "agentctx.strategies",
     "agentctx.testing",

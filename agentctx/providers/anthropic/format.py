@@ -162,6 +162,7 @@ class Anthropic(WireFormat):
     """The Anthropic Messages format."""
 
     name = "anthropic"
+    provider = "anthropic"
     other_names = ("claude", "vertex")
     roles = frozenset(ROLES)
     system_apart = True

@@ -121,6 +121,7 @@ class Bedrock(WireFormat):
     """
 
     name = "bedrock"
+    provider = "aws.bedrock"
     other_names = ("aws", "converse")
     system_apart = True
     merges_turns = True

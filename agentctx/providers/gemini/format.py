@@ -43,6 +43,7 @@ class Gemini(WireFormat):
     """
 
     name = "gemini"
+    provider = "gcp.gemini"
     other_names = ("google", "vertex")
     messages_key = "contents"
     system_key = "system_instruction"

@@ -250,6 +250,7 @@ class OpenAIChat(WireFormat):
     """
 
     name: str = "openai-chat"
+    provider = "openai"
     unique_ids: bool = False
 
     other_names = ("openai", "chat")

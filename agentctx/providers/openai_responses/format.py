@@ -115,6 +115,7 @@ class OpenAIResponses(WireFormat):
     """
 
     name = "openai-responses"
+    provider = "openai"
     other_names = ("openai", "responses")
     messages_key = "input"
     system_key = "instructions"

@@ -1,0 +1,32 @@
+"""Where what happens is told: the log, JSON lines, OpenTelemetry, a terminal."""
+
+from typing import TYPE_CHECKING
+
+from agentctx.lazy import lazily
+
+if TYPE_CHECKING:
+    from agentctx.core.events import (
+        OverflowMet as OverflowMet,
+        SessionClosed as SessionClosed,
+        SessionOpened as SessionOpened,
+        StepPrepared as StepPrepared,
+        StepRefused as StepRefused,
+        UsageRecorded as UsageRecorded,
+    )
+    from agentctx.protocols import Sink as Sink
+    from agentctx.sinks.json_lines import JsonLines as JsonLines
+    from agentctx.sinks.log import LogEvents as LogEvents
+    from agentctx.sinks.opentelemetry import OpenTelemetry as OpenTelemetry
+    from agentctx.sinks.savings import Saved as Saved, saved as saved
+else:
+    __all__, __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "agentctx.core.events": "OverflowMet SessionClosed SessionOpened StepPrepared StepRefused UsageRecorded",
+            "agentctx.protocols": "Sink",
+            "agentctx.sinks.json_lines": "JsonLines",
+            "agentctx.sinks.log": "LogEvents",
+            "agentctx.sinks.opentelemetry": "OpenTelemetry",
+            "agentctx.sinks.savings": "Saved saved",
+        },
+    )

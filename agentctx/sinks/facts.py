@@ -1,0 +1,120 @@
+"""What of an event is told: names and numbers, and nothing of what is said in a conversation."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+from attrs import asdict
+
+from agentctx.core.events import (
+    OverflowMet,
+    SessionClosed,
+    SessionOpened,
+    StepPrepared,
+    StepRefused,
+    UsageRecorded,
+)
+from agentctx.core.report import SilentTruncationSuspected, StageReport
+
+STORES = ("Store", "Sessions")
+"""Under these names a report says what could not be kept: of what was left out, of a session's state."""
+
+
+@singledispatch
+def facts(event: object, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - for those registered
+    """An event as plain JSON values.
+
+    Args:
+        event: What a sink was told.
+        content: Whether to tell also each change with its reason, and errors in their own words: these may quote what
+            was said.
+    """
+    return {"event": type(event).__name__}
+
+
+@facts.register
+def _(event: StepPrepared, *, content: bool = False) -> dict[str, Any]:
+    report = event.report
+    told = {
+        "event": "step_prepared",
+        **_whose(event),
+        "step": event.step,
+        "format": event.format,
+        "messages_before": report.messages_before,
+        "messages_after": report.messages_after,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "prefix_tokens": report.prefix_tokens,
+        "rebilled_tokens": report.rebilled_tokens,
+        "limit": report.limit,
+        "first_changed": report.first_changed,
+        "seconds": report.seconds,
+        "cut": is_cut(event),
+        "stages": [_stage(stage) for stage in report.stages if stage.acted],
+        "store_failures": store_failures(event),
+    }
+    if content:
+        told["changes"] = [asdict(change) | {"outcome": change.outcome.value} for change in report.changes]
+        told["notes"] = [note for stage in report.stages for note in stage.notes]
+    return told
+
+
+@facts.register
+def _(event: StepRefused, *, content: bool = False) -> dict[str, Any]:
+    told = {"event": "step_refused", **_whose(event), "error": type(event.error).__name__}
+    return told | ({"message": str(event.error)} if content else {})
+
+
+@facts.register
+def _(event: UsageRecorded, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    return {"event": "usage_recorded", **_whose(event), "billed_tokens": event.billed, "sent_tokens": event.sent}
+
+
+@facts.register
+def _(event: OverflowMet, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    told = {"sent_tokens": event.sent, "limit": event.limit, "recovered": event.recovered}
+    return {"event": "overflow_met", **_whose(event), **told}
+
+
+@facts.register
+def _(event: SilentTruncationSuspected, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    sizes = {"sent_tokens": event.sent, "billed_tokens": event.billed, "window": event.window}
+    return {"event": "silent_truncation_suspected", "session": event.session, "step": event.step, **sizes}
+
+
+@facts.register
+def _(event: SessionOpened, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    return {"event": "session_opened", "session": str(event.name), "loaded": event.loaded}
+
+
+@facts.register
+def _(event: SessionClosed, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    return {"event": "session_closed", "session": str(event.name), "why": event.why}
+
+
+def is_cut(event: StepPrepared) -> bool:
+    """Whether the request does not begin with the one before, or, without a session, is less than what was given."""
+    report = event.report
+    if event.session is None and event.step is None:
+        return report.tokens_after < report.tokens_before
+    return report.acted and report.first_changed is not None
+
+
+def store_failures(event: StepPrepared) -> int:
+    """How much could not be kept in the pipeline's store at this step."""
+    return sum(len(stage.notes) for stage in event.report.stages if stage.stage in STORES)
+
+
+def _whose(event: StepPrepared | StepRefused | UsageRecorded | OverflowMet) -> dict[str, Any]:
+    return {"session": event.session, "model": event.model}
+
+
+def _stage(stage: StageReport) -> dict[str, Any]:
+    return {
+        "stage": stage.stage,
+        "tokens_before": stage.tokens_before,
+        "tokens_after": stage.tokens_after,
+        "changes": len(stage.changes),
+        "seconds": stage.seconds,
+    }

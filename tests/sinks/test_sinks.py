@@ -1,0 +1,304 @@
+"""Sinks are told of every step, answer and session, and of nothing that was said."""
+
+import io
+import json
+import logging
+import re
+import stat
+from pathlib import Path
+
+import anyio
+import pytest
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY, generate_latest
+
+from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, Pipeline, Session, Sessions
+from agentctx.economics import SilentTruncationSuspected
+from agentctx.offload import offload, queue
+from agentctx.sinks import (
+    JsonLines,
+    LogEvents,
+    OpenTelemetry,
+    OverflowMet,
+    SessionClosed,
+    SessionOpened,
+    StepPrepared,
+    StepRefused,
+    UsageRecorded,
+    saved,
+)
+from agentctx.testing import assistant, call, result, transcript, user
+
+DASHBOARD = Path(__file__).parents[2] / "examples" / "grafana" / "agentctx.json"
+
+pytestmark = pytest.mark.anyio
+
+SAID = "the canary sings at midnight"
+MODEL = "claude-sonnet-4-5"
+
+
+def history(rounds):
+    """A conversation of so many tool calls, in which a sentence stands that no sink may tell."""
+    turns = [user(f"Read them all. {SAID}")]
+    for place in range(rounds):
+        turns += [assistant(call(f"c{place}", "read", {"path": f"{place}.txt"})), result(f"c{place}", SAID * 40)]
+    return transcript("anthropic", *turns)
+
+
+def pipeline(*sinks, window=4_000):
+    """Cuts at a few rounds."""
+    return Pipeline(FitContextWindow(), budget=Budget(window=window, trigger=0.8, target=0.5), sinks=sinks)
+
+
+async def walk(session, rounds=12):
+    """Take a step for each round."""
+    for place in range(1, rounds + 1):
+        await session.prepare(history(place), model=MODEL)
+
+
+async def test_every_step_is_told_once_and_in_order():
+    """Of each step of a session its number, its report, and how much history the step before had."""
+    events = []
+    session = pipeline(events.append).session(model=MODEL, id="thread-42")
+    await walk(session)
+    assert [event.step for event in events] == list(range(12))
+    assert {(event.session, event.model, event.format) for event in events} == {("thread-42", MODEL, "anthropic")}
+    before = [0, *(event.report.tokens_before for event in events)]
+    assert [event.known_tokens for event in events] == before[:-1]
+    assert any(event.report.tokens_after < event.report.tokens_before for event in events)
+
+
+async def test_answers_refusals_and_overflows_are_told():
+    """What was billed, what could not be prepared, what a provider refused, and whether something smaller was found."""
+    events = []
+    session = pipeline(events.append).session(model=MODEL)
+    await session.prepare(history(4), model=MODEL)
+    session.record({"input_tokens": 900, "output_tokens": 5})
+    assert (events[-1].billed, events[-1].usage["output_tokens"]) == (900, 5)
+    smaller = await session.recover(ValueError("prompt is too long: 3000 tokens > 900 maximum"))
+    assert smaller is not None
+    step, overflow = events[-2:]
+    assert isinstance(step, StepPrepared)
+    assert overflow == OverflowMet(overflow.sent, session.budget.limit, recovered=True, model=MODEL)
+    assert await session.recover(ValueError("prompt is too long: 900 tokens > 10 maximum")) is None
+    assert (type(events[-1]), events[-1].recovered) == (OverflowMet, False)
+    with pytest.raises(ContextOverflow):
+        await pipeline(events.append, window=30).session(model=MODEL).prepare(history(1))
+    assert isinstance(events[-1].error, ContextOverflow)
+
+
+async def test_sessions_are_told_when_they_open_and_close():
+    """One that is opened once and evicted is told of once each."""
+    events = []
+    sessions = Sessions(pipeline(events.append), capacity=1)
+    for name in ("a", "a", "b"):
+        async with sessions.open(name):
+            pass
+    await sessions.close("b")
+    assert events == [
+        SessionOpened("a", loaded=False),
+        SessionOpened("b", loaded=False),
+        SessionClosed("a", "capacity"),
+        SessionClosed("b", "closed"),
+    ]
+
+
+@pytest.mark.both_loops
+async def test_a_sink_that_raises_costs_nothing(caplog):
+    """It is logged; the step and the other sinks go on; the views are those without sinks."""
+    events = []
+
+    def broken(event):
+        raise OSError(28, "no space left")
+
+    seen = await pipeline(broken, events.append).prepare(history(12), model=MODEL)
+    plain = await pipeline().prepare(history(12), model=MODEL)
+    assert (seen.messages, len(events)) == (plain.messages, 1)
+    assert "no space left" in caplog.text
+
+
+@pytest.mark.parametrize("given", ["print", [3], [JsonLines]], ids=["text", "number", "class"])
+def test_what_is_no_sink_is_refused_where_it_is_given(given):
+    """A text, a number, a class."""
+    with pytest.raises(ConfigError, match=r"Pipeline: sinks"):
+        Pipeline(sinks=given)
+
+
+def test_an_async_sink_is_refused():
+    """Nobody would await it."""
+
+    async def sink(event):
+        pass
+
+    with pytest.raises(ConfigError, match="does not wait"):
+        Pipeline(sinks=[sink])
+
+
+async def test_a_loaded_session_is_told_of_further_steps():
+    """Its first step after the load knows what was sent before."""
+    events = []
+    plan = pipeline(events.append)
+    session = plan.session(model=MODEL)
+    await walk(session, 3)
+    loaded = Session.load(plan, session.dump())
+    await loaded.prepare(history(4), model=MODEL)
+    assert events[-1].step == 3
+    assert saved(events[-1]).usd == pytest.approx(0, abs=1e-6)
+
+
+async def test_savings_are_those_of_the_bill():
+    """Nothing is saved before a cut; the calls behind it cost less than sending everything."""
+    events = []
+    await walk(pipeline(events.append, window=6_000).session(model=MODEL), 40)
+    quiet = next(place for place, event in enumerate(events) if event.report.acted)
+    assert all(saved(event).tokens == 0 and saved(event).usd == pytest.approx(0) for event in events[:quiet])
+    assert saved(events[-1]).tokens == events[-1].report.tokens_before - events[-1].report.tokens_after
+    assert saved(events[-1]).usd > 0
+
+
+async def test_lines_are_json_for_machines_and_have_no_content(tmp_path):
+    """One object for each event, in a file that its owner alone may read; reasons only where asked for."""
+    path = tmp_path / "events.jsonl"
+    session = pipeline(JsonLines(path, clock=lambda: 1.0)).session(model=MODEL, id="thread-42")
+    await walk(session)
+    session.record({"input_tokens": 900, "output_tokens": 5})
+    await session.recover(ValueError("prompt is too long: 3000 tokens > 900 maximum"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["step_prepared"] * 12 + [
+        "usage_recorded",
+        "step_prepared",
+        "overflow_met",
+    ]
+    assert {"saved_tokens", "saved_usd", "seconds", "stages"} <= set(lines[0])
+    assert any(line["cut"] and line["stages"] for line in lines[:12])
+    assert SAID not in path.read_text()
+    assert "changes" not in lines[11]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    told = io.StringIO()
+    await pipeline(JsonLines(told, content=True)).prepare(history(20), model=MODEL)
+    assert json.loads(told.getvalue())["changes"]
+
+
+def test_lines_are_written_where_that_is_possible():
+    """What is neither a path nor open is refused."""
+    with pytest.raises(ConfigError, match="JsonLines: to is 3"):
+        JsonLines(3)
+
+
+async def test_the_log_has_a_line_for_each_event(caplog):
+    """Quiet steps are DEBUG, cuts INFO, overflows WARNING; the numbers are with the record."""
+    caplog.set_level(logging.DEBUG, "agentctx.events")
+    session = pipeline(LogEvents()).session(model=MODEL)
+    await walk(session)
+    await session.recover(ValueError("prompt is too long: 3000 tokens > 900 maximum"))
+    records = [record for record in caplog.records if record.name == "agentctx.events"]
+    assert {record.levelname for record in records} == {"DEBUG", "INFO", "WARNING"}
+    assert all(record.agentctx["event"] for record in records)
+    assert SAID not in caplog.text
+
+
+async def test_waiting_for_a_worker_is_counted():
+    """Two long works at once: one of them waits."""
+    before = queue()
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(offload, lambda: sum(range(10_000)), 5_000)
+    after = queue()
+    assert (after.waits - before.waits, after.waiting) == (1, 0)
+    assert after.seconds > before.seconds
+
+
+@pytest.fixture
+def telemetry():
+    """A real SDK in memory: a sink, its metrics by name, and its spans."""
+    reader, exporter = InMemoryMetricReader(), InMemorySpanExporter()
+    meters, tracers = MeterProvider(metric_readers=[reader]), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+
+    def metrics():
+        found = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+        return {metric.name: metric.data.data_points for metric in found}
+
+    yield OpenTelemetry(meters, tracers, usage=True), metrics, exporter, tracers
+    meters.shutdown()
+    tracers.shutdown()
+
+
+async def test_spans_stand_in_the_callers_trace(telemetry):
+    """A span of each step, in the span around it, as long as the step, without a word of what was said."""
+    sink, _, exporter, tracers = telemetry
+    with tracers.get_tracer("app").start_as_current_span("agent") as around:
+        await walk(pipeline(sink).session(model=MODEL, id="thread-42"))
+    spans = [span for span in exporter.get_finished_spans() if span.name == "agentctx.prepare"]
+    assert len(spans) == 12
+    assert {span.parent.span_id for span in spans} == {around.get_span_context().span_id}
+    assert all(span.end_time >= span.start_time for span in spans)
+    told = spans[-1].attributes
+    assert told["gen_ai.conversation.id"] == "thread-42"
+    assert (told["gen_ai.request.model"], told["gen_ai.provider.name"]) == (MODEL, "anthropic")
+    assert SAID not in str([dict(span.attributes) for span in spans])
+
+
+async def test_metrics_are_the_reports(telemetry):
+    """Counts, sizes and savings add up to what the events say; billed tokens by the conventions."""
+    sink, metrics, _, _ = telemetry
+    events = []
+    plan = pipeline(sink, events.append)
+    async with Sessions(plan).open("a") as session:
+        await walk(session)
+        session.record({"input_tokens": 900, "output_tokens": 5})
+        await session.recover(ValueError("prompt is too long: 3000 tokens > 900 maximum"))
+    with pytest.raises(ContextOverflow):
+        await pipeline(sink, window=30).prepare(history(1), model=MODEL)
+    steps = [event for event in events if isinstance(event, StepPrepared)]
+    told = metrics()
+    assert told["agentctx.prepare.duration"][0].count == len(steps)
+    assert told["agentctx.request.tokens"][0].sum == sum(event.report.tokens_after for event in steps)
+    assert told["agentctx.tokens.saved"][0].value == sum(saved(event).tokens for event in steps)
+    assert told["agentctx.cost.saved"][0].value == pytest.approx(sum(saved(event).usd for event in steps))
+    assert told["agentctx.cuts"][0].value > 0
+    assert told["agentctx.overflows"][0].value == 1
+    assert told["agentctx.refusals"][0].attributes["error.type"] == "ContextOverflow"
+    assert told["agentctx.sessions"][0].value == 1
+    assert told["agentctx.worker.queue"][0].value == 0
+    billed = {point.attributes["gen_ai.token.type"]: point.sum for point in told["gen_ai.client.token.usage"]}
+    assert billed == {"input": 900, "output": 5}
+
+
+async def test_prometheus_scrapes_what_the_dashboard_shows():
+    """Through the exporter of OpenTelemetry, with nothing of ours between; every name in the dashboard is scraped."""
+    reader = PrometheusMetricReader()
+    meters = MeterProvider(metric_readers=[reader])
+    sink = OpenTelemetry(meters)
+    await pipeline(sink).prepare(history(20), model=MODEL)
+    named = {"session": None, "model": MODEL}
+    trouble = SilentTruncationSuspected((), 1, 1, 9, 5, why="the server has a small window")
+    for event in (StepRefused(ValueError(), **named), OverflowMet(9, 5, recovered=True, **named), trouble):
+        sink(event)
+    sink(SessionOpened("a", loaded=False))
+    sink(SessionClosed("a", "idle"))
+    sink._made.failures.add(1)
+    scraped = generate_latest(REGISTRY).decode()
+    meters.shutdown()
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    shown = set(re.findall(r"agentctx_\w+(?=[{\[)])", asked)) - {"agentctx_why"}
+    assert len(shown) >= 14
+    assert sorted(name for name in shown if f"\n{name}{{" not in scraped) == []
+
+
+def test_an_event_that_is_not_known_is_passed_over(telemetry):
+    """Later versions may tell of more."""
+    sink, _, _, _ = telemetry
+    sink(UsageRecorded({"input_tokens": 3}, 3, 3))
+    sink(StepRefused(ValueError(SAID)))
+    lines = io.StringIO()
+    JsonLines(lines)(StepRefused(ValueError(SAID)))
+    JsonLines(lines)("something new")
+    assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == ["step_refused", "str"]
+    assert SAID not in lines.getvalue()
