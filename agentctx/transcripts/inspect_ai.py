@@ -68,7 +68,8 @@ def _member(archive: zipfile.ZipFile, name: str, where: str, left: int, most: in
     try:
         content = _unpacked(archive, name, left + 1)
     except NotImplementedError:
-        what = "packed with zstd, which Python before 3.14 does not unpack by itself: pip install 'agentctx-middleware[inspect-logs]'"
+        install = "pip install 'agentctx-middleware[inspect-logs]'"
+        what = f"packed with zstd, which Python before 3.14 does not unpack by itself: {install}"
         raise InvalidInput(where, what) from None
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error) as error:
         raise InvalidInput(where, f"damaged archive: {name}: {error}") from None
