@@ -20,6 +20,8 @@ HOME = ROOT / ".frameworks"
 TESTS = Path("tests/frameworks")
 TABLE = tomllib.loads((ROOT / TESTS / "environments.toml").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LEFT_OPEN = ["-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
+"""Frameworks leave connections open when their event loops end."""
 ALWAYS = ["pytest>=8.3", "pytest-asyncio>=0.25", "pytest-socket>=0.7", "trio>=0.28"]
 
 
@@ -68,7 +70,7 @@ def tested(name: str, uv: str) -> tuple[int, str]:
     ready = perf_counter()
     if not status:
         files = [TESTS / file for file in TABLE[name]["tests"]]
-        command = [HOME / name / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+        command = [HOME / name / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *LEFT_OPEN, *files]
         status, printed = run(command, AGENTCTX_FRAMEWORKS=name)
     took = f"{ready - began:.1f} s to install, {perf_counter() - ready:.1f} s to run"
     return status, f"--- {name}: {'failed' if status else 'passed'}, {took}\n{printed}"
