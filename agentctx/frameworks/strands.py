@@ -57,7 +57,7 @@ class ContextConversationManager(ConversationManager):
     def apply_management(self, agent: Native, **kwargs: Native) -> None:
         """Leave the agent's messages as they are."""
 
-    def reduce_context(self, agent: Native, e: Exception | None = None, **kwargs: Native) -> None:  # noqa: ARG002 - Strands' name
+    def reduce_context(self, agent: Native, e: Exception | None = None, **kwargs: Native) -> None:
         """Raise the error: what could be made smaller was sent again already."""
         if e is not None:
             raise e
