@@ -1,0 +1,305 @@
+"""LlamaIndex: a model that prepares what another model is called with; memory and workflow context stay as they are.
+
+An agent's memory does not see the calls of the run that goes on, so that no memory can keep a run within its window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from agentctx.clients.bridge import blocking
+from agentctx.core.message import Native
+from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.pipeline import Pipeline
+from agentctx.providers.adapter import get
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.session.sessions import Sessions
+
+try:
+    from llama_index.core.base.llms.types import (
+        ChatMessage,
+        ChatResponse,
+        CompletionResponse,
+        ImageBlock,
+        LLMMetadata,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+    )
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
+    from llama_index.core.llms.llm import LLM
+except ImportError as error:
+    raise missing("ContextLLM", "llama-index-core", "llama-index") from error
+
+_API = ChatCompletions()
+_TOOLS = "agentctx_tools"
+_ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}
+
+
+class ContextLLM(FunctionCallingLLM):
+    """Another model whose chats are prepared: ``FunctionAgent(tools=tools, llm=ContextLLM(llm, pipeline))``.
+
+    Completions, which have no messages, go through as they are. A request that the model refuses as too large is made
+    smaller and sent again, once. What is billed is recorded. LlamaIndex names no run: agents of one model are told
+    apart by how they begin; conversations that begin alike, or are kept, stand in ``with session:``
+    (``Sessions.open``).
+
+    Args:
+        llm: The model that is called, of whichever class.
+        pipeline: Prepares the chats.
+        sessions: Holds the sessions by name, instead of ``pipeline``.
+        agentctx: The sessions, and the last view.
+
+    Raises:
+        ConfigError: If neither a pipeline nor sessions are given, or both.
+    """
+
+    llm: LLM
+    _calls: ModelCalls = PrivateAttr()
+
+    def __init__(self, llm: LLM, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
+        calls = ModelCalls(type(self).__name__, pipeline, sessions)
+        same = ("callback_manager", "system_prompt", "messages_to_prompt", "completion_to_prompt", "output_parser")
+        given = {name: getattr(llm, name) for name in (*same, "pydantic_program_mode")}
+        super().__init__(llm=llm, **given)
+        self._calls = calls
+
+    @classmethod
+    def class_name(cls) -> str:
+        """What it is called where LlamaIndex writes it down."""
+        return cls.__name__
+
+    @property
+    def agentctx(self) -> ModelCalls:
+        """The sessions, and the last view."""
+        return self._calls
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What is known of the other model."""
+        return self.llm.metadata
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> ChatResponse:
+        """The other model's answer to the prepared messages."""
+        request = self._request(messages, kwargs)
+        call = blocking(self._calls.begin, request)
+        try:
+            answer = self.llm.chat(call.messages, **kwargs)
+        except Exception as error:
+            if not blocking(call.recover, error):
+                raise
+            answer = self.llm.chat(call.messages, **kwargs)
+        return _recorded(call, answer)
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> ChatResponse:
+        """The other model's answer to the prepared messages."""
+        request = self._request(messages, kwargs)
+        call = await self._calls.begin(request)
+        try:
+            answer = await self.llm.achat(call.messages, **kwargs)
+        except Exception as error:
+            if not await call.recover(error):
+                raise
+            answer = await self.llm.achat(call.messages, **kwargs)
+        return _recorded(call, answer)
+
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> Iterator[ChatResponse]:
+        """As ``chat``, in pieces."""
+        request = self._request(messages, kwargs)
+        call = blocking(self._calls.begin, request)
+        said = False
+        try:
+            for piece in self.llm.stream_chat(call.messages, **kwargs):
+                said = True
+                yield _recorded(call, piece)
+        except Exception as error:
+            if said or not blocking(call.recover, error):
+                raise
+        else:
+            return
+        for piece in self.llm.stream_chat(call.messages, **kwargs):
+            yield _recorded(call, piece)
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> AsyncIterator[ChatResponse]:
+        """As ``achat``, in pieces."""
+        request = self._request(messages, kwargs)
+        call = await self._calls.begin(request)
+
+        async def pieces() -> AsyncIterator[ChatResponse]:
+            said = False
+            try:
+                async for piece in await self.llm.astream_chat(call.messages, **kwargs):
+                    said = True
+                    yield _recorded(call, piece)
+            except Exception as error:
+                if said or not await call.recover(error):
+                    raise
+            else:
+                return
+            async for piece in await self.llm.astream_chat(call.messages, **kwargs):
+                yield _recorded(call, piece)
+
+        return pieces()
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Native) -> CompletionResponse:  # noqa: FBT001, FBT002 - LlamaIndex's
+        """As the other model does."""
+        return self.llm.complete(prompt, formatted, **kwargs)
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Native) -> CompletionResponse:  # noqa: FBT001, FBT002 - LlamaIndex's
+        """As the other model does."""
+        return await self.llm.acomplete(prompt, formatted, **kwargs)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Native) -> Native:  # noqa: FBT001, FBT002 - LlamaIndex's
+        """As the other model does."""
+        return self.llm.stream_complete(prompt, formatted, **kwargs)
+
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Native) -> Native:  # noqa: FBT001, FBT002 - LlamaIndex's
+        """As the other model does."""
+        return await self.llm.astream_complete(prompt, formatted, **kwargs)
+
+    def get_tool_calls_from_response(self, response: ChatResponse, *args: Native, **kwargs: Native) -> Native:
+        """As the other model does."""
+        return self._other.get_tool_calls_from_response(response, *args, **kwargs)
+
+    def _prepare_chat_with_tools(self, tools: Sequence[Any], *args: Native, **kwargs: Native) -> dict[str, Any]:
+        prepared: dict[str, Any] = self._other._prepare_chat_with_tools(tools, *args, **kwargs)  # noqa: SLF001 - LlamaIndex's seam
+        return {**prepared, _TOOLS: tools}
+
+    def _prepare_chat_with_tools_compat(self, tools: Sequence[Any], *args: Native, **kwargs: Native) -> dict[str, Any]:
+        prepared: dict[str, Any] = self._other._prepare_chat_with_tools_compat(tools, *args, **kwargs)  # noqa: SLF001 - LlamaIndex's seam
+        return {**prepared, _TOOLS: tools}
+
+    def _validate_chat_with_tools_response(self, response: ChatResponse, *args: Native, **kwargs: Native) -> Native:
+        return self._other._validate_chat_with_tools_response(response, *args, **kwargs)  # noqa: SLF001 - LlamaIndex's seam
+
+    @property
+    def _other(self) -> Native:
+        return self.llm
+
+    def _request(self, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> Request[ChatMessage]:
+        tools = [_tool_of(tool)[0] for tool in kwargs.pop(_TOOLS, ())] or None
+        pieces = [_pieces_of(message) for message in messages]
+        return Request(UNNAMED, _API, messages, pieces, _write, tools=tools, model=self.llm.metadata.model_name)
+
+
+def _recorded(call: PreparedCall[ChatMessage], answer: ChatResponse) -> ChatResponse:
+    usage = get(answer.raw, "usage")
+    if usage is None and "prompt_tokens" in answer.additional_kwargs:
+        usage = answer.additional_kwargs
+    if usage is not None:
+        call.record(usage)
+    return answer
+
+
+def _read(message: ChatMessage) -> list[Any]:
+    role = _ROLES.get(message.role.value, message.role.value)
+    if role == "tool":
+        answers = message.additional_kwargs.get("tool_call_id") or ""
+        return [{"role": role, "tool_call_id": answers, "content": _text(message)}]
+    parts = [part for block in message.blocks for part in _part(block)]
+    words = all(part["type"] == "text" for part in parts)
+    native: dict[str, Any] = {"role": role, "content": _text(message) if words else parts}
+    if role != "assistant":
+        return [native]
+    if calls := _calls(message):
+        native.update(content=native["content"] or None, tool_calls=calls)
+    if thought := [_thinking(block) for block in message.blocks if isinstance(block, ThinkingBlock)]:
+        native["thinking_blocks"] = thought
+    return [native]
+
+
+def _text(message: ChatMessage) -> str:
+    return message.content or ""
+
+
+def _part(block: Native) -> list[dict[str, Any]]:
+    if isinstance(block, TextBlock):
+        return [{"type": "text", "text": block.text}]
+    if isinstance(block, ToolCallBlock | ThinkingBlock):
+        return []
+    if not isinstance(block, ImageBlock):
+        return [{"type": "text", "text": block.model_dump_json()}]
+    url = str(block.url) if block.url else f"data:{block.image_mimetype};base64,{_base64(block)}"
+    return [{"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}]
+
+
+def _base64(block: Native) -> str:
+    data: str = block.resolve_image(as_base64=True).read().decode()
+    return data
+
+
+def _thinking(block: Native) -> dict[str, Any]:
+    signature = block.additional_information.get("signature")
+    return {"type": "thinking", "thinking": block.content or "", **({"signature": signature} if signature else {})}
+
+
+def _calls(message: ChatMessage) -> list[dict[str, Any]]:
+    """The calls as Chat Completions has them: blocks, or, as older integrations leave them, OpenAI's own objects."""
+    blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+    if blocks:
+        return [_call(block.tool_call_id or "", block.tool_name, block.tool_kwargs) for block in blocks]
+    older = message.additional_kwargs.get("tool_calls") or ()
+    known = [(get(call, "id"), get(call, "function", "name"), get(call, "function", "arguments")) for call in older]
+    return [_call(*call) for call in known if all(isinstance(each, str) for each in call)]
+
+
+def _call(id_: str, name: str, arguments: Native) -> dict[str, Any]:
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": written}}
+
+
+def _consists_of(message: ChatMessage) -> Sequence[object]:
+    inside = [part for block in message.blocks for part in (block, getattr(block, "text", None))]
+    return [message.role, message.additional_kwargs, *inside]
+
+
+_pieces_of: Converted[ChatMessage] = Converted(_read, _consists_of)
+_tool_of: Converted[Any] = Converted(
+    lambda tool: [tool.metadata.to_openai_tool(skip_length_check=True)], lambda tool: [tool.metadata]
+)
+
+
+def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
+    native = pieces[0].message
+    if was is None:
+        beside = {"tool_call_id": native["tool_call_id"]} if "tool_call_id" in native else {}
+        return ChatMessage(role=native["role"], blocks=_words(native), additional_kwargs=beside)
+    calls = {call["id"]: call for call in native.get("tool_calls") or ()}
+    blocks: list[Any] = []
+    words = _words(native)
+    for block in was.blocks:
+        if isinstance(block, ToolCallBlock):
+            blocks += (
+                [_with_arguments(block, calls[block.tool_call_id or ""])] if (block.tool_call_id or "") in calls else []
+            )
+        elif isinstance(block, ThinkingBlock):
+            blocks += [block] if _thinking(block) in native.get("thinking_blocks", ()) else []
+        elif not isinstance(block, TextBlock):
+            blocks += [block] if _part(block)[0] in (native.get("content") or ()) else []
+        else:
+            blocks, words = [*blocks, *words], []
+    beside = {**was.additional_kwargs, **({"tool_calls": list(calls.values())} if _is_older(was) else {})}
+    return ChatMessage(role=was.role, blocks=[*blocks, *words], additional_kwargs=beside)
+
+
+def _is_older(message: ChatMessage) -> bool:
+    return bool(message.additional_kwargs.get("tool_calls"))
+
+
+def _words(native: dict[str, Any]) -> list[Any]:
+    content = native.get("content") or ()
+    if isinstance(content, str):
+        return [TextBlock(text=content)]
+    return [TextBlock(text=part["text"]) for part in content if part.get("type") == "text"]
+
+
+def _with_arguments(block: Native, call: dict[str, Any]) -> Native:
+    arguments = call["function"]["arguments"]
+    if arguments == _call("", "", block.tool_kwargs)["function"]["arguments"]:
+        return block
+    return block.model_copy(
+        update={"tool_kwargs": arguments if isinstance(block.tool_kwargs, str) else json.loads(arguments)}
+    )
