@@ -14,6 +14,7 @@ from agentctx.cli.proxy import proxy
 from agentctx.cli.recall import recall
 from agentctx.cli.replay import replay
 from agentctx.cli.report import report
+from agentctx.cli.sessions import sessions
 from agentctx.cli.store import store_app
 from agentctx.cli.validate import validate
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command in (replay, report, compact, convert, count, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
+app.command(epilog=_EXITS)(sessions)
 app.command(epilog=_EXITS)(proxy)
 app.add_typer(store_app, name="store", epilog=_EXITS)
 app.command(no_args_is_help=True, epilog=_EXITS)(recall)

@@ -27,10 +27,9 @@ from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import Recording, Step, calls_of, replay as replay_steps
-from agentctx.retention import Retention, Watch, needs, watched
+from agentctx.retention import Watch, needs, watched
 from agentctx.show import (
     Shown,
-    Summary,
     faults,
     in_runs,
     retention_rows,
@@ -43,6 +42,8 @@ from agentctx.show import (
     view_json,
 )
 from agentctx.transcripts import Transcript
+from agentctx.transcripts.costs import reckoned
+from agentctx.transcripts.local import local_sessions, session_named
 from agentctx.transcripts.reading import chosen as chosen_of
 
 All = Annotated[bool, typer.Option("--all", help="Every recording in the file, not only the first.")]
@@ -58,6 +59,26 @@ Kept = Annotated[
     ),
 ]
 Full = Annotated[bool, typer.Option("--full", help="With --messages: whole messages, not only their beginning.")]
+
+
+Session = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
+    ),
+]
+Number = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        metavar="N",
+        show_default=False,
+        help="In place of a file: a session on this machine, by its number in agentctx sessions, or how its id begins.",
+    ),
+]
+_LONGEST_PATH = 400
 
 
 @frozen
@@ -77,8 +98,9 @@ class _Asked:
 
 @in_one_line
 def replay(  # noqa: PLR0913 - each is an option of the command
-    session: options.Source,
+    session: Session = None,
     *,
+    number: Number = None,
     window: options.Window = None,
     model: options.Model = None,
     reserve: options.Reserve = None,
@@ -108,7 +130,10 @@ def replay(  # noqa: PLR0913 - each is an option of the command
       agentctx replay session.jsonl --window 32k --preset coding_agent --retention
 
       agentctx replay sessions.jsonl.gz --window 64k --all --json
+
+      agentctx replay --session 1 --window 100k
     """
+    session = _file(session, number)
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, preset, pipeline, model, format, retention, messages, full, json)
     tally, unknown = Tally(), UnknownModels()
@@ -119,6 +144,21 @@ def replay(  # noqa: PLR0913 - each is an option of the command
                 tally.found()
             unknown.tell(model or entry.recording.model, otherwise="--model, --window")
     tally.end()
+
+
+def _file(session: str | None, number: str | None) -> str:
+    """The file to replay: the one that is named, or that of a session on this machine; says which that is."""
+    if number is None:
+        if session is None:
+            msg = "give a FILE, or --session with a number of agentctx sessions"
+            raise ConfigError(msg)
+        return session
+    if session is not None:
+        msg = "give a FILE or --session, not both"
+        raise ConfigError(msg)
+    found = session_named(local_sessions(), number)
+    err().print(on_one_line(f"session {found.number}: {found.tool}, {found.path}", _LONGEST_PATH), style="dim")
+    return str(found.path)
 
 
 def _entries(found: Iterator[Transcript], *, every: bool) -> Iterator[Transcript]:
@@ -144,13 +184,18 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
         recording, pipeline = watched(recording, pipeline, watch.library.store, model=model)
     steps = await _walk(recording, pipeline, model, watch)
     summary, found = summarise(steps), None if watch is None else watch.found
+    costs = reckoned(recording, steps, model)
     if asked.json:
         told = {} if found is None else {"retention": {**asdict(found), "lost": found.lost}}
         steps_told = list(map(step_json, steps))
-        print_json({**_head(entry, budget), "steps": steps_told, "summary": asdict(summary), **told})
+        print_json(
+            {**_head(entry, budget), "steps": steps_told, "summary": asdict(summary), "costs": asdict(costs), **told}
+        )
     else:
         with printing() as console:
-            _print_replay(console, entry, budget, steps, summary, found)
+            _print_replay(console, entry, budget, steps)
+            _print_summary(console, [*summary_rows(summary), *costs.rows(), *(retention_rows(found) if found else ())])
+            console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
     return summary.clean
 
 
@@ -302,23 +347,14 @@ _WIDE = 100
 """Columns from which on there is room for a bar beside the stages."""
 
 
-def _print_replay(
-    console: Console,
-    entry: Transcript,
-    budget: Budget,
-    steps: Sequence[Step],
-    summary: Summary,
-    found: Retention | None,
-) -> None:
-    """Print the steps of one recording and what they sum up to."""
+def _print_replay(console: Console, entry: Transcript, budget: Budget, steps: Sequence[Step]) -> None:
+    """Print the steps of one recording."""
     console.print(_title(entry, budget))
     if console.width < NARROW:
         _print_stacked(console, steps)
     else:
         console.print(_table(steps, bar=console.width >= _WIDE))
     _print_faults(console, steps)
-    _print_summary(console, [*summary_rows(summary), *(() if found is None else retention_rows(found))])
-    console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
 
 
 def _title(entry: Transcript, budget: Budget) -> Text:

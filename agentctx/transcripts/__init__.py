@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
+    from agentctx.transcripts.local import LocalSession as LocalSession, local_sessions as local_sessions
     from agentctx.transcripts.reading import read_transcripts as read_transcripts
     from agentctx.transcripts.transcript import Transcript as Transcript
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
+            "agentctx.transcripts.local": "LocalSession local_sessions",
             "agentctx.transcripts.reading": "read_transcripts",
             "agentctx.transcripts.transcript": "Transcript",
         },

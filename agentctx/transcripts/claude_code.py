@@ -16,8 +16,8 @@ from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.bills import number, seconds, usage_of
-from agentctx.transcripts.files import Fields, LogLines
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, LogLines, object_of
+from agentctx.transcripts.transcript import Glance, Read
 
 NAME = "Claude Code"
 
@@ -48,6 +48,18 @@ class _Said:
     summary: bool
 
 
+def _said(uuid: str | None, message: Fields, line: Fields) -> _Said:
+    return _Said(
+        uuid,
+        message,
+        side=line.get("isSidechain") is True,
+        agent=_word(line, "agentId"),
+        at=seconds(line.get("timestamp")),
+        cost=number(line.get("costUSD")),
+        summary=line.get("isCompactSummary") is True,
+    )
+
+
 @define
 class _Log:
     """What a session's file holds."""
@@ -69,17 +81,7 @@ class _Log:
             self.parents[uuid] = self._parent(line, side=side)
             self._last = self._last if side else uuid
         if (message := _seen_by_the_model(line)) is not None:
-            self.said.append(
-                _Said(
-                    uuid,
-                    message,
-                    side,
-                    _word(line, "agentId"),
-                    seconds(line.get("timestamp")),
-                    number(line.get("costUSD")),
-                    line.get("isCompactSummary") is True,
-                )
-            )
+            self.said.append(_said(uuid, message, line))
 
     def _parent(self, line: Fields, *, side: bool) -> str | None:
         """The line that one stands on: where a summary, or another file, lies between them, the one before it."""
@@ -128,6 +130,26 @@ def read(lines: LogLines) -> Iterator[Read]:
     yield _read(log, main, log.id, notes)
     for place, (agent, said) in enumerate(chains.items(), 1):
         yield _read(log, said, f"{log.id}/{agent or place}", ())
+
+
+def glance(lines: Iterable[bytes]) -> Glance:
+    """What a session's file says of the calls: only the lines of answers are parsed."""
+    billed: dict[int, Billed] = {}
+    places: dict[str, int] = {}
+    project = None
+    for line in lines:
+        begins = project is None and b'"cwd"' in line
+        if not begins and not (b'"usage"' in line and b'"assistant"' in line):
+            continue
+        fields = object_of(line)
+        project = project or _word(fields, "cwd")
+        message = _seen_by_the_model(fields)
+        if message is not None and fields["type"] == "assistant":
+            answer = _word(message, "id") or f"line {len(places)}"
+            said = _said(None, message, fields)
+            _bill(billed, places.setdefault(answer, len(places)), said)
+    calls = tuple(billed.values())
+    return Glance(project, next((one.model for one in reversed(calls) if one.model), None), calls)
 
 
 def _chains(log: _Log) -> dict[str | None, list[_Said]]:

@@ -5,7 +5,7 @@ Each line is ``{"timestamp", "type", "payload"}``; those of early versions are t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -15,13 +15,14 @@ from agentctx.economics.prices import Usage
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.bills import seconds, usage_of
-from agentctx.transcripts.files import Fields, LogLines
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, LogLines, object_of
+from agentctx.transcripts.transcript import Glance, Read
 
 NAME = "Codex"
 
 _UNSEEN = "the log does not hold the tools: what was billed is larger than what is counted"
 _NEVER_SENT = frozenset({"ghost_snapshot", "other"})
+_KINDS_OF_REMARKS = (b'"token_count"', b'"turn_context"', b'"session_meta"')
 _HEARD = ("_output", "_response")
 
 
@@ -54,6 +55,10 @@ class _Rollout:
             self._add_item(payload)
         elif kind == "event_msg":
             self._hear(payload, seconds(line.get("timestamp")))
+
+    def begin_to_bill(self) -> None:
+        """Take bills as they come, whichever item they are for."""
+        self._answered = 0
 
     def _begin(self, payload: Fields) -> None:
         if self.id is not None:  # a session that goes on from another begins with that one's line, too
@@ -131,6 +136,20 @@ def read(lines: LogLines) -> Iterator[Read]:
         billed=tuple(rollout.billed),
     )
     yield Read(recording, (*notes, _UNSEEN))
+
+
+def glance(lines: Iterable[bytes]) -> Glance:
+    """What a rollout says of the calls: only the lines of bills, models and the beginning are parsed."""
+    rollout, project = _Rollout(), None
+    rollout.begin_to_bill()
+    for line in lines:
+        if any(kind in line for kind in _KINDS_OF_REMARKS):
+            fields = object_of(line)
+            if fields.get("type") in ("session_meta", "turn_context", "event_msg"):
+                rollout.add(fields)
+            payload = fields.get("payload")
+            project = project or (_word(payload, "cwd") if isinstance(payload, Mapping) else None)
+    return Glance(project, rollout.model, tuple(rollout.billed))
 
 
 def _more(now: Usage | None, before: Usage | None) -> Usage | None:

@@ -116,6 +116,15 @@ def parse(name: str, line: Line) -> Native:
         raise InvalidInput(place(name, number), f"not JSON: {error}") from None
 
 
+def object_of(line: bytes) -> Fields:
+    """The object that a line holds; an empty one when it holds none."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def place(name: str, line: int) -> str:
     """A line of a file, for errors."""
     return f"{name}, line {line}"

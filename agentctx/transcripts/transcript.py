@@ -14,7 +14,7 @@ from agentctx.engine.reading import found_format
 from agentctx.errors import InvalidInput
 from agentctx.printable import escaped
 from agentctx.providers.registry import format_named
-from agentctx.replay import Recording
+from agentctx.replay import Billed, Recording
 
 _ENVELOPE = frozenset({"id", "source", "license", "format", "meta"})
 
@@ -39,6 +39,21 @@ class Read:
 
     recording: Recording
     notes: tuple[str, ...] = ()
+
+
+@frozen
+class Glance:
+    """What a session's log says of it without being read as a conversation.
+
+    Args:
+        project: The folder that was worked in, when the log says so.
+        model: The model that was called last, when the log says so.
+        billed: What was billed for each call; the indexes mean nothing.
+    """
+
+    project: str | None = None
+    model: str | None = None
+    billed: tuple[Billed, ...] = ()
 
 
 @frozen

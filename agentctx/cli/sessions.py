@@ -1,0 +1,168 @@
+"""``agentctx sessions``: the sessions of coding agents on this machine, and one of them replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from attrs import asdict
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentctx.cli import options
+from agentctx.cli.console import NARROW, err, in_one_line, print_json, printing, progress
+from agentctx.cli.options import parse_bytes
+from agentctx.cli.pipelines import Preset
+from agentctx.cli.replay import replay
+from agentctx.errors import ConfigError
+from agentctx.printable import on_one_line, printable
+from agentctx.transcripts import LocalSession, local_sessions
+from agentctx.transcripts.costs import Cost, billed_cost
+from agentctx.transcripts.local import folders, looked_into
+
+Wanted = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[N]", show_default=False, help="Replay this one: its number in the list, or how its id begins."
+    ),
+]
+Last = Annotated[int, typer.Option("--last", metavar="N", min=1, help="List the newest N.")]
+All = Annotated[bool, typer.Option("--all", help="List all, however many there are.")]
+
+_LAST = 20
+_WIDEST = 38
+
+
+@in_one_line
+def sessions(
+    wanted: Wanted = None,
+    *,
+    last: Last = _LAST,
+    every: All = False,
+    window: options.Window = None,
+    preset: Preset = None,
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
+    json: options.Json = False,
+) -> None:
+    """List the sessions of Claude Code and Codex on this machine, newest first, or replay one by its number.
+
+    What was said in them is not shown, and nothing leaves the machine. CLAUDE_CONFIG_DIR and CODEX_HOME are heeded.
+
+    [bold]Examples[/bold]
+
+      agentctx sessions
+
+      agentctx sessions --all --json
+
+      agentctx sessions 3 --window 100k --preset coding_agent
+    """
+    if wanted is not None:
+        replay(number=wanted, window=window, preset=preset, max_bytes=max_bytes, json=json)
+        return
+    if window is not None or preset is not None:
+        msg = "--window and --preset are for the replay of one session: give its number, too"
+        raise ConfigError(msg)
+    found = local_sessions()
+    shown = _looked_into(found if every else found[:last], parse_bytes("--max-bytes", max_bytes))
+    if json:
+        for session in shown:
+            print_json(_told(session))
+        return
+    if not shown:
+        where = ", ".join(printable(str(folder)) for folder in folders())
+        err().print(f"no session of Claude Code or Codex lies on this machine: looked into {where}", style="dim")
+        return
+    with printing() as console:
+        _print(console, shown, len(found))
+
+
+def _looked_into(found: Sequence[LocalSession], max_bytes: int) -> list[LocalSession]:
+    looked = []
+    with progress("sessions", len(found)) as done:
+        for session in found:
+            looked.append(looked_into(session, max_bytes))
+            done()
+    return looked
+
+
+def _told(session: LocalSession) -> dict[str, Any]:
+    cost = billed_cost(session.billed)
+    return {
+        "number": session.number,
+        "tool": session.tool,
+        "id": session.id,
+        "path": str(session.path),
+        "modified": datetime.fromtimestamp(session.modified, UTC).isoformat(timespec="seconds"),
+        "project": session.project,
+        "bytes": session.size,
+        "sub_agents": len(session.agents),
+        "model": session.model,
+        "model_calls": cost.calls,
+        "usage": asdict(cost.usage),
+        "usd": _usd(cost),
+        "calls_without_price": cost.unpriced,
+    }
+
+
+def _usd(cost: Cost) -> float | None:
+    return None if cost.unpriced == cost.calls else round(cost.usd, 6)
+
+
+def _print(console: Console, shown: Sequence[LocalSession], total: int) -> None:
+    costs = [billed_cost(session.billed) for session in shown]
+    if console.width < NARROW:
+        for session, cost in zip(shown, costs, strict=True):
+            console.print(Text(" ".join(filter(None, _row(session, cost)))))
+    else:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
+        for name, side in (("", "right"), ("last written", "left"), ("tool", "left"), ("project", "left")):
+            table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+        for name, right in (("size", True), ("model", False), ("calls", True), ("cost", True)):
+            table.add_column(name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+        for session, cost in zip(shown, costs, strict=True):
+            table.add_row(*map(Text, _row(session, cost)))
+        console.print(table)
+    _print_end(console, costs, len(shown), total)
+
+
+def _print_end(console: Console, costs: Sequence[Cost], shown: int, total: int) -> None:
+    usd, calls = sum(cost.usd for cost in costs), sum(cost.calls for cost in costs)
+    unpriced = sum(cost.unpriced for cost in costs)
+    without = f", without {unpriced:,} whose price is not known" if unpriced else ""
+    more = "" if shown == total else f" of {total:,} (--all lists them all)"
+    console.print(Text(f"{shown:,} sessions{more}, {calls:,} model calls, ${usd:,.2f}{without}", style="bold"))
+    console.print(
+        Text("agentctx sessions 1 replays the first; costs are as recorded, else by the price table", style="dim")
+    )
+
+
+def _row(session: LocalSession, cost: Cost) -> tuple[str, ...]:
+    moment = datetime.fromtimestamp(session.modified).astimezone()
+    priced = "" if not cost.calls else "?" if _usd(cost) is None else f"${cost.usd:,.2f}{'+' if cost.unpriced else ''}"
+    return (
+        str(session.number),
+        f"{moment:%Y-%m-%d %H:%M}",
+        session.tool,
+        _end_of(session.project or ""),
+        _size(session.size),
+        on_one_line(session.model or "", _WIDEST),
+        f"{cost.calls:,}",
+        priced,
+    )
+
+
+def _end_of(path: str) -> str:
+    """A path as far as there is room: its end says more."""
+    plain = on_one_line(path, len(path) + 1) if path else ""
+    return plain if len(plain) <= _WIDEST else f"…{plain[1 - _WIDEST :]}"
+
+
+def _size(size: int) -> str:
+    for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} B"

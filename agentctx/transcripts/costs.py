@@ -1,0 +1,190 @@
+"""What the calls of a recording cost as they were billed, and what they would cost: with a pipeline, and without.
+
+What was billed is taken as it stands. What would be billed is reckoned by the provider's cache rules and the price
+table: for the requests as the loop had them and for those that would have been sent, with the same answers at the same
+times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import define, field, frozen
+
+from agentctx.economics.prices import Usage, cost
+from agentctx.engine.reading import as_list, reader
+from agentctx.errors import ConfigError
+from agentctx.models.cache_rules import cache_rules
+from agentctx.models.profile import ModelProfile
+from agentctx.models.table import find
+from agentctx.replay import Billed, Recording, Step
+
+PAUSE = 20.0
+"""How long after the call before one is taken to be made, in seconds, where the recording does not say when."""
+
+
+@frozen
+class Cost:
+    """What calls cost.
+
+    Args:
+        calls: How many.
+        usage: Their tokens together.
+        usd: Their price in USD; of those whose price is known.
+        unpriced: How many have no price that is known.
+    """
+
+    calls: int = 0
+    usage: Usage = field(factory=Usage)
+    usd: float = 0.0
+    unpriced: int = 0
+
+    def plus(self, usage: Usage, usd: float | None) -> Cost:
+        """With one call more, whose price is not known when it is None."""
+        missing = usd is None
+        return Cost(self.calls + 1, self.usage + usage, self.usd + (usd or 0.0), self.unpriced + missing)
+
+    def __str__(self) -> str:
+        """One phrase: ``1,204,000 tokens in, 93% of them from the cache, 20,100 out: $1.24``."""
+        tokens = f"{self.usage.prompt:,} tokens in, {self.usage.cached_share:.0%} of them from the cache"
+        return f"{tokens}, {self.usage.output:,} out: {self.price}"
+
+    @property
+    def price(self) -> str:
+        """The price, and what of it is not known."""
+        if self.unpriced == self.calls:
+            return "no price known"
+        rest = f", without {self.unpriced} calls whose price is not known" if self.unpriced else ""
+        return f"${self.usd:,.2f}{rest}"
+
+
+@frozen
+class Costs:
+    """What a replay costs, three times.
+
+    Args:
+        billed: As the recording says that it was billed; None where it says nothing.
+        without: Reckoned for the requests as the loop had them; None where the model has no price that is known.
+        sent: Reckoned for the requests that would have been sent.
+        unlogged: Tokens of the system prompt and the tools that were billed and are not in the recording: reckoned as a
+            part of each request.
+    """
+
+    billed: Cost | None
+    without: Cost | None
+    sent: Cost | None
+    unlogged: int = 0
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The costs as pairs of a label and what there is to say."""
+        rows = [] if self.billed is None else [("as it was billed", str(self.billed))]
+        if self.without is None or self.sent is None:
+            return rows
+        share = f" ({self.sent.usd / self.without.usd - 1:+.0%})" if self.without.usd else ""
+        rows += [("reckoned without", str(self.without)), ("reckoned with", f"{self.sent}{share}")]
+        if self.unlogged:
+            rows.append(
+                ("", f"{self.unlogged:,} tokens of system prompt and tools that the log does not hold included")
+            )
+        return rows
+
+
+def billed_cost(billed: Iterable[Billed]) -> Cost:
+    """What calls cost by what was billed: the recorded price, else what the price table says."""
+    total = Cost()
+    for one in billed:
+        total = total.plus(one.usage, one.cost if one.cost is not None else _price(one.usage, one.model))
+    return total
+
+
+def _price(usage: Usage, model: str | None) -> float | None:
+    profile = None if model is None else find(model)
+    if profile is None:
+        return None
+    try:
+        return cost(usage, profile)
+    except ConfigError:
+        return None
+
+
+def reckoned(recording: Recording, steps: Sequence[Step], model: str | None = None) -> Costs:
+    """What the calls of a replay cost: as billed, and reckoned for both kinds of requests.
+
+    Args:
+        recording: What was replayed.
+        steps: Its calls.
+        model: The model, when it is not the recorded one.
+    """
+    billed = billed_cost(recording.billed) if recording.billed else None
+    model = model or recording.model
+    profile = None if model is None else find(model)
+    if profile is None or not steps or _price(Usage(1), model) is None:
+        return Costs(billed, None, None)
+    calls = _calls(recording, steps, model)
+    first = calls[0]
+    unlogged = max(0, first.billed - first.step.tokens_given) if first.billed else 0
+    long = any(bill.usage.written_long for bill in recording.billed)
+    without, sent = _Requests(profile, unlogged, long), _Requests(profile, unlogged, long)
+    for call in calls:
+        without.send(call.step.tokens_given, without.before, call)
+        if call.step.overflow is None:
+            sent.send(call.step.tokens_sent, call.step.prefix_tokens, call)
+    return Costs(billed, without.total, sent.total, unlogged)
+
+
+@frozen
+class _Call:
+    """One call of a replay.
+
+    Args:
+        step: Its requests.
+        at: When it was made, in seconds.
+        output: Tokens of its answer.
+        billed: Tokens of its prompt as they were billed; 0 when nobody says.
+    """
+
+    step: Step
+    at: float
+    output: int
+    billed: int
+
+
+def _calls(recording: Recording, steps: Sequence[Step], model: str | None) -> list[_Call]:
+    given = as_list(recording.messages)
+    source = reader(given, system=recording.system, tools=recording.tools, format=recording.format, model=model)
+    messages = source.messages(given)
+    calls: list[_Call] = []
+    for step, end in zip(steps, [*(step.index for step in steps[1:]), len(messages)], strict=True):
+        its = [bill for bill in recording.billed if step.index <= bill.index < end]
+        said = [message for message in messages[step.index : end] if message.role == "assistant"]
+        output = sum(bill.usage.output for bill in its) or sum(source.meter.message(message) for message in said)
+        stated = next((bill.at for bill in its if bill.at is not None), None)
+        before = calls[-1].at if calls else 0.0
+        at = before + PAUSE if stated is None else max(before, stated)
+        calls.append(_Call(step, at, output, its[0].usage.prompt if its else 0))
+    return calls
+
+
+@define
+class _Requests:
+    """The requests of one way, as they are sent."""
+
+    profile: ModelProfile
+    unlogged: int
+    long: bool
+    total: Cost = field(factory=Cost)
+    before: int = 0
+    _at: float | None = None
+
+    def send(self, tokens: int, shared: int, call: _Call) -> None:
+        """Bill one request that shares its start with the one before: that is read while the cache still holds it."""
+        rules = cache_rules(self.profile)
+        lives = rules.ttl_long if self.long and rules.ttl_long is not None else rules.ttl
+        warm = self._at is not None and call.at - self._at <= lives
+        whole = tokens + self.unlogged
+        read = rules.readable(shared + self.unlogged) if warm else 0
+        written = whole - read if rules.write_fee and whole >= rules.smallest else 0
+        kept = (0, written) if self.long else (written, 0)
+        usage = Usage(whole - read - written, read, *kept, call.output)
+        self.total = self.total.plus(usage, cost(usage, self.profile))
+        self.before, self._at = tokens, call.at

@@ -1,0 +1,170 @@
+"""The sessions of coding agents that lie on this machine: where Claude Code and Codex keep them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from attrs import evolve, field, frozen
+
+from agentctx.errors import InvalidInput
+from agentctx.replay import Billed
+from agentctx.transcripts import claude_code, codex
+from agentctx.transcripts.files import MAX_BYTES
+from agentctx.transcripts.transcript import Glance
+
+_AGENT = "agent-"
+_SUBAGENTS = "subagents"
+
+
+@frozen
+class LocalSession:
+    """A session that lies on this machine, newest first.
+
+    Args:
+        number: Its place, from 1: the newest.
+        tool: The tool that wrote it, such as ``"Claude Code"``.
+        path: Its file.
+        id: What the tool calls it.
+        modified: When it was written to last, in seconds since 1970.
+        size: Its size with that of its sub-agents, in bytes.
+        agents: The files of its sub-agents.
+        project: The folder that was worked in; until it was looked into, what its place says of that.
+        model: The model that was called last, once it was looked into.
+        billed: What was billed for each call, sub-agents' included, once it was looked into.
+    """
+
+    number: int
+    tool: str
+    path: Path
+    id: str
+    modified: float
+    size: int
+    agents: tuple[Path, ...] = ()
+    project: str | None = None
+    model: str | None = None
+    billed: tuple[Billed, ...] = field(default=(), repr=False)
+
+
+def local_sessions(environment: Mapping[str, str] = os.environ) -> list[LocalSession]:
+    """The sessions of Claude Code and Codex on this machine, newest first; no file is opened.
+
+    Args:
+        environment: Where ``CLAUDE_CONFIG_DIR`` and ``CODEX_HOME`` may say which folders to look into.
+
+    Example:
+        >>> from agentctx.transcripts import local_sessions
+        >>> local_sessions({"CLAUDE_CONFIG_DIR": "/nowhere", "CODEX_HOME": "/nowhere"})
+        []
+    """
+    found = [*_of_claude_code(environment), *_of_codex(environment)]
+    found.sort(key=lambda session: (-session.modified, str(session.path)))
+    return [evolve(session, number=number) for number, session in enumerate(found, 1)]
+
+
+def folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """The folders that are looked into."""
+    return [*_claude_folders(environment), *_codex_folders(environment)]
+
+
+def looked_into(session: LocalSession, max_bytes: int = MAX_BYTES) -> LocalSession:
+    """A session with what its files say of project, model and bills: a few of their lines are parsed.
+
+    Args:
+        session: The session.
+        max_bytes: No more is read of each file.
+    """
+    look = {claude_code.NAME: claude_code.glance, codex.NAME: codex.glance}[session.tool]
+    own, *others = (_glance(look, path, max_bytes) for path in (session.path, *session.agents))
+    billed = (*own.billed, *(one for glance in others for one in glance.billed))
+    return evolve(session, project=own.project or session.project, model=own.model, billed=billed)
+
+
+def session_named(sessions: Sequence[LocalSession], wanted: str) -> LocalSession:
+    """The session with a number, or with an id that begins so.
+
+    Raises:
+        InvalidInput: If there is none, or several begin so.
+    """
+    if wanted.isdecimal() and 0 < int(wanted) <= len(sessions):
+        return sessions[int(wanted) - 1]
+    found = [session for session in sessions if session.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    where = f"session {wanted}"
+    if found:
+        raise InvalidInput(where, f"the ids of {len(found)} sessions begin so: give more of it")
+    there = f"there are {len(sessions)} sessions" if sessions else "there is no session on this machine"
+    raise InvalidInput(where, f"{there}: agentctx sessions lists them")
+
+
+def _glance(look: Callable[[Iterable[bytes]], Glance], path: Path, max_bytes: int) -> Glance:
+    try:
+        with path.open("rb") as file:
+            return look(_lines(file, max_bytes))
+    except OSError:  # it went away, or may not be read: the list goes on without what it says
+        return Glance()
+
+
+def _lines(file: Iterable[bytes], most: int) -> Iterator[bytes]:
+    for line in file:
+        most -= len(line)
+        if most < 0:
+            return
+        yield line
+
+
+def _claude_folders(environment: Mapping[str, str]) -> list[Path]:
+    if named := environment.get("CLAUDE_CONFIG_DIR"):
+        return [Path(each).expanduser() / "projects" for each in named.split(",")]
+    home = Path(environment.get("HOME") or Path.home())
+    return [home / ".claude" / "projects", home / ".config" / "claude" / "projects"]
+
+
+def _codex_folders(environment: Mapping[str, str]) -> list[Path]:
+    named = environment.get("CODEX_HOME")
+    home = Path(named).expanduser() if named else Path(environment.get("HOME") or Path.home()) / ".codex"
+    return [home / "sessions", home / "archived_sessions"]
+
+
+def _of_claude_code(environment: Mapping[str, str]) -> Iterator[LocalSession]:
+    for folder in _claude_folders(environment):
+        agents: dict[str, list[Path]] = {}
+        own: list[Path] = []
+        for path in _files(folder, ".jsonl"):
+            if path.parent.name == _SUBAGENTS:
+                agents.setdefault(path.parent.parent.name, []).append(path)
+            elif not path.name.startswith(_AGENT):
+                own.append(path)
+        for path in own:
+            yield from _session(claude_code.NAME, path, path.stem, tuple(agents.get(path.stem, ())), path.parent.name)
+
+
+def _of_codex(environment: Mapping[str, str]) -> Iterator[LocalSession]:
+    for folder in _codex_folders(environment):
+        for path in _files(folder, ".jsonl"):
+            if path.name.startswith("rollout-"):
+                yield from _session(codex.NAME, path, _id_of_rollout(path.stem), (), None)
+
+
+def _id_of_rollout(stem: str) -> str:
+    """The id in ``rollout-2026-01-05T10-00-00-019a...``: what stands behind the date."""
+    words = stem.split("-")
+    return "-".join(words[6:]) or stem
+
+
+def _session(tool: str, path: Path, name: str, agents: tuple[Path, ...], project: str | None) -> Iterator[LocalSession]:
+    try:
+        stats = [each.stat() for each in (path, *agents)]
+    except OSError:  # it went away meanwhile
+        return
+    size = sum(one.st_size for one in stats)
+    yield LocalSession(0, tool, path, name, stats[0].st_mtime, size, agents, project)
+
+
+def _files(folder: Path, suffix: str) -> Iterator[Path]:
+    for where, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(suffix):
+                yield Path(where, name)
