@@ -108,8 +108,9 @@ class Step:
 
     @property
     def compacted(self) -> bool:
-        """Whether messages that an earlier call had seen were changed, or any were left out."""
-        return any(change.outcome is Outcome.DROPPED or change.index < self.fresh for change in self.changes)
+        """Whether messages that an earlier call had seen were changed, or any were left out; cache markers aside."""
+        said = (change for change in self.changes if change.outcome not in (Outcome.MARKED, Outcome.KEPT))
+        return any(change.outcome is Outcome.DROPPED or change.index < self.fresh for change in said)
 
     @property
     def valid(self) -> bool:

@@ -188,9 +188,11 @@ class Summary:
 
 
 def left_out(changes: Iterable[Change]) -> tuple[LeftOut, ...]:
-    """What was left out, by stage, in the order in which the stages first acted."""
+    """What was left out, by stage, in the order in which the stages first acted; not who only set cache markers."""
     by_stage: dict[str, list[Change]] = {}
     for change in changes:
+        if change.outcome in (Outcome.MARKED, Outcome.KEPT):
+            continue
         by_stage.setdefault(change.stage, []).append(change)
     return tuple(_by_stage(stage, found) for stage, found in by_stage.items())
 

@@ -131,7 +131,7 @@ def _cost_fact(data: SessionData) -> tuple[str, str, str]:
         ours, everything, trimmed = (f"${cost:,.2f}" for cost in ways)
         return "Cost of input", ours, f"full history {everything}, trimming at each call {trimmed}"
     ours, everything, trimmed = (f"{cost:,.0f}" for cost in ways)
-    more = f"full-price tokens, cached ones count a tenth; full history {everything}, trimming at each call {trimmed}"
+    more = f"full-price tokens; full history {everything}, trimming at each call {trimmed}"
     return "Cost of input", ours, more
 
 
@@ -197,7 +197,7 @@ def _notes(step: Step, *, content: bool) -> Iterator[str]:
         yield f"Nothing could be sent: {step.overflow}" if content else "Nothing could be sent: it did not fit"
     for violation in step.violations:
         yield f"Breaks a rule: {violation}" if content else f"Breaks a rule: {violation.rule}"
-    for each in left_out(change for change in step.changes if change.outcome.value not in ("marked", "kept")):
+    for each in left_out(step.changes):
         yield str(each)
 
 

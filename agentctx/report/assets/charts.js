@@ -50,12 +50,12 @@ class Chart {
       width: this.place.clientWidth || 600,
       height: CHART_HEIGHT,
       legend: { show: false },
-      padding: [14, 10, 0, 0],
+      padding: [14, 18, 0, 0],
       cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
       scales: { x: { time: false, range: [1, last] }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.06], ...y } },
       axes: [
         { ...axis, label: "model call", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], values: (_plot, at) => at.map((each) => each.toLocaleString("en")) },
-        { ...axis, label, size: 52, values: (_plot, at) => at.map(values) },
+        { ...axis, label, size: (_plot, shown) => 14 + 7 * Math.max(4, ...(shown ?? []).map((text) => text.length)), values: (_plot, at) => at.map(values) },
       ],
       series: [{}, ...series],
       hooks: { ...hooks, setCursor: [(plot) => this.hover(plot)] },
@@ -176,7 +176,7 @@ class CostChart extends Chart {
     const usd = costs.unit === "USD";
     this.draw([numbers, ...WAYS.map(([way]) => costs[way])], series, {
       label: usd ? "US dollars, added up" : "full-price tokens, added up",
-      values: (each) => (usd ? `$${+each.toFixed(4)}` : compact(each)),
+      values: (each) => (usd ? `$${(+each.toFixed(4)).toLocaleString("en", { maximumFractionDigits: 4 })}` : compact(each)),
     });
     const ends = WAYS.map(([way, name]) => `${name} ${money(costs[way][count - 1] ?? 0, costs.unit)}`);
     this.place.setAttribute("aria-label", `Line chart: cost of the input, added up over ${plural(count, "model call")}. In the end: ${ends.join(", ")}.`);

@@ -21,6 +21,7 @@ class Page {
     this.listen();
     this.paint();
     this.draw();
+    this.rows.chooseKey(session.layout(this.call)[1].length ? "a0" : "g0"); // what stands for what is gone, or the task
   }
 
   listen() {
@@ -206,10 +207,10 @@ class Page {
     this.costValues = WAYS.map(([way, name]) => entry($$("cost-legend"), `way way-${way}`, name));
     const { window: room, costs } = session.data;
     const over = room === null ? -1 : session.calls.given.findIndex((size) => size > room);
-    $$("cost-note").textContent =
-      (costs.unit === "USD" ? "Input only, by the model's prices: " : "No prices are known (--model names the model), so in tokens of new input: ") +
-      (costs.unit === "USD" ? "what a request shares with the one before is read from the cache." : "what a request shares with the one before counts as a tenth.") +
-      (over >= 0 ? ` From call ${over + 1} on, the full history is larger than the window: it could not be sent.` : "");
+    const said = costs.unit === "USD"
+      ? "Input only, by the model's prices; what a request shares with the one before is read from the cache."
+      : "The model's prices are not known (--model names it): cached input counts a tenth.";
+    $$("cost-note").textContent = said + (over >= 0 ? ` From call ${over + 1} on, the full history does not fit the window.` : "");
   }
 
   tellLegends() {
