@@ -1,0 +1,264 @@
+"""The page in a real browser: the system's Chromium. Where there is none these tests say that they did not run."""
+
+from pathlib import Path
+from statistics import median
+
+import axe_core_python
+import pytest
+import pytest_socket
+from browser import CHROMIUM, DRIVER, chromium
+from long_session import long_session
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from agentctx import Budget, Pipeline, presets
+from agentctx.replay import Recording
+from agentctx.report import html_page
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="did not run: no chromium and chromedriver on this machine"
+)
+
+AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text("utf-8")
+
+
+@pytest.fixture(autouse=True)
+def driver_reached():
+    """Let the test talk to the browser's driver on this machine."""
+    pytest_socket.enable_socket()
+    pytest_socket.socket_allow_hosts(["127.0.0.1", "localhost", "::1"], allow_unix_socket=True)
+    yield
+    pytest_socket._remove_restrictions()
+
+
+@pytest.fixture(scope="module")
+def window():
+    """A browser for all tests of this file."""
+    pytest_socket.enable_socket()
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def followed(follow, example):
+    """The example through the preset for coding agents, with each step."""
+    return follow(example("gpt-5.4"), presets.coding_agent(Budget(12_000), "gpt-5.4"))
+
+
+@pytest.fixture(scope="module")
+def page(followed, tmp_path_factory):
+    """Its page."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(html_page(followed[0]), "utf-8")
+    return path
+
+
+@pytest.fixture
+def shown(window, page):
+    """The browser with the page."""
+    return window.show(page)
+
+
+ROWS = """
+const session = report.session, calls = [];
+for (let call = 1; call <= session.count; call++) {
+  const rows = [];
+  for (let place = session.heads; place < session.rows(call); place++) {
+    const row = session.row(call, place);
+    if (session.find(call, row.key) !== place) throw Error(`row ${place} of call ${call} is not found again`);
+    if (session.sent(row)) rows.push([row.index ?? null, row.item]);
+  }
+  calls.push(rows);
+}
+return calls;
+"""
+
+
+def test_the_rows_at_each_call_are_the_request(window, followed, follow, reverse_the_middle, page, tmp_path):
+    """At every call the page's rows are the messages that are sent, in their order, also where some have moved."""
+    dialogue = [{"role": role, "content": f"{role} {name}"} for name in "abcde" for role in ("user", "assistant")]
+    moved = follow(Recording(dialogue, format="openai-chat"), reverse_the_middle)
+    (tmp_path / "moved.html").write_text(html_page(moved[0]), "utf-8")
+    for (data, steps), path in ((followed, page), (moved, tmp_path / "moved.html")):
+        rows = window.show(path).run(ROWS)
+        for step, found in zip(steps, rows, strict=True):
+            assert [origin for origin, _ in found] == list(step.view.origins)
+            assert [data.items[item] for _, item in found] == list(step.view.context.messages)
+
+
+def test_nothing_is_loaded_and_nothing_is_refused(shown):
+    """The page asks for no address, and its own policy, which forbids all of them, refuses none of its parts."""
+    shown.run("report.go(3)")
+    shown.settles()
+    assert shown.complaints() == []
+    assert shown.run("return performance.getEntriesByType('resource').length") == 0
+
+
+TABLE = """
+return [...document.querySelector('tbody').rows].map((row) => [...row.cells].map((cell) => cell.textContent))
+"""
+
+
+def test_every_number_of_a_call_is_the_reports(shown, followed):
+    """The line of a call, the legend and the table have the numbers of its step."""
+    data, steps = followed
+    number = next(step.number for step in steps if step.compacted)
+    step = steps[number - 1]
+    shown.goes(number)
+    line = shown.texts("#call-line")[0]
+    assert f"{step.tokens_sent:,} tokens in {step.messages_sent} messages sent" in line
+    assert f"of {step.tokens_given:,} in {step.messages_given}" in line
+    assert line.endswith("compaction")
+    sizes = [f"{size:,}" for size in data.calls[number - 1].kinds if size]
+    assert [text for text in shown.texts("#window-legend .value") if text != "0"] == sizes
+    shown.run("document.getElementById('numbers').open = true")
+    shown.waits("return document.querySelector('tbody').rows.length")
+    table = shown.run(TABLE)
+    assert [row[3] for row in table] == [f"{step.tokens_sent:,}" for step in steps]
+    assert [row[0] for row in table if row[5]] == [str(step.number) for step in steps if step.compacted]
+
+
+def test_it_is_used_by_the_keyboard(shown, followed):
+    """Arrow keys go from call to call on the slider and from message to message in the list, and Tab reaches both."""
+    steps = followed[1]
+    slider = shown.driver.find_element(By.ID, "call")
+    slider.send_keys(Keys.HOME)
+    shown.settles()
+    slider.send_keys(Keys.ARROW_RIGHT)
+    shown.settles()
+    assert shown.texts("#call-number") == [f"2 of {len(steps)}"]
+    assert "call 2 of" in slider.get_attribute("aria-valuetext")
+    shown.run("document.activeElement.blur()")
+    shown.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
+    shown.settles()
+    assert shown.texts("#call-number") == [f"3 of {len(steps)}"]
+    rows = shown.driver.find_element(By.ID, "list")
+    rows.send_keys(Keys.END)
+    rows.send_keys(Keys.ARROW_UP)
+    chosen = shown.driver.find_element(By.ID, rows.get_attribute("aria-activedescendant")).get_attribute("aria-label")
+    assert chosen.startswith(f"message {steps[2].index - 2}, ")
+    assert shown.texts("#message h3")[0].startswith(f"Message {steps[2].index - 2}")
+    reached = []
+    shown.run("document.activeElement.blur()")
+    for _ in range(24):
+        shown.driver.switch_to.active_element.send_keys(Keys.TAB)
+        reached.append(shown.run("return document.activeElement.id"))
+    assert {"theme", "history", "call", "search", "show", "kind", "compare", "base", "list", "message"} <= set(reached)
+
+
+def test_a_message_says_what_became_of_it(shown, followed):
+    """What was left out is there with stage, reason and words; what was edited as sent, as it was, and as a diff."""
+    data, steps = followed
+    last = steps[-1]
+    gone = next(change for change in last.view.report.in_force if change.is_gone and change.role == "tool")
+    shown.run("report.rows.chooseKey('g' + arguments[0])", gone.index)
+    said = shown.texts("#message")[0]
+    assert "left out" in said
+    assert gone.stage in said
+    assert gone.reason in said
+    assert data.items[data.given[gone.index]].parts[0].text.strip().splitlines()[0] in said
+    edited = next(change for change in last.view.report.in_force if change.outcome.value == "edited")
+    shown.run("report.rows.chooseKey('g' + arguments[0])", edited.index)
+    assert shown.texts("#message .tabs button") == ["As sent", "Original", "Difference"]
+    shown.driver.find_elements(By.CSS_SELECTOR, "#message .tabs button")[2].click()
+    assert shown.texts("#message .difference del")
+    recap = shown.run("report.rows.chooseKey('a0'); return document.getElementById('message').innerText")
+    assert "[Recap of " in recap
+
+
+def said_by(message):
+    """All that a message says."""
+    results = (result.text for result in message.results)
+    return "\n".join([message.text, *results, *(call.name + call.arguments for call in message.calls)])
+
+
+def test_search_and_the_difference_between_two_calls(shown, followed):
+    """A search leaves the rows that say it; the comparison leaves those that became something else."""
+    data, steps = followed
+    shown.sets("search", "budget")
+    shown.waits("return report.matches")
+    shown.settles()
+    matching = {item for item, message in enumerate(data.items) if "budget" in said_by(message).lower()}
+    rows = shown.rows()
+    assert 0 < len(rows) < steps[-1].index
+    assert all(item in matching or (index is not None and data.given[index] in matching) for item, index in rows)
+    assert shown.texts("#found") == [f"{len(rows)} rows"]
+    shown.sets("search", "")
+    shown.waits("return !report.matches")
+    cut = next(step.number for step in steps if step.compacted)
+    shown.goes(cut)
+    shown.sets("base", cut - 1)
+    changed = {change.index for change in data.changes if change.call == cut}
+    new = set(range(steps[cut - 2].index, steps[cut - 1].index))
+    assert {index for _, index in shown.rows()} == changed | new | {None}
+    assert "differ from call" in shown.texts("#found")[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(window, page, scheme):
+    """The rules of axe-core for access hold, in both colour schemes, with a message open and two calls compared."""
+    window.show(page, scheme=scheme)
+    window.goes(window.run("return report.session.compactions()[0]"))
+    window.run("for (const name of ['compare', 'history']) document.getElementById(name).click()")
+    window.run("document.getElementById('numbers').open = true")
+    window.settles()
+    window.run("report.rows.choose(2)")
+    window.run(AXE)
+    found = window.driver.execute_async_script("axe.run().then(arguments[0])")
+    assert [(fault["id"], [node["html"] for node in fault["nodes"]][:3]) for fault in found["violations"]] == []
+    assert len(found["passes"]) > 20
+
+
+def test_a_narrow_window_has_no_sideways_scrolling(window, page):
+    """On 360 pixels everything stands below each other."""
+    window.show(page, width=360, height=800)
+    assert window.run("return document.documentElement.scrollWidth") <= 360
+    ends = "return [...document.querySelectorAll('.u-wrap')].map((each) => each.getBoundingClientRect().right)"
+    assert max(window.run(ends)) <= 360
+
+
+def test_a_page_without_content_and_one_without_a_call(window, followed, follow, tmp_path):
+    """A page without content says so in the place of the texts; a recording without a model call says that."""
+    (tmp_path / "bare.html").write_text(html_page(followed[0], content=False), "utf-8")
+    window.show(tmp_path / "bare.html").run("report.rows.chooseKey('g0')")
+    assert "--no-content" in window.texts("#message")[0]
+    hello = Recording([{"role": "assistant", "content": "Hello"}], format="openai-chat", pending=False)
+    (tmp_path / "none.html").write_text(html_page(follow(hello, Pipeline())[0]), "utf-8")
+    said = window.show(tmp_path / "none.html").texts("#trouble")
+    assert said == ["This recording has no model call: there is no prompt to show."]
+
+
+FRAMES = """
+const done = arguments[0], slider = document.getElementById('call'), times = [];
+let last = 0, number = 0;
+function frame(now) {
+  if (last) times.push(now - last);
+  last = now;
+  if (slider) {
+    slider.value = 1 + (number * 17) % Number(slider.max);
+    slider.dispatchEvent(new Event('input'));
+  }
+  if (++number < 90) requestAnimationFrame(frame); else done(times);
+}
+requestAnimationFrame(frame);
+"""
+
+
+def test_two_thousand_calls_are_fluid(window, tmp_path):
+    """A session of 2,000 calls and 5 MB: under 5 MB, painted within a second, and as many frames as an empty page.
+
+    Frames are counted while the slider is dragged, and the middle one of each is compared, since other work on the
+    machine makes single ones late.
+    """
+    data, size = long_session()
+    assert size > 5_000_000
+    assert len(data.calls) >= 2_000
+    page = tmp_path / "long.html"
+    page.write_text(html_page(data), "utf-8")
+    assert page.stat().st_size < 5_000_000
+    window.driver.get("about:blank")
+    empty = median(window.driver.execute_async_script(FRAMES))
+    window.show(page)
+    assert window.run("return performance.getEntriesByName('first-paint')[0].startTime") < 1_000
+    assert median(window.driver.execute_async_script(FRAMES)) <= 1.1 * empty
+    assert window.run("return document.querySelectorAll('*').length") < 1_500
