@@ -18,6 +18,7 @@ from time import perf_counter
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".frameworks"
 TESTS = Path("tests/frameworks")
+EXAMPLES = Path("tests/package/test_docstring_examples.py")
 TABLE = tomllib.loads((ROOT / TESTS / "environments.toml").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OPEN = ["-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
@@ -69,8 +70,9 @@ def tested(name: str, uv: str) -> tuple[int, str]:
     status, printed = installed(name, uv)
     ready = perf_counter()
     if not status:
-        files = [TESTS / file for file in TABLE[name]["tests"]]
-        command = [HOME / name / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *LEFT_OPEN, *files]
+        files = [EXAMPLES, *(TESTS / file for file in TABLE[name]["tests"])]
+        which = ["-k", "frameworks", *LEFT_OPEN]
+        command = [HOME / name / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *which, *files]
         status, printed = run(command, AGENTCTX_FRAMEWORKS=name)
     took = f"{ready - began:.1f} s to install, {perf_counter() - ready:.1f} s to run"
     return status, f"--- {name}: {'failed' if status else 'passed'}, {took}\n{printed}"

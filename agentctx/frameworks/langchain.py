@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentctx.clients.bridge import blocking
-from agentctx.frameworks.calls import ModelCalls, PreparedCall, Request, missing
+from agentctx.core.message import Native
+from agentctx.frameworks.calls import Converted, ModelCalls, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 
@@ -14,6 +15,7 @@ try:
     from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
 except ImportError as error:
     raise missing("ContextMiddleware", "langchain", "langchain") from error
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.messages import BaseMessage
 
 from agentctx.frameworks.langchain_core import read, usage_of
@@ -37,8 +39,11 @@ class ContextMiddleware(AgentMiddleware[Any, Any]):
         >>> from agentctx import Budget, FitContextWindow, Pipeline
         >>> from agentctx.frameworks.langchain import ContextMiddleware
         >>> from langchain.agents import create_agent
+        >>> from langchain_core.language_models import FakeListChatModel
         >>> pipeline = Pipeline(FitContextWindow(), budget=Budget(window=128_000))
-        >>> agent = create_agent("openai:gpt-5.4", middleware=[ContextMiddleware(pipeline)])  # doctest: +SKIP
+        >>> agent = create_agent(FakeListChatModel(responses=["Hello."]), middleware=[ContextMiddleware(pipeline)])
+        >>> agent.invoke({"messages": ["Hi."]})["messages"][-1].content
+        'Hello.'
     """
 
     def __init__(self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
@@ -81,7 +86,20 @@ class ContextMiddleware(AgentMiddleware[Any, Any]):
 def _read(request: ModelRequest[Any]) -> Request[BaseMessage]:
     head = [] if request.system_message is None else [request.system_message]
     running = getattr(request.runtime, "execution_info", None)
-    return read(getattr(running, "thread_id", None), [*head, *request.messages], request.tools, request.model)
+    answers = [] if request.response_format is None else _schemas_of(request.response_format)
+    tools = [*request.tools, *answers]
+    return read(getattr(running, "thread_id", None), [*head, *request.messages], tools, request.model)
+
+
+def _schemas(asked: Native) -> list[Any]:
+    """The schemas of a structured answer, as the tools that they mostly are."""
+    asked = ToolStrategy(asked.schema) if isinstance(asked, AutoStrategy) else asked
+    specs = [asked.schema_spec] if isinstance(asked, ProviderStrategy) else asked.schema_specs
+    named = [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]
+    return [{"type": "function", "function": each} for each in named]
+
+
+_schemas_of: Converted[Any] = Converted(_schemas, lambda _asked: ())
 
 
 def _with(request: ModelRequest[Any], call: PreparedCall[BaseMessage]) -> ModelRequest[Any]:

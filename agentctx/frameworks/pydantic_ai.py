@@ -39,6 +39,7 @@ from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 
 _API = ChatCompletions()
 _TEXT = "text"
+_MARKER = "cache_control"
 
 
 class ContextCapability(AbstractCapability[Any]):
@@ -234,12 +235,31 @@ def _said(part: Native) -> dict[str, Any]:
 
 
 def write(was: ModelMessage | None, pieces: Sequence[Piece]) -> ModelMessage:
-    """Pydantic AI's message of what is to be sent."""
+    """Pydantic AI's message of what is to be sent.
+
+    Cache markers are left to Pydantic AI, which sets them by its own settings, as ``anthropic_cache``.
+    """
     if was is None:
         return _made(pieces[0].message)
+    if was is _HEAD:
+        return was
+    before = _pieces_of(was)
+    left = [_unmarked(piece, before[piece.place]) for piece in pieces]
+    if len(left) == len(before) and not any(piece.changed for piece in left):
+        return was
     if isinstance(was, ModelResponse):
-        return replace(was, parts=_parts_of_response(was, pieces[0].message))
-    return replace(was, parts=[_rewritten(was.parts[each.place], each) for each in pieces])
+        return replace(was, parts=_parts_of_response(was, left[0].message))
+    return replace(was, parts=[_rewritten(was.parts[each.place], each) for each in left])
+
+
+def _unmarked(piece: Piece, before: Mapping[str, Any]) -> Piece:
+    """A piece without cache markers; without these it may be what it was."""
+    native = {key: value for key, value in piece.message.items() if key != _MARKER}
+    if isinstance(content := native.get("content"), list):
+        plain = [{key: value for key, value in block.items() if key != _MARKER} for block in content]
+        single = isinstance(before["content"], str) and [block["type"] for block in plain] == [_TEXT]
+        native["content"] = plain[0]["text"] if single else plain
+    return Piece(piece.place, native, native != before)
 
 
 def _made(native: Mapping[str, Any]) -> ModelMessage:

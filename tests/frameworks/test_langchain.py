@@ -1,12 +1,40 @@
 """LangChain's agents fit their window."""
 
-import pytest
-from langchain.agents import create_agent
-from langchain_openai import ChatOpenAI
-from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
-from openai import BadRequestError
+import json
 
-from agentctx.testing.servers import chat_completions
+import anyio
+import pytest
+from attrs import evolve
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_anthropic import ChatAnthropic
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from loop import (
+    MODEL,
+    STEPS,
+    SYSTEM,
+    TASK,
+    WINDOW,
+    QuickDesk,
+    beside,
+    check,
+    documented,
+    pipeline,
+    prefix_share,
+    read_file,
+    reading,
+)
+from openai import BadRequestError
+from pydantic import BaseModel, Field
+
+from agentctx import Budget, count
+from agentctx.frameworks.langchain import ContextMiddleware
+from agentctx.presets import coding_agent
+from agentctx.testing.servers import chat_completions, messages
 
 pytestmark = pytest.mark.anyio
 LONG = {"recursion_limit": 200}
@@ -56,6 +84,142 @@ async def test_an_async_agent_fits(serve):
     desk, url = serve(chat_completions, window=WINDOW, answer=reading)
     await agent_of(url).ainvoke(task(), LONG)
     check(desk)
+
+
+class Looking(AgentMiddleware):
+    """Sees what goes to the model, behind the middleware that is tested."""
+
+    def __init__(self):
+        super().__init__()
+        self.shown = []
+
+    def wrap_model_call(self, request, handler):
+        self.shown.append((request.messages, request.state["messages"]))
+        return handler(request)
+
+
+def test_untouched_messages_are_the_same_objects(serve):
+    """What is sent are the messages of the state, but for those that were cut or put in."""
+    _, url = serve(chat_completions, window=WINDOW, answer=reading)
+    looking = Looking()
+    agent = create_agent(
+        model_at(url), [read_file], system_prompt=SYSTEM, middleware=[ContextMiddleware(pipeline()), looking]
+    )
+    agent.invoke(task(), LONG)
+    cut = []
+    for shown, state in looking.shown:
+        given = {message.id: message for message in state}
+        cut += [message for message in shown if message is not given.get(message.id)]
+    assert {message.type for message in cut} == {"tool"}
+    assert len(cut) < sum(len(shown) for shown, _ in looking.shown) / 3
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_overflow_is_recovered(serve, is_async):
+    """Where the provider's window is smaller than was thought, what it refuses is cut and sent again."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent = agent_of(url, 20_000)
+    if is_async:
+        await agent.ainvoke(task(), LONG)
+    else:
+        agent.invoke(task(), LONG)
+    assert len(desk.accepted) == STEPS + 1
+    assert 1 <= len(desk.requests) - len(desk.accepted) <= 3
+
+
+async def test_runs_at_once_are_apart(serve):
+    """Six runs of one agent, some of the same task in threads of their own: each reads its own files, and fits."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent = agent_of(url)
+    names = ["alpha", "beta", "gamma"]
+    async with anyio.create_task_group() as group:
+        for thread in range(2):
+            for name in names:
+                config = {**LONG, "configurable": {"thread_id": f"{name} {thread}"}} if thread else LONG
+                group.start_soon(agent.ainvoke, task(TASK.replace("alpha", name)), config)
+    assert len(desk.accepted) == len(desk.requests) == 6 * (STEPS + 1)
+    for body in desk.accepted:
+        told = str(body["messages"][1:])
+        assert sum(f"{name}_" in told or f"Read {name}" in told for name in names) == 1
+
+
+def test_a_sub_agent_is_another_conversation(serve):
+    """An agent that a tool runs in the same thread, with the same middleware, disturbs no prefix of the one outside."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    context = [ContextMiddleware(pipeline())]
+    inner = create_agent(model_at(url), [read_file], system_prompt=f"Help.\n{SYSTEM}", middleware=context)
+    asked = []
+
+    @tool("read_file")
+    def read_with_help(path: str) -> str:
+        """Read a file."""
+        if not asked:
+            asked.append(path)
+            inner.invoke(task(TASK.replace("alpha", "beta")), LONG)
+        return read_file(path)
+
+    outer = create_agent(model_at(url), [read_with_help], system_prompt=SYSTEM, middleware=context)
+    outer.invoke(task(), {**LONG, "configurable": {"thread_id": "thread-1"}})
+    assert len(desk.accepted) == len(desk.requests) == 2 * (STEPS + 1)
+    for name in ("alpha", "beta"):
+        assert prefix_share([body for body in desk.accepted if f"Read {name}" in str(body)]) >= 0.9
+
+
+class Found(BaseModel):
+    """What the files have in common."""
+
+    summary: str = Field(description="In one sentence. " * 100)
+
+
+def test_the_schema_of_an_answer_is_counted(serve):
+    """A structured answer is a tool among others, and takes room."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    looking = ContextMiddleware(pipeline())
+    agent = create_agent(model_at(url), [read_file], middleware=[looking], response_format=ToolStrategy(Found))
+    with pytest.raises(GraphRecursionError):  # the model never calls it
+        agent.invoke(task(), {"recursion_limit": 3})
+    body = desk.accepted[-1]
+    assert len(body["tools"]) == 2
+    assert abs(looking.agentctx.report.tokens_after - count(body["messages"], MODEL, body["tools"])) < 20
+
+
+def test_a_thread_is_gone_back_in(serve):
+    """From an earlier checkpoint, and after an interrupt, the thread goes on with legal requests that fit."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent = agent_of(url)
+    agent.checkpointer = InMemorySaver()
+    config = {**LONG, "configurable": {"thread_id": "thread-1"}}
+    agent.invoke(task(), config)
+    check(desk)
+    early = [each for each in agent.get_state_history(config) if len(each.values["messages"]) == 30][-1]
+    agent.invoke(None, {**early.config, **LONG})
+    assert len(desk.requests) == len(desk.accepted) > STEPS + 10
+    agent.interrupt_before_nodes = ["tools"]
+    for given in (task("Read beta files until there are no more, then say done."), *([None] * 5)):
+        agent.invoke(given, config)
+    assert len(desk.requests) == len(desk.accepted)
+    assert len(agent.get_state(config).values["messages"]) > 2 * STEPS
+
+
+HOW = {"type": "adaptive"}
+
+
+def thinking(body):
+    """The model, thinking before it reads."""
+    said = reading(body)
+    return evolve(said, thinking=f"What is in {said.calls[0][1]['path']}? " * 6 if said.calls else None)
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-fable-5-1"])
+def test_signed_reasoning_is_taken(serve, model):
+    """Claude's thinking goes back as it came, or not at all where it is bound to what was cut; markers may be set."""
+    desk, url = serve(messages, window=WINDOW, answer=thinking)
+    claude = ChatAnthropic(model=model, base_url=url, api_key="none", max_retries=0, max_tokens=1500, thinking=HOW)
+    context = ContextMiddleware(coding_agent(Budget(window=WINDOW, output_reserve=2_000), model))
+    create_agent(claude, [read_file], system_prompt=SYSTEM, middleware=[context]).invoke(task(), LONG)
+    assert len(desk.accepted) == len(desk.requests) == STEPS + 1
+    assert all('"thinking"' in json.dumps(body["messages"]) for body in desk.accepted[1:10])
+    assert '"cache_control"' in json.dumps(desk.accepted[-1]["messages"])
 
 
 def test_what_a_call_costs(serve, measured):

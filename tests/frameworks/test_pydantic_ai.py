@@ -1,6 +1,12 @@
 """Pydantic AI's agents fit their window."""
 
+import base64
+import json
+
+import anyio
 import pytest
+from anthropic import AsyncAnthropic
+from attrs import evolve
 from loop import (
     MODEL,
     STEPS,
@@ -17,16 +23,23 @@ from loop import (
     reading,
 )
 from openai import AsyncOpenAI
-from pydantic_ai import Agent
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from agentctx.testing.servers import chat_completions
+from agentctx import Budget, count
+from agentctx.frameworks.pydantic_ai import ContextCapability
+from agentctx.presets import coding_agent
+from agentctx.testing.servers import Said, chat_completions, messages
 
 pytestmark = pytest.mark.anyio
 LONG = UsageLimits(request_limit=200)
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 
 
 def model_at(url):
@@ -67,6 +80,91 @@ def test_a_sync_run_fits(serve):
     desk, url = serve(chat_completions, window=WINDOW, answer=reading)
     agent_of(url).run_sync(TASK, usage_limits=LONG)
     check(desk)
+
+
+async def test_a_streamed_run_fits(serve):
+    """The same for a stream, of which is billed what its end tells."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    context = ContextCapability(pipeline())
+    agent = Agent(model_at(url), tools=[read_file], instructions=SYSTEM, capabilities=[context])
+    async with agent.run_stream(TASK, usage_limits=LONG) as done:
+        assert await done.get_output() == "All are read: done."
+    check(desk)
+    [session] = context.agentctx.sessions.values()
+    assert session.billed_tokens > WINDOW / 3
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_overflow_is_recovered(serve, streams):
+    """Where the provider's window is smaller than was thought, what it refuses is cut and sent again."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent = agent_of(url, 20_000)
+    if streams:
+        async with agent.run_stream(TASK, usage_limits=LONG) as done:
+            await done.get_output()
+    else:
+        await agent.run(TASK, usage_limits=LONG)
+    assert len(desk.accepted) == STEPS + 1
+    assert 1 <= len(desk.requests) - len(desk.accepted) <= 3
+
+
+async def test_runs_at_once_are_apart(serve):
+    """Each run of one agent reads its own files, two of them the same; what goes on with one is in its session."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    context = ContextCapability(pipeline())
+    agent = Agent(model_at(url), tools=[read_file], instructions=SYSTEM, capabilities=[context])
+    done = {}
+
+    async def run(number, name):
+        done[number] = await agent.run(TASK.replace("alpha", name), usage_limits=LONG)
+
+    async with anyio.create_task_group() as group:
+        for number, name in enumerate(("alpha", "beta", "gamma", "alpha")):
+            group.start_soon(run, number, name)
+    assert len(context.agentctx.sessions) == 4
+    await agent.run("Thank you.", message_history=done[1].all_messages(), usage_limits=LONG)
+    assert len(desk.accepted) == len(desk.requests) == 4 * (STEPS + 1) + 1
+    assert len(context.agentctx.sessions) == 4
+    for body in desk.accepted:
+        told = str(body["messages"][1:])
+        assert sum(f"{name}_" in told or f"Read {name}" in told for name in ("alpha", "beta", "gamma")) == 1
+
+
+def thinking(body):
+    """The model, thinking before it reads."""
+    said = reading(body)
+    return evolve(said, thinking=f"What is in {said.calls[0][1]['path']}? " * 6 if said.calls else None)
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-fable-5-1"])
+async def test_signed_reasoning_is_taken(serve, model):
+    """Claude's thinking goes back as it came, or not at all where it is bound to what was cut."""
+    desk, url = serve(messages, window=WINDOW, answer=thinking)
+    client = kept(AsyncAnthropic(base_url=url, api_key="none", max_retries=0))
+    how = {"max_tokens": 1500, "anthropic_thinking": {"type": "adaptive"}}
+    claude = AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client), settings=how)
+    context = ContextCapability(coding_agent(Budget(window=WINDOW, output_reserve=2_000), model))
+    await Agent(claude, tools=[read_file], instructions=SYSTEM, capabilities=[context]).run(TASK, usage_limits=LONG)
+    assert len(desk.accepted) == len(desk.requests) == STEPS + 1
+    assert all('"thinking"' in json.dumps(body["messages"]) for body in desk.accepted[1:10])
+
+
+class Found(BaseModel):
+    """What the files have in common."""
+
+    summary: str
+
+
+async def test_a_picture_and_a_structured_answer(serve):
+    """What is said with a picture, and an answer that a tool of its own brings, are counted and sent as before."""
+    desk, url = serve(chat_completions, answer=lambda _: Said("", calls=(("final_result", {"summary": "Red."}),)))
+    context = ContextCapability(pipeline())
+    agent = Agent(model_at(url), output_type=Found, capabilities=[context])
+    picture = BinaryContent(base64.b64decode(PICTURE), media_type="image/png")
+    assert (await agent.run(["What is on it?", picture])).output == Found(summary="Red.")
+    [body] = desk.accepted
+    assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "image_url"]
+    assert abs(context.agentctx.report.tokens_after - count(body["messages"], MODEL, body["tools"])) < 20
 
 
 def test_what_a_call_costs(serve, measured):

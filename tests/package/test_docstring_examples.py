@@ -8,10 +8,13 @@ import io
 import os
 from importlib import import_module
 from inspect import CO_COROUTINE
+from pathlib import Path
 from types import FunctionType
 
 import anyio
 import pytest
+
+from agentctx import frameworks
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read when litellm is imported: nothing is fetched
 PARTS = (
@@ -51,7 +54,18 @@ MODULES = {
     ),
     "agentctx.retention": ("Retention", "Watch", "needs"),
 }
-PUBLIC = {part: import_module(part).__all__ for part in PARTS} | MODULES
+
+
+def hooks():
+    """The hooks of each framework that is installed, and their names: all of them are in no environment."""
+    for path in sorted(Path(frameworks.__file__).parent.glob("*.py")):
+        with contextlib.suppress(ImportError):
+            module = import_module(f"agentctx.frameworks.{path.stem}")
+            own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+            yield module.__name__, [name for name in own if name.startswith("Context")]
+
+
+PUBLIC = {part: import_module(part).__all__ for part in PARTS} | MODULES | dict(hooks())
 COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
