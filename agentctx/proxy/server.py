@@ -12,6 +12,11 @@ from starlette.types import ASGIApp
 from agentctx.errors import ConfigError
 
 
+KEEP_ALIVE = 75
+"""Seconds that a connection may wait for its next request: longer than clients keep one, so that none is just closed
+when they use it."""
+
+
 @frozen
 class Listening:
     """Where and how the proxy listens.
@@ -79,6 +84,7 @@ def settings(app: ASGIApp, listening: Listening) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         ws="none",
+        timeout_keep_alive=KEEP_ALIVE,
         limit_concurrency=listening.most_connections,
         timeout_graceful_shutdown=max(1, round(listening.grace)),
     )
