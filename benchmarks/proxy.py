@@ -30,7 +30,7 @@ PIECES, PAUSE = 10, 0.05
 RESTS = 1.0
 TOOL_OUTPUT = "The quick brown fox jumps over the lazy dog, line {}.\n"
 
-_PROVIDER = '''
+_PROVIDER = """
 import asyncio, json, re, sys
 import uvicorn
 
@@ -54,9 +54,9 @@ async def app(scope, receive, send):
                     "more_body": True})
         await asyncio.sleep(PAUSE)
     await send({"type": "http.response.body", "body": b"data: [DONE]\\n\\n", "more_body": False})
-'''
+"""
 
-_FORWARDER = '''
+_FORWARDER = """
 import sys
 import httpx, uvicorn
 from starlette.applications import Starlette
@@ -73,14 +73,15 @@ async def forward(request):
     return StreamingResponse(answer.aiter_raw(), answer.status_code, kept, background=None)
 
 app = Starlette(routes=[Route("/{path:path}", forward, methods=["GET", "POST"])])
-'''
+"""
 
-_SERVED = '''
+_SERVED = """
 import socket
 listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
 print(f"listens on http://127.0.0.1:{listener.getsockname()[1]};", file=sys.stderr, flush=True)
-uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", lifespan="off", timeout_keep_alive=75)).run(sockets=[listener])
-'''
+settings = uvicorn.Config(app, log_level="error", ws="none", lifespan="off", timeout_keep_alive=75)
+uvicorn.Server(settings).run(sockets=[listener])
+"""
 
 
 @contextmanager
@@ -219,9 +220,8 @@ def memory(requests: int) -> dict[str, object]:
     sizes: list[float] = []
 
     async def go(address: str, pid: int) -> None:
-        async for number in _large(address, requests, 1_000_000):
-            if number % max(1, requests // 20) == 0:
-                sizes.append(resident(pid))
+        every = max(1, requests // 20)
+        sizes.extend([resident(pid) async for number in _large(address, requests, 1_000_000) if number % every == 0])
 
     with servers(0.0, 1, "500k") as at:
         begun = perf_counter()

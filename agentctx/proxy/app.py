@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from time import perf_counter
+from typing import TypeVar
 
 import anyio
 import httpx
@@ -46,6 +47,8 @@ from agentctx.proxy.upstream import (
     unpacked,
 )
 
+T = TypeVar("T")
+
 MAX_BODY = 64_000_000
 """Bytes of a model call's body that are taken, if nothing else is said."""
 
@@ -63,11 +66,14 @@ class Client:
 
     Args:
         started: Whether the head of the answer was sent.
+        ended: Whether its end was.
     """
 
     receive: Receive
     send: Send
     started: bool = False
+    ended: bool = False
+    _read: anyio.Event = field(init=False, factory=anyio.Event, repr=False)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body, as it comes.
@@ -83,6 +89,7 @@ class Client:
             more = message.get("more_body", False)
             if piece := message.get("body", b""):
                 yield piece
+        self._read.set()
 
     async def body(self, most: int, declared: str | None) -> bytes:
         """The body as a whole.
@@ -105,8 +112,13 @@ class Client:
                 pass
         raise TooLarge
 
+    def nothing_to_read(self) -> None:
+        """The request has no body."""
+        self._read.set()
+
     async def gone(self) -> None:
-        """Wait until the client goes; its body must have been read."""
+        """Wait until the client goes, once its body was read."""
+        await self._read.wait()
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
@@ -117,6 +129,7 @@ class Client:
 
     async def give(self, data: bytes, *, more: bool = True) -> None:
         """Send bytes of the answer."""
+        self.ended = not more
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
@@ -274,7 +287,7 @@ class _Passage:
 
     async def _taken(self) -> None:
         if self.api is None and not self.request.signed:
-            await self._through(self.client.pieces() if _has_body(self.request) else None)
+            await self._while_it_waits(self._through, self.client.pieces() if _has_body(self.request) else None)
             return
         try:
             raw = await self.client.body(self.proxy.max_body, self.request.header(b"content-length"))
@@ -283,20 +296,23 @@ class _Passage:
             return
         await self._while_it_waits(self._model_call if self.api is not None else self._through, raw)
 
-    async def _while_it_waits(self, work: Callable[[bytes], Awaitable[None]], raw: bytes) -> None:
+    async def _while_it_waits(self, work: Callable[[T], Awaitable[None]], body: T) -> None:
         """Work for the client until it goes: then the provider's answer is wanted by nobody."""
         failed: list[Exception] = []
+        if body is None:
+            self.client.nothing_to_read()
 
         async def watch() -> None:
             await self.client.gone()
-            self.proxy.metrics.broken.labels("client").inc()
-            tasks.cancel_scope.cancel()
+            if not self.client.ended:
+                self.proxy.metrics.broken.labels("client").inc()
+                tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
             try:
-                await work(raw)
-            except UPSTREAM_ERRORS as error:
+                await work(body)
+            except (Gone, *UPSTREAM_ERRORS) as error:
                 failed.append(error)
             tasks.cancel_scope.cancel()
         if failed:

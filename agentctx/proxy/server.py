@@ -11,7 +11,6 @@ from starlette.types import ASGIApp
 
 from agentctx.errors import ConfigError
 
-
 KEEP_ALIVE = 75
 """Seconds that a connection may wait for its next request: longer than clients keep one, so that none is just closed
 when they use it."""

@@ -1,0 +1,106 @@
+"""Conversations are told apart by their histories alone."""
+
+from hypothesis import given, settings, strategies as st
+
+from agentctx.providers.adapter import RequestParts
+from agentctx.proxy import Histories
+from agentctx.proxy.apis import Incoming
+from agentctx.proxy.histories import history_of
+
+TASK = {"role": "user", "content": "Why does the build fail?"}
+
+
+def said(*texts):
+    """Messages that take turns after the task."""
+    roles = ("assistant", "user")
+    return [TASK, *({"role": roles[place % 2], "content": text} for place, text in enumerate(texts))]
+
+
+def found(histories, messages, system="Be brief.", caller="one"):
+    return histories.find(history_of(RequestParts(messages, system), caller))
+
+
+def test_a_history_that_goes_on_is_the_same_conversation():
+    """Each request that begins with what was shown last belongs to the conversation that showed it."""
+    histories = Histories()
+    names = {found(histories, said(*"abcdef"[:length])).name for length in (0, 2, 4, 4, 6)}
+    assert len(names) == len(histories) == 1
+
+
+def test_the_same_task_twice_is_two_conversations_from_where_they_differ():
+    """Two that begin alike are told apart by their first answers, and stay so, in whatever order they come."""
+    histories = Histories()
+    found(histories, said())
+    found(histories, said())
+    one, two = found(histories, said("a", "b")).name, found(histories, said("x", "y")).name
+    assert one != two
+    assert found(histories, said("x", "y", "z", "z")).name == two
+    assert found(histories, said("a", "b", "c", "d")).name == one
+
+
+def test_a_branch_begins_with_what_its_conversation_decided():
+    """A history that leaves a known one after its task is a new conversation, branched off from it."""
+    histories = Histories()
+    trunk = [found(histories, said(*"abcdef"[:length])) for length in (0, 2, 4, 6)][-1]
+    branch = found(histories, said("a", "b", "c", "D"))
+    assert (branch.name != trunk.name, branch.branches_off) == (True, trunk.name)
+    assert found(histories, said(*"abcdefgh")).name == trunk.name
+    assert found(histories, said("a", "b", "c", "D", "e", "f")).name == branch.name
+    assert found(histories, said("q", "r")).branches_off is None
+
+
+def test_other_keys_and_other_prompts_are_other_conversations():
+    """The same words under another key never meet; under another prompt only where more than the task is the same."""
+    histories = Histories()
+    one = found(histories, said("a", "b"))
+    assert found(histories, said("a", "b"), caller="two").name != one.name
+    assert found(histories, said("a", "b", "c", "d"), system="It is 12:01.").name == one.name
+    begun = found(histories, said())
+    assert found(histories, said(), system="You name topics.").name != begun.name
+
+
+def test_what_moves_in_requests_does_not_matter():
+    """Cache markers, which clients move from step to step, and text in a block of its own, change no conversation."""
+    histories = Histories()
+    marked = {"type": "text", "text": TASK["content"], "cache_control": {"type": "ephemeral"}}
+    one = found(histories, [{"role": "user", "content": [marked]}])
+    assert found(histories, said("a", "b")).name == one.name
+
+
+def test_what_is_forgotten_is_said():
+    """Above a number of conversations or of bytes those unused for longest go, and nothing of them is kept."""
+    histories = Histories(most=10, most_bytes=1_000)
+    gone = []
+    for number in range(50):
+        asked = RequestParts([{"role": "user", "content": str(number)}, *said("a", "b")])
+        gone += histories.find(history_of(asked, "one", 300)).forgotten
+    assert (len(histories), len(gone)) == (3, 47)
+    assert len(histories._at) == 3
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=60))
+def test_no_two_conversations_are_mixed_up(steps):
+    """However five conversations with one task take turns, retry, and go on, each keeps a name of its own."""
+    histories, texts, names = Histories(), {each: [] for each in range(5)}, {}
+    for talker, retries in steps:
+        if not retries:
+            texts[talker] += [f"answer to {talker}", f"result {len(texts[talker])}"]
+        name = found(histories, said(*texts[talker])).name
+        if texts[talker]:
+            assert names.setdefault(talker, name) == name
+    assert len(set(names.values())) == len(names)
+
+
+def test_a_caller_is_known_by_its_key_and_not_by_its_signature():
+    """A key in a header or in the query tells callers apart; what AWS signs anew each time does not."""
+
+    def caller(value, name=b"authorization", query=b""):
+        return Incoming("POST", "/v1/messages", query, [(name, value)]).caller()
+
+    signed = b"AWS4-HMAC-SHA256 Credential=%s/20261123/eu-west-1/bedrock/aws4_request, SignedHeaders=host, Signature=%s"
+    assert caller(signed % (b"AKIAONE", b"0a")) == caller(signed % (b"AKIAONE", b"0b"))
+    others = [caller(signed % (b"AKIATWO", b"0a")), caller(b"Bearer sk-one"), caller(b"Bearer sk-two")]
+    others += [caller(b"sk-one", b"x-api-key"), caller(b"", b"accept", b"key=one"), caller(b"", b"accept", b"key=two")]
+    assert len({*others, caller(signed % (b"AKIAONE", b"0a"))}) == 7
+    assert not any("sk-one" in each or "AKIA" in each for each in others)

@@ -1,0 +1,313 @@
+"""What goes through is what came: bytes, header fields, streams, errors, cut connections."""
+
+import gzip
+import json
+import socket
+import time
+from functools import partial
+from threading import Event
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from conftest import WINDOW, pipeline, proxying
+from talks import plain, rounds
+
+from agentctx.proxy import Proxy, Timeouts, Upstreams
+from agentctx.testing.servers import serving
+
+KEYS = {"authorization": "Bearer sk-one"}
+
+
+@pytest.fixture(scope="module")
+def upstream(running):
+    """A provider that notes each request and answers as ``seen.answer`` says: status, header fields, pieces."""
+    seen = SimpleNamespace(requests=[], answer=None, gone=Event())
+
+    async def app(scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        seen.requests.append(SimpleNamespace(scope=scope, headers=scope["headers"], body=body))
+        status, headers, pieces = seen.answer
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        for piece in pieces:
+            if callable(piece):
+                if await piece(receive):
+                    return
+            else:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    seen.url = running(serving(app))
+    seen.proxy = Proxy(pipeline(), Upstreams(everything=seen.url), max_body=300_000, timeouts=Timeouts(read=2.0))
+    seen.through = running(proxying(seen.proxy))
+    return seen
+
+
+@pytest.fixture
+def given(upstream):
+    """Let the provider answer so from now on; gives it."""
+
+    def give(status=200, headers=(), pieces=(b"{}",)):
+        upstream.requests.clear()
+        upstream.gone.clear()
+        upstream.answer = status, list(headers), pieces
+        return upstream
+
+    return give
+
+
+def chat(number=1, **more):
+    return {"model": "gpt-5.4", "messages": plain(rounds(number)), **more}
+
+
+def test_every_other_request_passes_through_as_it_is(given):
+    """Of what is no model call all that the client wrote reaches the provider, and all of its answer the client."""
+    coded = gzip.compress(b'{"data": []}')
+    at = given(
+        418,
+        [(b"content-encoding", b"gzip"), (b"x-request-id", b"r1"), (b"connection", b"x-hop"), (b"x-hop", b"1")],
+        [coded],
+    )
+    sent = {
+        **KEYS,
+        "accept-encoding": "gzip",
+        "x-mine": "yes",
+        "connection": "keep-alive, x-only-here",
+        "x-only-here": "1",
+    }
+    path = "/v1/files/a%2Fb?limit=3&after=%20x"
+    with httpx.stream("PATCH", f"{at.through}{path}", headers=sent, content=b"\x00raw") as answer:
+        raw = b"".join(answer.iter_raw())
+    request = at.requests[0]
+    assert (answer.status_code, raw, answer.headers["x-request-id"]) == (418, coded, "r1")
+    assert "x-hop" not in answer.headers
+    assert (request.scope["method"], request.scope["raw_path"], request.scope["query_string"]) == (
+        "PATCH", b"/v1/files/a%2Fb", b"limit=3&after=%20x",
+    )  # fmt: skip
+    assert request.body == b"\x00raw"
+    headers = dict(request.headers)
+    assert (headers[b"authorization"], headers[b"x-mine"], headers[b"accept-encoding"]) == (
+        b"Bearer sk-one",
+        b"yes",
+        b"gzip",
+    )
+    assert headers[b"host"].decode() == at.url.removeprefix("http://")
+    assert b"x-only-here" not in headers
+
+
+def test_a_body_that_is_changed_has_its_own_length_and_no_encoding(given):
+    """A packed request that must be cut goes out unpacked, with the right length; one that fits goes out as it came."""
+    at = given()
+    for number in (1, 30):
+        packed = gzip.compress(json.dumps(chat(number)).encode())
+        headers = {**KEYS, "content-encoding": "gzip", "x-agentctx-session": "mine"}
+        httpx.post(f"{at.through}/v1/chat/completions", content=packed, headers=headers).raise_for_status()
+    untouched, cut = at.requests
+    assert json.loads(gzip.decompress(untouched.body)) == chat(1)
+    assert len(json.loads(cut.body)["messages"]) < len(chat(30)["messages"])
+    headers = dict(cut.headers)
+    assert int(headers[b"content-length"]) == len(cut.body)
+    assert b"content-encoding" not in headers
+    assert b"x-agentctx-session" not in headers
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"not json", b"[1]", b'{"model": "gpt-5.4"}', b'{"model": "m", "messages": [{"role": "nobody"}]}', b"[" * 100_000],
+    ids=["text", "a list", "no messages", "unknown role", "too deep"],
+)
+def test_what_cannot_be_read_passes_through(given, body):
+    """The provider itself judges a body that is no model call that can be prepared."""
+    at = given(400, [(b"content-type", b"application/json")], [b'{"error": {"message": "theirs"}}'])
+    answer = httpx.post(f"{at.through}/v1/chat/completions", content=body, headers=KEYS)
+    assert (answer.status_code, answer.json()["error"]["message"], at.requests[0].body) == (400, "theirs", body)
+
+
+SHAPES = {
+    "/v1/chat/completions": (lambda said: said["error"]["code"], "context_length_exceeded"),
+    "/v1/responses": (lambda said: said["error"]["type"], "invalid_request_error"),
+    "/v1/messages": (lambda said: said["error"]["type"], "invalid_request_error"),
+    "/v1beta/models/gemini-2.5-flash:generateContent": (lambda said: said["error"]["status"], "INVALID_ARGUMENT"),
+    "/model/amazon.nova-pro-v1%3A0/converse": (lambda said: said["message"][:3], "the"),
+}
+
+
+def huge(path):
+    text = "far too long " * 2_000
+    if path.endswith("converse"):
+        return {"messages": [{"role": "user", "content": [{"text": text}]}]}
+    if path.endswith("generateContent"):
+        return {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+    key = "input" if path.endswith("responses") else "messages"
+    return {"model": "claude-sonnet-5-5", key: [{"role": "user", "content": text}]}
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_what_cannot_fit_is_refused_in_the_providers_words(given, path):
+    """A request that cannot be made to fit is answered with 400 in the provider's shape, and nothing is sent."""
+    at = given()
+    answer = httpx.post(f"{at.through}{path}", json=huge(path), headers=KEYS)
+    read, expected = SHAPES[path]
+    assert (answer.status_code, read(answer.json())) == (400, expected)
+    assert f"{WINDOW:,}" in answer.text
+    assert at.requests == []
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["with its length", "in chunks"])
+def test_a_huge_body_is_refused(given, declared):
+    """A model call with more bytes than are taken is answered with 413, packed or not; other bodies pass through."""
+    at = given()
+    body = json.dumps(chat(1)).encode() + b" " * 400_000
+    url = f"{at.through}/v1/messages"
+    answer = httpx.post(url, content=body if declared else iter([body[:200_000], body[200_000:]]), headers=KEYS)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (413, "request_too_large")
+    packed = httpx.post(url, content=gzip.compress(body), headers={**KEYS, "content-encoding": "gzip"})
+    assert packed.status_code == 413
+    assert at.requests == []
+    assert httpx.post(f"{at.through}/v1/files", content=body, headers=KEYS).status_code == 200
+    assert at.requests[0].body == body
+
+
+def chunk(**delta):
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+
+
+def test_a_stream_is_passed_on_byte_by_byte_as_it_comes(given):
+    """Odd line ends, comments and halves of events come as they were sent, and when: none waits for an event's end."""
+    arrived = Event()
+
+    async def wait(_receive):
+        from anyio import to_thread  # noqa: PLC0415 - used here alone
+
+        await to_thread.run_sync(arrived.wait, 5)
+
+    half = chunk(content="second")
+    pieces = [
+        b": ping\r\n\r\n",
+        chunk(role="assistant"),
+        chunk(content="first") + half[:9],
+        wait,
+        half[9:],
+        b"data: [DONE]\n\n",
+    ]
+    at = given(200, [(b"content-type", b"text/event-stream")], pieces)
+    got = b""
+    with httpx.stream("POST", f"{at.through}/v1/chat/completions", json=chat(stream=True), headers=KEYS) as answer:
+        for piece in answer.iter_raw():
+            got += piece
+            if got.endswith(half[:9]):
+                arrived.set()
+    assert arrived.is_set()
+    assert got == b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+
+def test_a_client_that_leaves_ends_the_call(given):
+    """When a client closes its connection in mid-stream, the provider's is closed as well: nobody pays for the rest."""
+    at = given()
+
+    async def until_gone(receive):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        at.gone.set()
+        return True
+
+    at.answer = 200, [(b"content-type", b"text/event-stream")], [chunk(content="first"), until_gone]
+    for path in ("chat/completions", "completions"):
+        at.gone.clear()
+        with httpx.stream("POST", f"{at.through}/v1/{path}", json=chat(stream=True), headers=KEYS) as answer:
+            next(answer.iter_raw())
+        assert at.gone.wait(5)
+    assert b'broken_streams_total{by="client"} 2.0' in _soon(at.through, b'by="client"} 2')
+
+
+def _soon(url, text):
+    for _ in range(100):
+        counted = httpx.get(f"{url}/metrics").content
+        if text in counted:
+            return counted
+        time.sleep(0.02)
+    return counted
+
+
+def test_a_stream_that_the_provider_cuts_is_cut(given):
+    """The client sees a broken stream after what had come, and nothing else: no error is written into it."""
+    at = given()
+
+    async def cut(_receive):
+        return True
+
+    at.answer = 200, [(b"content-type", b"text/event-stream")], [chunk(content="first"), cut]
+    got = []
+    asked = {"json": chat(stream=True), "headers": KEYS}
+    with httpx.stream("POST", f"{at.through}/v1/chat/completions", **asked) as answer:
+        read = partial(got.extend, answer.iter_raw())
+        with pytest.raises(httpx.RemoteProtocolError):
+            read()
+    assert b"".join(got) == chunk(content="first")
+
+
+def test_a_provider_that_is_not_there_or_silent_is_said_in_its_words(given):
+    """Without a provider the answer is 502, of one that says nothing 504, in the API's shape."""
+
+    async def silence(receive):
+        await receive()
+        return True
+
+    at = given(200, [], [])
+    slow = Proxy(pipeline(), Upstreams(everything=at.url), timeouts=Timeouts(read=0.2))
+    nobody = socket.socket()
+    nobody.bind(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with proxying(Proxy(pipeline(), Upstreams(everything=address))) as url:
+        answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
+    nobody.close()
+    assert (answer.status_code, answer.json()["error"]["type"]) == (502, "api_error")
+    at.answer = 200, [(b"content-length", b"9")], [silence]
+    with proxying(slow) as url:
+        answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout_error")
+
+
+def test_a_page_in_a_browser_does_not_reach_it(given):
+    """On loopback the proxy answers to loopback names only, so that no web page reaches it under a name of its own."""
+    at = given()
+    with proxying(Proxy(pipeline(), Upstreams(everything=at.url), on_loopback=True)) as url:
+        names = {"evil.example": 400, "127.evil.example": 400, "localhost:80": 200, "[::1]:1": 200, "127.0.0.1": 200}
+        found = {name: httpx.get(f"{url}/v1/models", headers={"host": name}).status_code for name in names}
+    assert found == names
+
+
+def test_a_request_without_a_signature_that_holds_is_refused(given):
+    """What is signed for AWS over the proxy's address is refused in words that say what to do, unless it may sign."""
+    at = given()
+    signed = {
+        "authorization": "AWS4-HMAC-SHA256 Credential=AKIAONE/20261123/eu-west-1/bedrock/aws4_request, Signature=0"
+    }
+    body = {"messages": [{"role": "user", "content": [{"text": "Hello"}]}]}
+    answer = httpx.post(f"{at.through}/model/amazon.nova-pro-v1%3A0/converse", json=body, headers=signed)
+    assert (answer.status_code, at.requests) == (403, [])
+    assert "--sign-aws" in answer.json()["message"]
+    bearer = httpx.post(f"{at.through}/model/amazon.nova-pro-v1%3A0/converse", json=body, headers=KEYS)
+    assert (bearer.status_code, at.requests[0].scope["raw_path"]) == (200, b"/model/amazon.nova-pro-v1%3A0/converse")
+
+
+def test_gemini_without_events_passes_through_and_is_read(given):
+    """A stream in one JSON document, and a body in snake case, are read like any other."""
+    usage = {"promptTokenCount": 60, "candidatesTokenCount": 2, "totalTokenCount": 62}
+    document = json.dumps(
+        [{"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}, {"usageMetadata": usage}]
+    ).encode()
+    at = given(200, [(b"content-type", b"application/json")], [document[:20], document[20:]])
+    body = {
+        "system_instruction": {"parts": [{"text": "Brief."}]},
+        "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
+    }
+    url = f"{at.through}/v1beta/models/gemini-2.5-flash:streamGenerateContent"
+    answer = httpx.post(url, json=body, headers={**KEYS, "x-agentctx-session": "gemini"})
+    assert answer.content == document
+    assert json.loads(at.requests[0].body) == body
+    sessions = next(iter(at.proxy._known._sessions.values()))
+    assert next(each for name, each in sessions.items() if name.endswith("/gemini")).billed_tokens == 60
