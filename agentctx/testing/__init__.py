@@ -1,42 +1,57 @@
-"""For people who test their agents and strategies: builders of transcripts, fakes, and the laws.
+"""For people who test their agents and strategies: builders of transcripts, fakes, assertions, and the laws.
 
-The generators of transcripts are in ``agentctx.testing.histories`` and need
-``pip install 'agentctx-middleware[testing]'``.
+The generators of transcripts are in ``agentctx.testing.histories``, the local servers in ``agentctx.testing.servers``;
+these two need ``pip install 'agentctx-middleware[testing]'``. Fixtures for pytest are there by themselves: see
+``agentctx.testing.pytest_plugin``.
 """
 
-from agentctx.testing.fakes import (
-    CountingCounter,
-    Faults,
-    FlakyError,
-    FlakyStage,
-    FlakyStore,
-    Recorder,
-    failing_listener,
-    fixed_summarizer,
-)
-from agentctx.testing.laws import check_laws
-from agentctx.testing.plan import assistant, call, result, system, thinking, tool, user
-from agentctx.testing.store_laws import check_store
-from agentctx.testing.writers import history, transcript
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CountingCounter",
-    "Faults",
-    "FlakyError",
-    "FlakyStage",
-    "FlakyStore",
-    "Recorder",
-    "assistant",
-    "call",
-    "check_laws",
-    "check_store",
-    "failing_listener",
-    "fixed_summarizer",
-    "history",
-    "result",
-    "system",
-    "thinking",
-    "tool",
-    "transcript",
-    "user",
-]
+from agentctx.lazy import lazily
+
+if TYPE_CHECKING:
+    from agentctx.testing.assertions import (
+        assert_fits as assert_fits,
+        assert_prefix_stable as assert_prefix_stable,
+        assert_task_survives as assert_task_survives,
+    )
+    from agentctx.testing.fakes import (
+        CountingCounter as CountingCounter,
+        Faults as Faults,
+        FlakyError as FlakyError,
+        FlakyStage as FlakyStage,
+        FlakyStore as FlakyStore,
+        Recorder as Recorder,
+        failing_listener as failing_listener,
+        fixed_summarizer as fixed_summarizer,
+    )
+    from agentctx.testing.laws import check_laws as check_laws
+    from agentctx.testing.plan import (
+        assistant as assistant,
+        call as call,
+        result as result,
+        system as system,
+        thinking as thinking,
+        tool as tool,
+        user as user,
+    )
+    from agentctx.testing.recordings import check_laws_on as check_laws_on
+    from agentctx.testing.script import ScriptedModel as ScriptedModel, ServerFault as ServerFault
+    from agentctx.testing.store_laws import check_store as check_store
+    from agentctx.testing.writers import history as history, transcript as transcript
+else:
+    __all__, __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "agentctx.testing.assertions": "assert_fits assert_prefix_stable assert_task_survives",
+            "agentctx.testing.fakes": (
+                "CountingCounter Faults FlakyError FlakyStage FlakyStore Recorder failing_listener fixed_summarizer"
+            ),
+            "agentctx.testing.laws": "check_laws",
+            "agentctx.testing.plan": "assistant call result system thinking tool user",
+            "agentctx.testing.recordings": "check_laws_on",
+            "agentctx.testing.script": "ScriptedModel ServerFault",
+            "agentctx.testing.store_laws": "check_store",
+            "agentctx.testing.writers": "history transcript",
+        },
+    )

@@ -11,14 +11,17 @@ from agentctx.testing.servers.desk import Desk, Said, serving
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai_chat import chat_completions
 from agentctx.testing.servers.openai_responses import responses
+from agentctx.testing.servers.scripted import ProviderServer, provider_server
 
 __all__ = [
     "Desk",
+    "ProviderServer",
     "Said",
     "chat_completions",
     "converse",
     "generate_content",
     "messages",
+    "provider_server",
     "responses",
     "serving",
 ]

@@ -91,7 +91,7 @@ async def _answer(desk: Desk, call: _Call) -> Response:
     if found.wrong is not None:
         return _refused(call, _error(found.wrong))
     if found.too_large and (desk.refuses == "status" or not body.get("stream")):
-        return _refused(call, _overflow(desk, body, found))
+        return _refused(call, _overflow(body, found))
     said = desk.answer(body)
     if not body.get("stream"):
         whole = {**_message(desk, body, _usage(said, found)), "content": _blocks(desk, body, said), **_stop(said)}
@@ -154,14 +154,14 @@ def _stream(desk: Desk, body: Object, said: Said, found: Verdict, applied: Objec
     yield event("message_start", message=_message(desk, body, {**_usage(said, found), "output_tokens": 1}))
     yield event("ping")
     if found.too_large and desk.refuses == "stream":
-        yield "error", _overflow(desk, body, found)
+        yield "error", _overflow(body, found)
         return
     for place, block in enumerate(_blocks(desk, body, said)):
         yield event("content_block_start", index=place, content_block={**block, **_EMPTY[block["type"]]})
         for delta in _deltas(said, block):
             yield event("content_block_delta", index=place, delta=delta)
             if found.too_large:
-                yield "error", _overflow(desk, body, found)
+                yield "error", _overflow(body, found)
                 return
         yield event("content_block_stop", index=place)
     yield event("message_delta", delta=_stop(said), usage={"output_tokens": len(said.words)}, **applied)
@@ -221,11 +221,11 @@ def _usage(said: Said, found: Verdict) -> Object:
     return {"input_tokens": found.tokens, **cached, "output_tokens": len(said.words)}
 
 
-def _overflow(desk: Desk, body: Mapping[str, Any], found: Verdict) -> Object:
-    if found.tokens > desk.window:
-        return _error(f"prompt is too long: {found.tokens} tokens > {desk.window} maximum")
+def _overflow(body: Mapping[str, Any], found: Verdict) -> Object:
+    if found.tokens > found.window:
+        return _error(f"prompt is too long: {found.tokens} tokens > {found.window} maximum")
     return _error(
-        f"input length and `max_tokens` exceed context limit: {found.tokens} + {body['max_tokens']} > {desk.window}, "
+        f"input length and `max_tokens` exceed context limit: {found.tokens} + {body['max_tokens']} > {found.window}, "
         "decrease input length or `max_tokens` and try again"
     )
 

@@ -37,7 +37,7 @@ def converse(desk: Desk) -> Starlette:
             return JSONResponse({"message": found.wrong}, 400, _REFUSED)
         streamed = request.url.path.endswith("/converse-stream")
         if found.too_large and (desk.refuses == "status" or not streamed):
-            return JSONResponse({"message": _overflow(desk, found)}, 400, _REFUSED)
+            return JSONResponse({"message": _overflow(found)}, 400, _REFUSED)
         said = desk.answer(body)
         if streamed:
             return frames(_stream(desk, body, said, found), desk.pause)
@@ -67,7 +67,7 @@ def _head(body: Object) -> list[Any]:
 
 
 def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Sent]:
-    refused: Sent = ("exception", "validationException", {"message": _overflow(desk, found)})
+    refused: Sent = ("exception", "validationException", {"message": _overflow(found)})
     yield "event", "messageStart", {"role": "assistant"}
     if found.too_large and desk.refuses == "stream":
         yield refused
@@ -119,5 +119,5 @@ def _usage(said: Said, found: Verdict) -> Object:
     return {"inputTokens": found.tokens, "outputTokens": answer, "totalTokens": found.tokens + answer}
 
 
-def _overflow(desk: Desk, found: Verdict) -> str:
-    return f"{_MODEL}prompt is too long: {found.tokens} tokens > {desk.window} maximum"
+def _overflow(found: Verdict) -> str:
+    return f"{_MODEL}prompt is too long: {found.tokens} tokens > {found.window} maximum"

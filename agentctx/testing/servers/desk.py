@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 from itertools import count as count_up
@@ -18,11 +19,12 @@ from zlib import crc32
 import anyio
 import uvicorn
 from attrs import define, field, frozen
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import ASGIApp
 
 from agentctx.checking import count, validate
+from agentctx.testing.script import ServerFault
 
 Path = tuple[str | int, ...]
 """The keys and places that lead to a value in a request."""
@@ -118,7 +120,7 @@ START = 10.0
 
 
 @contextmanager
-def serving(app: Starlette) -> Iterator[str]:
+def serving(app: ASGIApp) -> Iterator[str]:
     """Serve an application in a thread of its own; gives its address, for example ``http://127.0.0.1:40123``.
 
     Args:
@@ -218,11 +220,23 @@ class Asked:
 
 @frozen
 class Verdict:
-    """What a server thinks of a request."""
+    """What a server thinks of a request.
+
+    Args:
+        tokens: How large it is.
+        wrong: Why it is refused, apart from its size.
+        too_large: Whether it is refused as too large,
+        window: and for which window.
+    """
 
     tokens: int
     wrong: str | None
     too_large: bool
+    window: int = 0
+
+
+fault_of_the_request: ContextVar[ServerFault | None] = ContextVar("fault_of_the_request", default=None)
+"""What a script has the server do wrong with the request that is being answered."""
 
 
 @define
@@ -237,6 +251,7 @@ class Desk:
         pause: Seconds before each answer, and before each piece of a stream.
         requests: The bodies of all requests, in the order in which they came.
         accepted: Those of them that were answered.
+        refused: Why others were refused, as the provider says it; one that is too large is none of them.
     """
 
     window: int = 1_000_000
@@ -246,6 +261,7 @@ class Desk:
     pause: float = 0.0
     requests: list[Mapping[str, Any]] = field(factory=list, repr=False)
     accepted: list[Mapping[str, Any]] = field(factory=list, repr=False)
+    refused: list[str] = field(factory=list, repr=False)
     _ids: Iterator[int] = field(init=False, factory=lambda: count_up(1), repr=False)
 
     def id(self, kind: str) -> str:
@@ -264,13 +280,19 @@ class Desk:
         errors = [found.message for found in validate(body, asked.format, asked.model) if found.severity == "error"]
         wrong = next(iter([asked.wrong] if asked.wrong is not None else errors), None)
         if wrong is not None:
+            self.refused.append(wrong)
             return Verdict(0, wrong, too_large=False)
         size = count(asked.messages, asked.model, asked.tools, asked.system, asked.format) - asked.cleared
         too_large = self.overflows > 0 or size + asked.room > self.window
         self.overflows = max(0, self.overflows - 1)
+        window, fault = self.window, fault_of_the_request.get()
+        if fault is not None and fault.kind == "silent truncation":
+            size, too_large = min(size, fault.tokens), False
+        if fault is not None and fault.kind == "overflow":
+            window, too_large = min(window, size * 9 // 10), True
         if not too_large:
             self.accepted.append(body)
-        return Verdict(size, None, too_large)
+        return Verdict(size, None, too_large, window)
 
 
 async def body_of(request: Request) -> dict[str, Any]:

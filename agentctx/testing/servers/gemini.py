@@ -35,7 +35,7 @@ def generate_content(desk: Desk) -> Starlette:
             return JSONResponse({"error": _error(found.wrong)}, 400)
         streamed = operation == "streamGenerateContent"
         if found.too_large and (desk.refuses == "status" or not streamed):
-            return JSONResponse({"error": _overflow(desk, found)}, 400)
+            return JSONResponse({"error": _overflow(found)}, 400)
         said = desk.answer(body)
         if streamed:
             return events(_stream(desk, model, said, found), desk.pause)
@@ -58,12 +58,12 @@ def _wrong(body: Object) -> str | None:
 def _stream(desk: Desk, model: str, said: Said, found: Verdict) -> Iterator[Event]:
     usage = {**_usage(said, found), "candidatesTokenCount": 0}
     if found.too_large and desk.refuses == "stream":
-        yield None, {"error": _overflow(desk, found)}
+        yield None, {"error": _overflow(found)}
         return
     for word in said.words:
         yield None, _response(model, [{"text": word}], usage)
         if found.too_large:
-            yield None, {"error": _overflow(desk, found)}
+            yield None, {"error": _overflow(found)}
             return
     yield None, _response(model, _parts(said)[1:], _usage(said, found), "STOP")
 
@@ -89,9 +89,9 @@ def _usage(said: Said, found: Verdict) -> Object:
     }
 
 
-def _overflow(desk: Desk, found: Verdict) -> Mapping[str, Any]:
+def _overflow(found: Verdict) -> Mapping[str, Any]:
     return _error(
-        f"The input token count ({found.tokens}) exceeds the maximum number of tokens allowed ({desk.window})."
+        f"The input token count ({found.tokens}) exceeds the maximum number of tokens allowed ({found.window})."
     )
 
 

@@ -41,7 +41,7 @@ def chat_completions(desk: Desk) -> Starlette:
         if found.wrong is not None:
             return JSONResponse({"error": error(found.wrong, "messages", None)}, 400)
         if found.too_large and (desk.refuses == "status" or not body.get("stream")):
-            return JSONResponse({"error": _chat_overflow(desk, found)}, 400)
+            return JSONResponse({"error": _chat_overflow(found)}, 400)
         said = desk.answer(body)
         if body.get("stream"):
             return events(_chat_stream(desk, body, said, found), desk.pause)
@@ -64,12 +64,12 @@ def _chat_stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterat
 
     yield chunk({"role": "assistant", "content": ""})
     if found.too_large and desk.refuses == "stream":
-        yield None, {"error": _chat_overflow(desk, found)}
+        yield None, {"error": _chat_overflow(found)}
         return
     for place, word in enumerate(said.words):
         yield chunk({"content": word})
         if found.too_large and place == 0:
-            yield None, {"error": _chat_overflow(desk, found)}
+            yield None, {"error": _chat_overflow(found)}
             return
     for place, call in enumerate(_calls(desk, said)):
         yield chunk({"tool_calls": [{"index": place, **call}]})
@@ -103,9 +103,9 @@ def _chat_usage(said: Said, tokens: int) -> Object:
     return {"prompt_tokens": tokens, "completion_tokens": answer, "total_tokens": tokens + answer}
 
 
-def _chat_overflow(desk: Desk, found: Verdict) -> Object:
+def _chat_overflow(found: Verdict) -> Object:
     said = (
-        f"This model's maximum context length is {desk.window} tokens. However, your messages resulted in "
+        f"This model's maximum context length is {found.window} tokens. However, your messages resulted in "
         f"{found.tokens} tokens. Please reduce the length of the messages."
     )
     return error(said, "messages", "context_length_exceeded")

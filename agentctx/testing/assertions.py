@@ -1,0 +1,212 @@
+"""What a test asserts of the requests that an agent made: they fit, their prefix stays, the task is in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from attrs import frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Native
+from agentctx.core.protection import first_task
+from agentctx.core.report import View
+from agentctx.engine.options import as_budget
+from agentctx.engine.reading import reader
+from agentctx.errors import ConfigError
+from agentctx.printable import on_one_line
+from agentctx.providers.cache_markers import unmarked
+from agentctx.providers.registry import messages_of
+from agentctx.testing.scenario import text_of
+
+Request = View | Mapping[str, Native]
+"""A request: a view, or a body as it is sent, such as ``server.requests`` has them."""
+
+_SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
+_SHOWN = 80
+
+
+def assert_fits(
+    requests: Request | Sequence[Request],
+    budget: Budget | int,
+    *,
+    model: str | None = None,
+    format: str | None = None,  # noqa: A002 - the name that the whole library gives it
+) -> None:
+    """See that each request is within the budget, counted anew.
+
+    Args:
+        requests: One request or several: views, or bodies.
+        budget: The budget; a number is a window in tokens.
+        model: The model's name, by whose encoding is counted; without it the body's own.
+        format: The format; found out when not given.
+
+    Raises:
+        AssertionError: If one has more tokens than the budget's limit.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.testing import assert_fits, assistant, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant("so be it. " * 999), user("And now?"))
+        >>> view = await Pipeline(FitContextWindow(), budget=1_000).prepare(messages)
+        >>> assert_fits(view, 1_000)
+        >>> try:
+        ...     assert_fits({"messages": messages}, 1_000)
+        ... except AssertionError as error:
+        ...     print(error)
+        request 1 has 4,017 tokens, 3,017 more than the limit of 1,000
+    """
+    counted = as_budget(budget)
+    if counted is None:
+        msg = "assert_fits: pass a budget, or a window in tokens"
+        raise ConfigError(msg)
+    for number, sent in enumerate(_read(requests, model, format), 1):
+        over = sent.tokens - counted.limit
+        if over > 0:
+            msg = f"request {number} has {sent.tokens:,} tokens, {over:,} more than the limit of {counted.limit:,}"
+            raise AssertionError(msg)
+
+
+def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = None, share: float | None = None) -> None:
+    """See that each request begins with the one before, so that the provider's cache can serve that part.
+
+    What is compared is system prompt, tools and messages, without cache markers.
+
+    Args:
+        requests: The requests of one conversation, in order: views, or bodies.
+        moves: So many of them may begin otherwise, as after a compaction (``len(recorder.events)``); 0 unless
+            ``share`` is given.
+        share: At least this share of all that was sent, 0 to 1 and by characters, must be such a beginning.
+
+    Raises:
+        AssertionError: If not; the message names the first place at which a request is another.
+
+    Example:
+        >>> from agentctx.testing import assert_prefix_stable, assistant, transcript, user
+        >>> messages = transcript("openai-chat", user("It is 9:00. Go."), assistant("Gone."), user("And now?"))
+        >>> assert_prefix_stable([{"messages": messages[:1]}, {"messages": messages}])
+        >>> later = transcript("openai-chat", user("It is 9:01. Go."))
+        >>> try:
+        ...     assert_prefix_stable([{"messages": messages}, {"messages": later}])
+        ... except AssertionError as error:
+        ...     print(error)
+        request 2 does not begin as request 1: messages[0] was
+        {"role": "user", "content": "It is 9:00. Go."} and is
+        {"role": "user", "content": "It is 9:01. Go."}
+    """
+    allowed = 0 if moves is None and share is None else moves
+    pieces = [list(_pieces(each)) for each in requests]
+    moved, kept = [], 0
+    for number, (last, now) in enumerate(pairwise(pieces), 2):
+        same = next((at for at, (one, other) in enumerate(zip(last, now, strict=False)) if one != other), None)
+        same = min(len(last), len(now)) if same is None else same
+        kept += sum(len(text) for _, text in now[:same])
+        if same < len(last):
+            moved.append(_moved(number, last[same], now[same] if same < len(now) else None))
+    if allowed is not None and len(moved) > allowed:
+        more = f"; {len(moved)} requests begin otherwise than the one before, {allowed} may" if allowed else ""
+        raise AssertionError(moved[allowed] + more)
+    whole = sum(len(text) for each in pieces[1:] for _, text in each)
+    if share is not None and kept < share * whole:
+        msg = f"{kept / whole:.1%} of what was sent is an unchanged beginning, not {share:.1%}; {moved[0]}"
+        raise AssertionError(msg)
+
+
+def assert_task_survives(
+    requests: Request | Sequence[Request],
+    task: str | None = None,
+    *,
+    format: str | None = None,  # noqa: A002 - the name that the whole library gives it
+) -> None:
+    """See that the task is in each request, word for word, in what the user says.
+
+    Args:
+        requests: One request or several: views, or bodies.
+        task: The task; without it what the user says first in the first request.
+        format: The format; found out when not given.
+
+    Raises:
+        AssertionError: If it is missing somewhere, or the user says nothing in the first request.
+
+    Example:
+        >>> from agentctx.testing import assert_task_survives, assistant, transcript, user
+        >>> said = transcript("openai-chat", user("Mend the build."), assistant("How?"), user("Quickly."))
+        >>> try:
+        ...     assert_task_survives([{"messages": said}, {"messages": said[1:]}])
+        ... except AssertionError as error:
+        ...     print(error)
+        request 2 is without the task, 'Mend the build.'
+    """
+    for number, sent in enumerate(_read(requests, None, format), 1):
+        if task is None:
+            task = next((sent.context.messages[at].text for at in first_task(sent.context.messages)), None)
+            if task is None:
+                msg = "request 1 has no task: the user says nothing in it"
+                raise AssertionError(msg)
+        if not any(task in message.text for message in sent.context.messages if message.role == "user"):
+            msg = f"request {number} is without the task, {on_one_line(task, _SHOWN)!r}"
+            raise AssertionError(msg)
+
+
+@frozen
+class _Sent:
+    """A request that was read.
+
+    Args:
+        context: What is said in it.
+        tokens: How large it is, without what the provider clears by itself.
+    """
+
+    context: Context
+    tokens: int
+
+
+def _read(requests: Request | Sequence[Request], model: str | None, format: str | None) -> Iterator[_Sent]:  # noqa: A002
+    for each in [requests] if isinstance(requests, (View, Mapping)) else requests:
+        messages, system, tools = _parts(each)
+        named = None if isinstance(each, View) else each.get("model")
+        source = reader(
+            messages,
+            system=system,
+            tools=tools,
+            format=format,
+            model=model or (named if isinstance(named, str) else None),
+        )
+        context = Context(tuple(source.messages(messages)), *source.head(system, tools))
+        cleared = each.report.cleared_tokens if isinstance(each, View) else 0
+        yield _Sent(context, source.meter.size(context) - cleared)
+
+
+def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:
+    """Messages, system prompt and tools."""
+    if isinstance(request, View):
+        return request.messages, request.system, request.tools
+    messages = messages_of(request) if isinstance(request, Mapping) else None
+    if not isinstance(messages, Sequence) or isinstance(messages, str):
+        msg = f"expected a view, or the body of a request with a list of messages, got {type(request).__name__}"
+        raise ConfigError(msg)
+    tools = request.get("tools", (request.get("toolConfig") or {}).get("tools"))
+    return messages, next((request[key] for key in _SYSTEM if request.get(key) is not None), None), tools
+
+
+def _pieces(request: Request) -> Iterator[tuple[str, str]]:
+    """What the provider reads, in its order: the name and the text of each piece."""
+    messages, system, tools = _parts(request)
+    yield "tools", text_of(unmarked(tools))
+    yield "the system prompt", text_of(unmarked(system))
+    for index, message in enumerate(messages):
+        yield f"messages[{index}]", text_of(unmarked(message))
+
+
+def _moved(number: int, last: tuple[str, str], now: tuple[str, str] | None) -> str:
+    name, text = last
+    begins = f"request {number} does not begin as request {number - 1}: {name}"
+    if now is None:
+        return f"{begins} is not there any more"
+    at = next((at for at, (one, other) in enumerate(zip(text, now[1], strict=False)) if one != other), 0)
+    start = max(0, at - _SHOWN // 2)
+    return f"{begins} was\n{_part(text, start)} and is\n{_part(now[1], start)}"
+
+
+def _part(text: str, start: int) -> str:
+    return ("…" if start else "") + on_one_line(text[start:], _SHOWN)

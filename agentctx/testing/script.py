@@ -1,0 +1,187 @@
+"""A model whose answers are written down before, for agent loops without a provider and for local servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, Literal, Self
+
+import anyio.lowlevel
+from attrs import define, field, frozen
+
+from agentctx.core.message import Native
+from agentctx.errors import ConfigError
+from agentctx.providers.registry import format_named
+from agentctx.testing.plan import Turn, assistant
+from agentctx.testing.writers import transcript
+
+Kind = Literal["status", "hang", "cut stream", "overflow", "silent truncation"]
+
+
+@frozen
+class ServerFault:
+    """What a local server does in the place of an answer, or to it: an entry of its script.
+
+    It is made by ``rate_limit``, ``server_error``, ``hang``, ``cut_stream``, ``overflow`` and ``silent_truncation``.
+
+    Args:
+        kind: What goes wrong.
+        status: The HTTP status of an error.
+        retry_after: Seconds that the server asks to wait.
+        after: Pieces of a stream that are sent before it is cut; of an answer that is no stream, half is.
+        tokens: What a prompt is cut down to without a word.
+        answer: What the model says all the same.
+
+    Example:
+        >>> from agentctx.testing import ServerFault
+        >>> ServerFault.rate_limit(retry_after=2).status
+        429
+    """
+
+    kind: Kind
+    status: int = 500
+    retry_after: float | None = None
+    after: int = 1
+    tokens: int = 0
+    answer: Turn | None = None
+
+    @classmethod
+    def rate_limit(cls, retry_after: float | None = None) -> Self:
+        """Refuse the request with status 429: there were too many."""
+        return cls("status", 429, retry_after)
+
+    @classmethod
+    def server_error(cls, status: int = 500) -> Self:
+        """Refuse the request with status 500, or another above it: 503, or Anthropic's 529."""
+        return cls("status", status)
+
+    @classmethod
+    def hang(cls) -> Self:
+        """Say nothing until the client gives up."""
+        return cls("hang")
+
+    @classmethod
+    def cut_stream(cls, answer: str | Turn = "This answer ends in the middle.", after: int = 1) -> Self:
+        """Close the connection in the midst of the answer."""
+        return cls("cut stream", after=after, answer=_turn(answer))
+
+    @classmethod
+    def overflow(cls) -> Self:
+        """Refuse the request as larger than the window, in the provider's words: for a window a tenth smaller."""
+        return cls("overflow")
+
+    @classmethod
+    def silent_truncation(cls, tokens: int, answer: str | Turn = "Done.") -> Self:
+        """Answer, having read no more than ``tokens`` of the prompt, which only the usage tells; Ollama does so."""
+        return cls("silent truncation", tokens=tokens, answer=_turn(answer))
+
+
+Scripted = str | Turn | Exception | ServerFault
+"""An entry of a script: what the model says, an error that is raised, or what a server does wrong."""
+
+
+def _listed(answers: Sequence[Scripted]) -> tuple[Scripted, ...]:
+    return tuple([answers] if isinstance(answers, str) else answers)
+
+
+@define(eq=False)
+class ScriptedModel:
+    """A model that gives answers of a list, one a call, and remembers what it was asked.
+
+    A call takes the messages that are to be sent, and gives back what to put behind them.
+
+    Args:
+        answers: In order: texts, ``assistant(...)`` turns with ``call(...)`` and ``thinking(...)``, or exceptions,
+            which are raised. In the script of a server: a ``ServerFault`` in the place of an exception.
+        format: The format of the messages.
+        requests: What it was asked, in order: requests with messages and tools, as they were then.
+
+    Raises:
+        AssertionError: When it is asked more often than there are answers.
+        ConfigError: If an answer is none of these, or the format is not known.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.testing import ScriptedModel, assistant, call, result, transcript, user
+        >>> model = ScriptedModel([assistant(call("c1", "read", {"path": "a.py"})), "It is empty."])
+        >>> session, messages = Pipeline(budget=8_000).session(), transcript("openai-chat", user("What is in a.py?"))
+        >>> messages += await model((await session.prepare(messages)).messages)
+        >>> messages += transcript("openai-chat", result("c1", ""))
+        >>> messages += await model((await session.prepare(messages)).messages)
+        >>> messages[-1]["content"]
+        'It is empty.'
+        >>> model.assert_complete()
+    """
+
+    answers: tuple[Scripted, ...] = field(converter=_listed)
+    format: str = "openai-chat"
+    requests: list[dict[str, Native]] = field(factory=list, init=False, repr=False)
+    _taken: int = field(default=0, init=False)
+    _beyond: int = field(default=0, init=False)
+
+    @answers.validator
+    def _check_answers(self, _attribute: Native, value: tuple[object, ...]) -> None:
+        wrong = next((each for each in value if not isinstance(each, (str, Turn, Exception, ServerFault))), None)
+        if wrong is not None:
+            msg = f"ScriptedModel: answers: expected texts, assistant(...), exceptions or faults, got {wrong!r:.80}"
+            raise ConfigError(msg)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the format."""
+        format_named(self.format)
+
+    async def __call__(self, messages: Sequence[Native], tools: Native = None) -> list[Any]:
+        """The next answer, as messages of the format."""
+        key = format_named(self.format).messages_key
+        told = {} if tools is None else {"tools": deepcopy(tools)}
+        self.requests.append({key: deepcopy(list(messages)), **told})
+        await anyio.lowlevel.checkpoint()
+        answer = self.take()
+        if isinstance(answer, ServerFault):
+            msg = f"ScriptedModel: {answer.kind} is what a server does: use provider_server, or an exception here"
+            raise ConfigError(msg)
+        if isinstance(answer, Exception):
+            raise answer
+        return transcript(self.format, _turn(answer))
+
+    @property
+    def next(self) -> Scripted | None:
+        """What comes next; None at the end."""
+        return self.answers[self._taken] if self._taken < len(self.answers) else None
+
+    def take(self) -> Scripted:
+        """What comes next, which is done with then.
+
+        Raises:
+            AssertionError: At the end.
+        """
+        answer = self.next
+        if answer is None:
+            self._beyond += 1
+            raise AssertionError(self.beyond)
+        self._taken += 1
+        return answer
+
+    @property
+    def beyond(self) -> str:
+        """What is said when it is asked beyond the end."""
+        return f"the script has {len(self.answers)} answers, and the model was asked once more"
+
+    def assert_complete(self) -> None:
+        """See that each answer was asked for, and none beyond them.
+
+        Raises:
+            AssertionError: If not.
+        """
+        if self._beyond:
+            asked = len(self.answers) + self._beyond
+            msg = f"the script has {len(self.answers)} answers, and the model was asked {asked} times"
+            raise AssertionError(msg)
+        if self.next is not None:
+            left = len(self.answers) - self._taken
+            msg = f"{left} of {len(self.answers)} answers were not asked for, from this one on: {self.next!r:.200}"
+            raise AssertionError(msg)
+
+
+def _turn(answer: str | Turn) -> Turn:
+    return assistant(answer) if isinstance(answer, str) else answer

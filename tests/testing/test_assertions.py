@@ -1,0 +1,100 @@
+"""What a test asserts of requests: it holds where it should, and the error says where it does not."""
+
+import pytest
+
+from agentctx import ConfigError, FitContextWindow, Pipeline
+from agentctx.testing import (
+    Recorder,
+    assert_fits,
+    assert_prefix_stable,
+    assert_task_survives,
+    assistant,
+    call,
+    history,
+    result,
+    system,
+    transcript,
+    user,
+)
+
+FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
+BUDGET = 3_000
+
+
+def turns(rounds):
+    """A task, and rounds of a call with a long result."""
+    yield user("Find out why the build fails.")
+    for number in range(rounds):
+        yield assistant(call(f"c{number}", "read", {"path": f"{number}.log"}))
+        yield result(f"c{number}", f"line {number} of the log. " * 60)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_what_a_session_sends_holds(format_name):
+    """Views of a session that compacts fit, keep the task, and begin as the one before but where an event says so."""
+    recorder = Recorder()
+    pipeline = Pipeline(FitContextWindow(), budget=BUDGET, on_compact=recorder)
+    session = pipeline.session(format=format_name)
+    views = [await session.prepare(transcript(format_name, *turns(rounds))) for rounds in range(1, 12)]
+    assert recorder.events
+    assert_fits(views, BUDGET, format=format_name)
+    assert_task_survives(views, format=format_name)
+    assert_prefix_stable(views, moves=len(recorder.events))
+    with pytest.raises(AssertionError, match=r"does not begin as request \d+: messages\[\d+\] "):
+        assert_prefix_stable(views)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_bodies_of_requests_are_read_as_they_are_sent(format_name):
+    """The keys are each provider's own; the system prompt and the tools count, and markers for the cache do not."""
+    made = history(format_name, system("Be brief. " * 50), *turns(2))
+    keys = {"openai-responses": ("input", "instructions"), "gemini": ("contents", "systemInstruction")}
+    at, head = keys.get(format_name, ("messages", "system"))
+    body = {at: made.messages, **({} if made.system is None else {head: made.system})}
+    assert_fits(body, BUDGET, format=format_name)
+    with pytest.raises(AssertionError, match=r"request 2 has [\d,]+ tokens, \d+ more than the limit of 300"):
+        assert_fits([{at: made.messages[:2]}, body], 300)
+    assert_prefix_stable([body, body])
+    assert_task_survives([body], format=format_name)
+    if made.system is not None:
+        with pytest.raises(AssertionError, match="the system prompt was"):
+            assert_prefix_stable([body, {**body, head: "Be long."}])
+
+
+def test_the_share_of_the_prefix_is_told():
+    """So much of what was sent must be an unchanged beginning; how much it is stands in the error."""
+    long, other = "a" * 900, "b" * 900
+    requests = [{"messages": transcript("openai-chat", user(text), assistant("Yes."))} for text in (long, long, other)]
+    assert_prefix_stable(requests, share=0.4)
+    with pytest.raises(
+        AssertionError, match=r"^50\.\d% of what was sent is an unchanged beginning, not 90.0%; request 3"
+    ):
+        assert_prefix_stable(requests, share=0.9)
+    with pytest.raises(AssertionError, match=r"messages\[1\] is not there any more"):
+        assert_prefix_stable([requests[0], {"messages": requests[0]["messages"][:1]}])
+
+
+def test_markers_for_the_cache_are_no_part_of_the_prefix():
+    """A message is the same with a marker and without."""
+    plain, marked = (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi.", **more}]}]}
+        for more in ({}, {"cache_control": {"type": "ephemeral"}})
+    )
+    assert_prefix_stable([plain, marked])
+
+
+def test_a_task_that_is_not_there_is_told():
+    """Without words of the user there is no task; one that is named is looked for, in what the user says alone."""
+    with pytest.raises(AssertionError, match="request 1 has no task"):
+        assert_task_survives({"messages": [{"role": "user", "content": " "}]}, format="openai-chat")
+    said = {"messages": transcript("openai-chat", user("Go."), assistant("Mend the build."))}
+    with pytest.raises(AssertionError, match=r"request 1 is without the task, 'Mend the build.'"):
+        assert_task_survives(said, "Mend the build.")
+
+
+@pytest.mark.parametrize("given", [[[{"role": "user", "content": "Hi"}]], {"messages": "Hi"}, [None]], ids=str)
+def test_what_is_no_request_is_refused(given):
+    """A list of messages is no request by itself."""
+    with pytest.raises(ConfigError, match="expected a view, or the body"):
+        assert_task_survives(given)

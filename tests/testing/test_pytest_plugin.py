@@ -1,0 +1,141 @@
+"""The fixtures for pytest, in tests as a user writes them."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import pytest_socket
+
+from agentctx.testing import pytest_plugin
+
+pytest_plugins = ["pytester"]
+ROOT = Path(__file__).parents[2]
+
+
+class Loaded:
+    """Keeps the modules that the tests within a test loaded first: loaded again they would be others."""
+
+    def pytest_unconfigure(self):
+        self.modules = {name: module for name, module in sys.modules.items() if not name.startswith("test_")}
+
+
+@pytest.fixture
+def loaded():
+    """Put back what pytester forgets, when it has ended."""
+    kept = Loaded()
+    yield kept
+    for name, module in kept.modules.items():
+        sys.modules.setdefault(name, module)
+
+
+@pytest.fixture
+def passes(loaded, pytester):
+    """Run tests as a user writes them, with the plugin, and say how they end."""
+    pytest_socket.enable_socket()
+    plugins = ["agentctx", "asyncio", "cacheprovider", "cov", "randomly", "xdist"]
+    blocked = [argument for plugin in plugins for argument in ("-p", f"no:{plugin}")]
+
+    def run(source):
+        pytester.makepyfile(source)
+        done = pytester.runpytest_inprocess("-q", *blocked, "-p", pytest_plugin.__name__, plugins=[loaded])
+        return {outcome: count for outcome, count in done.parseoutcomes().items() if "warning" not in outcome}, done
+
+    yield run
+    pytest_socket.disable_socket(allow_unix_socket=True)
+
+
+def test_an_agent_is_tested_on_both_event_loops(passes):
+    """A server, a scripted model and a recorder serve plain tests and async ones, on asyncio and trio."""
+    ended, _ = passes(
+        """
+        import json, urllib.request
+        import anyio.to_thread, pytest
+        from agentctx import FitContextWindow, Pipeline
+        from agentctx.testing import ServerFault, assert_fits, assert_task_survives, assistant, call
+
+        SAID = [{"role": "user", "content": "What is in a.py?"}]
+
+        def ask(server):
+            body = json.dumps({"model": "gpt-5.4", "messages": SAID}).encode()
+            with urllib.request.urlopen(f"{server.base_url}/chat/completions", body) as response:
+                return json.load(response)["choices"][0]["message"]
+
+        def test_plain(agentctx_server):
+            server = agentctx_server("openai-chat", [assistant(call("c1", "read", {"path": "a.py"})), "It is empty."])
+            assert ask(server)["tool_calls"][0]["function"]["name"] == "read"
+            assert ask(server)["content"] == "It is empty."
+            server.assert_complete()
+            assert_task_survives(server.requests, "What is in a.py?")
+
+        def test_fault(agentctx_server):
+            server = agentctx_server(answers=[ServerFault.server_error()])
+            with pytest.raises(urllib.error.HTTPError, match="500"):
+                ask(server)
+
+        @pytest.mark.anyio
+        async def test_on_a_loop(agentctx_server, agentctx_model, agentctx_recorder):
+            server = agentctx_server()
+            assert (await anyio.to_thread.run_sync(ask, server))["content"] == "Done."
+            model = agentctx_model(["It is empty."])
+            pipeline = Pipeline(FitContextWindow(), budget=60, on_compact=agentctx_recorder)
+            messages = [*SAID, {"role": "assistant", "content": "so " * 99}, {"role": "user", "content": "And?"}]
+            view = await pipeline.prepare(messages)
+            assert_fits(view, 60)
+            assert await model(view.messages) == [{"role": "assistant", "content": "It is empty."}]
+            assert len(agentctx_recorder.events) == 1
+            model.assert_complete()
+        """
+    )
+    assert ended == {"passed": 4}
+
+
+def test_a_stage_is_held_to_the_laws_in_one_line(passes, pytester):
+    """One's own recorded sessions, by a pattern; a stage that breaks a law fails the test, which says which, where."""
+    session = (
+        '{"id": "own", "messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Gone."}]}'
+    )
+    pytester.makefile(".jsonl", sessions=f"{session}\n{session}")
+    ended, done = passes(
+        """
+        import pytest
+        from agentctx import TrimRounds
+
+        def test_sound(agentctx_laws):
+            assert agentctx_laws(TrimRounds(1), "*.jsonl", budget=8_000) == 2
+
+        @pytest.mark.anyio
+        async def test_sound_in_a_loop(agentctx_laws):
+            agentctx_laws(TrimRounds(1), ".")
+
+        def loses_the_task(context, call):
+            return context.with_messages(context.messages[1:])
+
+        def test_broken(agentctx_laws):
+            agentctx_laws(loses_the_task, "sessions.jsonl")
+
+        def test_nothing(agentctx_laws):
+            agentctx_laws(TrimRounds(1), "none/*.jsonl")
+        """
+    )
+    assert ended == {"passed": 3, "failed": 2}
+    done.stdout.fnmatch_lines_random(
+        [
+            "*AssertionError: sessions.jsonl, line 1: law 6*",
+            "*ConfigError: check_laws_on: there is no recorded session*",
+        ]
+    )
+
+
+def test_the_plugin_is_found_and_is_cheap():
+    """The project names it as pytest looks for plugins; loading it loads no pipeline, no server and no counter."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"agentctx": pytest_plugin.__name__}
+    code = (
+        f"import sys, {pytest_plugin.__name__}; heavy = ('agentctx.pipeline', 'agentctx.engine', 'attrs', 'starlette', "
+        "'uvicorn', 'tiktoken', 'hypothesis', 'agentctx.testing.laws'); "
+        "import pytest; print([name for name in heavy if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "[]\n"

@@ -1,0 +1,49 @@
+"""A model whose answers are scripted."""
+
+import pytest
+
+from agentctx import ConfigError
+from agentctx.testing import ScriptedModel, ServerFault, assistant, call, result, transcript, user
+
+
+@pytest.mark.both_loops
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"])
+async def test_answers_come_in_order_and_in_the_shape_of_the_format(format_name):
+    """Each call gives the messages to go on with, and what was asked is kept as it was then."""
+    model = ScriptedModel([assistant("Let me look.", call("c1", "read", {"path": "a"})), "Empty."], format_name)
+    messages = transcript(format_name, user("What is in a?"))
+    first = list(messages)
+    messages += await model(messages, tools=[])
+    assert messages == transcript(format_name, user("What is in a?"), model.answers[0])
+    messages += transcript(format_name, model.answers[0], result("c1", ""))[len(messages) - 1 :]
+    messages += await model(messages)
+    assert messages[-1:] == transcript(format_name, assistant("Empty."))
+    assert [len(request) for request in model.requests] == [2, 1]
+    assert next(iter(model.requests[0].values())) == first
+    model.assert_complete()
+
+
+@pytest.mark.anyio
+async def test_what_goes_wrong_is_raised_once():
+    """An exception in the list is raised at its turn; a fault of a server is refused."""
+    model = ScriptedModel([TimeoutError("late"), "Done.", ServerFault.hang()])
+    with pytest.raises(TimeoutError, match="late"):
+        await model([])
+    assert await model([]) == [{"role": "assistant", "content": "Done."}]
+    with pytest.raises(ConfigError, match="hang is what a server does"):
+        await model([])
+
+
+@pytest.mark.anyio
+async def test_a_script_is_held_to():
+    """What is left over and what is asked beyond the end are told, with the numbers."""
+    model = ScriptedModel(["One.", "Two."])
+    await model([])
+    with pytest.raises(AssertionError, match=r"1 of 2 answers were not asked for, from this one on: 'Two.'"):
+        model.assert_complete()
+    await model([])
+    with pytest.raises(AssertionError, match="has 2 answers, and the model was asked once more"):
+        await model([])
+    with pytest.raises(AssertionError, match="has 2 answers, and the model was asked 3 times"):
+        model.assert_complete()
