@@ -1,5 +1,8 @@
 """Agents of OpenAI's Agents SDK fit their window."""
 
+from functools import partial
+
+import anyio
 import pytest
 from agents import (
     Agent,
@@ -10,6 +13,7 @@ from agents import (
     SQLiteSession,
     function_tool as tool,
 )
+from agents.exceptions import ModelBehaviorError
 from loop import (
     MODEL,
     STEPS,
@@ -22,12 +26,16 @@ from loop import (
     documented,
     kept,
     pipeline,
+    prefix_share,
     read_file,
     reading,
 )
 from openai import AsyncOpenAI, BadRequestError
+from pydantic import BaseModel
 
-from agentctx.testing.servers import chat_completions, responses
+from agentctx import ConfigError
+from agentctx.frameworks.openai_agents import ContextModel
+from agentctx.testing.servers import Said, chat_completions, responses
 
 pytestmark = pytest.mark.anyio
 TOOLS = [tool(read_file)]
@@ -106,6 +114,67 @@ async def test_a_run_with_the_filter_fits(serve):
     [(name, session)] = names["context"].agentctx.sessions.items()
     assert name == "thread-1"
     assert session.billed_tokens > WINDOW / 3
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_overflow_is_recovered(serve, streams):
+    """Where the provider's window is smaller than was thought, what it refuses is cut and sent again."""
+    desk, url = serve(responses, window=WINDOW, answer=reading)
+    agent = agent_of(url, 20_000)
+    if streams:
+        async for _ in Runner.run_streamed(agent, TASK, max_turns=LONG).stream_events():
+            pass
+    else:
+        await Runner.run(agent, TASK, max_turns=LONG)
+    assert len(desk.accepted) == STEPS + 1
+    assert 1 <= len(desk.requests) - len(desk.accepted) <= 3
+
+
+async def test_runs_at_once_are_apart(serve):
+    """Each run of one agent reads its own files, and is a conversation, though two have the same task."""
+    desk, url = serve(responses, window=WINDOW, answer=reading)
+    agent = agent_of(url)
+    async with anyio.create_task_group() as group:
+        for name in ("alpha", "beta", "alpha"):
+            group.start_soon(partial(Runner.run, agent, TASK.replace("alpha", name), max_turns=LONG))
+    assert len(agent.model.agentctx.sessions) == 3
+    assert len(desk.accepted) == len(desk.requests) == 3 * (STEPS + 1)
+    for body in desk.accepted:
+        told = str(body["input"])
+        assert sum(f"{name}_" in told or f"Read {name}" in told for name in ("alpha", "beta")) == 1
+
+
+async def test_an_agent_that_was_handed_to_fits(serve):
+    """After a handoff the other agent's requests are legal, and its instructions, tools and handoffs are counted."""
+
+    def handing_over(body):
+        names = [each["name"] for each in body.get("tools", ())]
+        return Said("", calls=(("transfer_to_reader", {}),)) if "transfer_to_reader" in names else reading(body)
+
+    desk, url = serve(responses, window=WINDOW, answer=handing_over)
+    context = ContextModel(model_at(url), pipeline())
+    reader = Agent("reader", instructions=SYSTEM, tools=TOOLS, model=context, output_type=Found)
+    desk_agent = Agent("desk", instructions="Hand over.", handoffs=[reader], model=context)
+    with pytest.raises(ModelBehaviorError):  # it says "done", which is no Found
+        await Runner.run(desk_agent, TASK, max_turns=LONG)
+    assert len(desk.accepted) == len(desk.requests) == STEPS + 2
+    assert [len(body["tools"]) for body in desk.accepted[:2]] == [1, 1]
+    assert prefix_share(desk.accepted[1:]) >= 0.9
+
+
+@pytest.mark.parametrize("kept_there", [{"previous_response_id": "resp_1"}, {"conversation_id": "conv_1"}])
+async def test_a_conversation_that_the_server_keeps_is_refused(serve, kept_there):
+    """What is only new cannot be prepared: the model says so before anything is sent, and so does the filter."""
+    desk, url = serve(responses, window=WINDOW, answer=reading)
+    with pytest.raises(ConfigError, match="only what is new"):
+        await Runner.run(agent_of(url), TASK, **kept_there)
+    assert not desk.requests
+
+
+class Found(BaseModel):
+    """What the files have in common."""
+
+    summary: str
 
 
 def test_what_a_call_costs(serve, measured):
