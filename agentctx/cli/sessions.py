@@ -33,6 +33,19 @@ Wanted = Annotated[
 Last = Annotated[int, typer.Option("--last", metavar="N", min=1, help="List the newest N.")]
 All = Annotated[bool, typer.Option("--all", help="List all, however many there are.")]
 
+_COLUMNS = (
+    ("", True),
+    ("last written", False),
+    ("tool", False),
+    ("project", False),
+    ("size", True),
+    ("model", False),
+    ("calls", True),
+    ("cost", True),
+)
+"""What the list says of a session, and whether that stands on the right of its column."""
+
+_MAY_BE_CUT = ("project", "model")
 _LAST = 20
 _WIDEST = 38
 
@@ -119,12 +132,12 @@ def _print(console: Console, shown: Sequence[LocalSession], total: int) -> None:
             console.print(Text(" ".join(filter(None, _row(session, cost)))))
     else:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
-        for name, side in (("", "right"), ("last written", "left"), ("tool", "left"), ("project", "left")):
-            table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-        for name, right in (("size", True), ("model", False), ("calls", True), ("cost", True)):
-            table.add_column(name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
-        for session, cost in zip(shown, costs, strict=True):
-            table.add_row(*map(Text, _row(session, cost)))
+        rows = [_row(session, cost) for session, cost in zip(shown, costs, strict=True)]
+        for place, (name, right) in enumerate(_COLUMNS):
+            wide = None if name in _MAY_BE_CUT else max(len(row[place]) for row in (*rows, [name] * len(_COLUMNS)))
+            table.add_column(name, justify="right" if right else "left", no_wrap=True, min_width=wide)
+        for row in rows:
+            table.add_row(*map(Text, row))
         console.print(table)
     _print_end(console, costs, len(shown), total)
 

@@ -47,8 +47,11 @@ def _items(value: object) -> list[Fields]:
 _LANGCHAIN_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
 _CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _OPENHANDS_KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent")
-_CLAUDE_REMARKS = frozenset({"leafUuid", "parentUuid", "isSnapshotUpdate"})
-_CLAUDE_TYPES = ("file-history-snapshot", "queue-operation", "custom-title", "ai-title", "last-prompt", "agent-name")
+_CODEX_EXEC = ("thread.started", "turn.started", "turn.completed", "item.started", "item.completed")
+_CLAUDE_REMARKS = frozenset({"leafUuid", "parentUuid", "sessionId"})
+_CLAUDE_STREAM = ("system", "user", "assistant", "result", "stream_event", "rate_limit_event")
+_NO_REMARKS = frozenset({"role", "messageId", "messages", "history"})
+_CLAUDE_TYPES = ("queue-operation", "custom-title", "ai-title", "last-prompt", "agent-name", "attachment")
 _ADK_KEYS = frozenset({"invocation_id", "invocationId"})
 
 
@@ -68,8 +71,11 @@ def _langchain(fields: Fields) -> bool:
 def _claude_code(fields: Fields) -> bool:
     if isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields):
         return True
-    remark = isinstance(fields.get("type"), str) and "role" not in fields
-    return remark and (not _CLAUDE_REMARKS.isdisjoint(fields) or fields["type"] in _CLAUDE_TYPES)
+    kind = fields.get("type")
+    if not isinstance(kind, str) or not _NO_REMARKS.isdisjoint(fields):
+        return kind == "file-history-snapshot"
+    streamed = "session_id" in fields and kind in _CLAUDE_STREAM
+    return streamed or not _CLAUDE_REMARKS.isdisjoint(fields) or kind in _CLAUDE_TYPES
 
 
 def _codex(fields: Fields) -> bool:
@@ -275,6 +281,11 @@ DOCUMENTS: tuple[OtherTool, ...] = (
         "LangSmith (export)", lambda fields: _has(fields, "inputs", "outputs") or _has(fields, "run_type", "inputs")
     ),
     OtherTool(
+        "the output of codex exec --json",
+        lambda fields: fields.get("type") in _CODEX_EXEC and not {"thread_id", "item", "usage"}.isdisjoint(fields),
+        "the rollout in ~/.codex/sessions",
+    ),
+    OtherTool(
         "an OpenTelemetry trace", lambda fields: not _SPANS.isdisjoint(fields), "the messages of one conversation"
     ),
     OtherTool("an HTTP archive (HAR)", lambda fields: _at_all(fields.get("log"), "entries"), "each request by itself"),
@@ -336,5 +347,9 @@ def tool_of(value: object, known: Sequence[OtherTool] = DOCUMENTS) -> OtherTool 
 def described(tool: OtherTool) -> str:
     """A sentence that says whose shape it is, and what to take in its place."""
     how = f" (take {tool.instead})" if tool.instead else ""
-    whose = tool.name if tool.name.startswith(("a ", "an ")) else f"a transcript of {tool.name} in its own shape"
+    whose = (
+        tool.name
+        if tool.name.startswith(("a ", "an ", "the output"))
+        else f"a transcript of {tool.name} in its own shape"
+    )
     return f"this is {whose}, and not messages of a model's provider{how}"

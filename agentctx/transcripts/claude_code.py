@@ -1,5 +1,7 @@
 """Claude Code's sessions: ``~/.claude/projects/<project>/<session>.jsonl``, read as the requests to Anthropic were.
 
+What ``claude -p --output-format stream-json`` prints is read, too; there, lines simply follow each other.
+
 A line is a block of an answer as it was streamed, what the user or a tool said, or a remark of the program. Lines name
 the one before them, so that a session is a tree: who goes back and says something else begins a branch, and what counts
 is the one that ends last. Calls made at once are branches, too, and their results belong to the conversation.
@@ -52,8 +54,8 @@ def _said(uuid: str | None, message: Fields, line: Fields) -> _Said:
     return _Said(
         uuid,
         message,
-        side=line.get("isSidechain") is True,
-        agent=_word(line, "agentId"),
+        side=_is_side(line),
+        agent=_agent(line),
         at=seconds(line.get("timestamp")),
         cost=number(line.get("costUSD")),
         summary=line.get("isCompactSummary") is True,
@@ -67,31 +69,31 @@ class _Log:
     said: list[_Said] = field(factory=list)
     parents: dict[str, str | None] = field(factory=dict)
     id: str | None = None
-    _last: str | None = None
+    _last: dict[str | None, str] = field(factory=dict)
 
     def add(self, line: Fields) -> None:
         """Take in one line."""
         uuid = _word(line, "uuid")
         if self.id is None:
-            self.id = _word(line, "sessionId")
+            self.id = _word(line, "sessionId") or _word(line, "session_id")
         if uuid is not None and uuid in self.parents:  # a session that was taken up again holds lines twice
             return
-        side = line.get("isSidechain") is True
+        side = _is_side(line)
         if uuid is not None:
-            self.parents[uuid] = self._parent(line, side=side)
-            self._last = self._last if side else uuid
+            chain = _agent(line) or "side" if side else None
+            self.parents[uuid] = self._parent(line, chain)
+            self._last[chain] = uuid
         if (message := _seen_by_the_model(line)) is not None:
             self.said.append(_said(uuid, message, line))
 
-    def _parent(self, line: Fields, *, side: bool) -> str | None:
+    def _parent(self, line: Fields, chain: str | None) -> str | None:
         """The line that one stands on: where a summary, or another file, lies between them, the one before it."""
         parent = _word(line, "parentUuid") or _word(line, "logicalParentUuid")
         if parent in self.parents:
             return parent
-        begins = (
-            parent is None and line.get("subtype") != "compact_boundary" and line.get("isCompactSummary") is not True
-        )
-        return None if side or begins else self._last
+        summed = line.get("subtype") == "compact_boundary" or line.get("isCompactSummary") is True
+        begins = parent is None and "parentUuid" in line and not summed
+        return None if begins else self._last.get(chain)
 
     def ancestors(self, uuid: str | None) -> set[str]:
         """The names of a line and of all that it stands on."""
@@ -263,6 +265,8 @@ def _seen_by_the_model(line: Fields) -> dict[str, Any] | None:
     What the program says in the user's place (``isMeta``) is sent to the model, and stays.
     """
     message = line.get("message")
+    if line.get("type") == "attachment":
+        return _queued(line.get("attachment"))
     if line.get("type") not in ("user", "assistant") or not isinstance(message, Mapping):
         return None
     if line.get("isApiErrorMessage") or message.get("model") == _SYNTHETIC:
@@ -273,6 +277,22 @@ def _seen_by_the_model(line: Fields) -> dict[str, Any] | None:
     if not content or not isinstance(content, (str, list)):
         return None
     return {**message, "role": line["type"]}
+
+
+def _queued(attachment: Native) -> dict[str, Any] | None:
+    """What the user said while the model worked; other attachments are the program's, and only partly in the log."""
+    if not isinstance(attachment, Mapping) or attachment.get("type") != "queued_command":
+        return None
+    prompt = attachment.get("prompt")
+    return {"role": "user", "content": prompt} if prompt and isinstance(prompt, (str, list)) else None
+
+
+def _is_side(line: Fields) -> bool:
+    return line.get("isSidechain") is True or isinstance(line.get("parent_tool_use_id"), str)
+
+
+def _agent(line: Fields) -> str | None:
+    return _word(line, "agentId") or _word(line, "parent_tool_use_id")
 
 
 def _as_blocks(content: Native) -> list[Native]:

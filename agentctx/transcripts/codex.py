@@ -123,9 +123,10 @@ def read(lines: LogLines) -> Iterator[Read]:
     notes = list(lines.notes)
     if rollout.compacted:
         times = "once" if rollout.compacted == 1 else f"{rollout.compacted:,} times"
-        notes.append(f"Codex itself compacted it {times}: its requests were shorter from there on")
+        notes.append(f"the session was compacted {times} by Codex itself: its requests were shorter from there on")
     if rollout.rolled_back:
-        notes.append(f"{rollout.rolled_back:,} turns that were taken back are left out")
+        turns = "1 turn that was" if rollout.rolled_back == 1 else f"{rollout.rolled_back:,} turns that were"
+        notes.append(f"{turns} taken back: left out")
     recording = Recording(
         rollout.items,
         system=rollout.system,

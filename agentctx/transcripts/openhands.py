@@ -81,7 +81,8 @@ def read(events: Sequence[Native], beside: Fields) -> Read:
     conversation.flush()
     name = next((beside[key] for key in ("instance_id", "id") if isinstance(beside.get(key), str)), None)
     times = conversation.condensed
-    notes = (f"OpenHands itself condensed it {times} times: its requests were shorter",) if times else ()
+    often = "once" if times == 1 else f"{times:,} times"
+    notes = (f"the conversation was condensed {often} by OpenHands itself: its requests were shorter",) if times else ()
     return Read(conversation.turns.recording(tools=conversation.tools, id=name), notes)
 
 

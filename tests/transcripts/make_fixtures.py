@@ -86,7 +86,10 @@ def claude_code():
     log.assistant("b1", "x1", "msg_2", {"type": "text", "text": "I do not know."}, 8)
     log.user("b2", "b1", "Try harder.")
     log.assistant("b3", "b2", "msg_3", {"type": "text", "text": "No."}, 3)
-    log.user("c1", "b1", "Look at line 1 again.")
+    log.user("c0", "b1", "Look at line 1 again.")
+    queued = {"type": "queued_command", "prompt": "Be quick.", "commandMode": "prompt"}
+    here = {"sessionId": "5e55-10", "isSidechain": False, "timestamp": at(log.clock)}
+    log.lines.append({"type": "attachment", "uuid": "c1", "parentUuid": "c0", "attachment": queued, **here})
     error = {"type": "text", "text": "API Error: 529"}
     log.assistant("c2", "c1", "msg_e", error, 0, isApiErrorMessage=True)
     log.assistant("c3", "c1", "msg_4", {"type": "text", "text": ANSWER}, 12)
@@ -98,6 +101,15 @@ def claude_code():
     log.user("d2", "d1", "Mend it.")
     log.assistant("d3", "d2", "msg_5", {"type": "text", "text": "Mended."}, 7)
     write_lines("claude_code.jsonl", log.lines)
+    here = {"session_id": "5e55-11", "parent_tool_use_id": None}
+    model = {"type": "system", "subtype": "init", "cwd": "/work", "tools": ["Read"], "model": CLAUDE}
+    stream = [{**model, "uuid": "p0", **here}]
+    for line in log.lines:
+        if line.get("uuid") in ("u1", "a1", "a2", "a3", "r1", "a4", "r2", "s1", "s2", "c3"):
+            side = {"parent_tool_use_id": "toolu_2"} if line["isSidechain"] else {}
+            stream.append({"type": line["type"], "message": line["message"], "uuid": line["uuid"], **here, **side})
+    stream.append({"type": "result", "subtype": "success", "result": ANSWER, "total_cost_usd": 0.01, **here})
+    write_lines("claude_code_stream.jsonl", stream)
 
 
 def codex():

@@ -38,6 +38,7 @@ def written(folder, lines):
 
 SAID = {
     "claude_code.jsonl": ("Claude Code", "anthropic", 4),
+    "claude_code_stream.jsonl": ("Claude Code", "anthropic", 2),
     "codex.jsonl": ("Codex", "openai-responses", 3),
     "exchanges.jsonl": ("a log of requests and answers", "openai-responses", 1),
     "anthropic_exchange.json": ("a log of requests and answers", "anthropic", 1),
@@ -88,7 +89,7 @@ def test_a_session_of_claude_code_is_what_the_model_saw():
     assert [block["type"] for block in answer["content"]] == ["thinking", "text", "tool_use", "tool_use"]
     assert [block["tool_use_id"] for block in results["content"]] == ["toolu_1", "toolu_2"]
     assert unsure["content"][0]["text"] == "I do not know."
-    assert again["content"] == "Look at line 1 again."
+    assert [block["text"] for block in again["content"]] == ["Look at line 1 again.", "Be quick."]
     assert done["content"] == [{"type": "text", "text": ANSWER}]
     assert [block["text"] for block in more["content"]][1] == "Mend it."
     assert mended["role"] == "assistant"
@@ -96,6 +97,9 @@ def test_a_session_of_claude_code_is_what_the_model_saw():
     assert [message["role"] for message in side.recording.messages] == ["user", "assistant"]
     assert side.recording.id == f"{main.recording.id}/a1b2"
     assert any("2 lines of branches" in note for note in main.notes)
+    printed, its_side = read("claude_code_stream.jsonl")
+    assert printed.recording.messages == [{"role": "user", "content": TASK}, answer, results, done]
+    assert its_side.recording.messages == side.recording.messages
 
 
 def test_what_was_billed_is_read_once_for_each_call():
@@ -121,7 +125,7 @@ def test_a_rollout_of_codex_is_what_the_model_saw():
     assert kinds[3:9] == ["reasoning", *["function_call"] * 2, *["function_call_output"] * 2, "custom_tool_call"]
     assert recording.messages[-1]["content"][0]["text"] == ANSWER
     assert (recording.system, recording.model, recording.id) == ("You are Codex.", "gpt-5.4", "019a-codex")
-    assert any("compacted it once" in note for note in found.notes)
+    assert any("compacted once by Codex" in note for note in found.notes)
     (early,) = read("codex_early.jsonl")
     assert (early.source, early.recording.system, len(early.recording.messages)) == ("Codex", "Be brief.", 6)
 
@@ -216,6 +220,7 @@ def test_a_log_without_a_word_says_that_no_model_was_called(name, tmp_path):
         (b"<!DOCTYPE html><html>", "this is a web page"),
         (b'data: {"id": "x"}\n\ndata: [DONE]\n', "this is a recorded stream of server-sent events"),
         (b'{"resourceSpans": [{"scopeSpans": []}]}', "this is an OpenTelemetry trace"),
+        (b'{"type": "thread.started", "thread_id": "t"}', "this is the output of codex exec --json"),
         (b'{"log": {"version": "1.2", "entries": []}}', "this is an HTTP archive"),
         (b'{"version": 1, "tabs": [], "composerData": {}}', "this is an export of Cursor"),
         (b'{"conversations": [{"from": "human", "value": "x"}]}', "this is a transcript of ShareGPT"),
