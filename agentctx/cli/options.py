@@ -151,6 +151,7 @@ class Typed:
         target: The size to go down to. Without it: 0.5 of the window, or half of a trigger that was typed.
         max_tool_tokens: The most tokens of a tool output, or ``off``.
         keep_results: How many tool results are not cleared, or ``off``.
+        unlogged: Tokens that each request has beside what the recording holds: room is kept for them.
     """
 
     window: str | None
@@ -159,6 +160,7 @@ class Typed:
     target: str | None
     max_tool_tokens: str
     keep_results: str
+    unlogged: int = 0
 
     def pipeline(self, model: str | None) -> Pipeline:
         """The pipeline for a model."""
@@ -183,10 +185,12 @@ class Typed:
             reserve = Budget.for_model(model, output_reserve=reserve).output_reserve
         target = None if self.target is None else parse_amount("--target", self.target)
         Budget(window, reserve, target=target)  # by itself: no trigger beside it says that it is in tokens
+        unlogged = min(self.unlogged, Budget(window, reserve).limit // 2)
+        reserve = Budget(window, reserve).reserved + unlogged if unlogged else reserve
         if self.trigger is not None:
             return Budget(window, reserve, trigger=parse_amount("--trigger", self.trigger), target=target)
-        acts = min(Budget(window, reserve).limit, int(window * _TRIGGER))
-        down_to = min(acts, int(window * _TARGET)) if target is None else target
+        acts = min(Budget(window, reserve).limit, int(window * _TRIGGER) - unlogged)
+        down_to = min(acts, max(acts // 2, int(window * _TARGET) - unlogged)) if target is None else target
         return Budget(window, reserve, trigger=acts, target=down_to)
 
     def _window(self, model: str | None) -> int:

@@ -42,7 +42,7 @@ from agentctx.show import (
     view_json,
 )
 from agentctx.transcripts import Transcript
-from agentctx.transcripts.costs import reckoned
+from agentctx.transcripts.costs import reckoned, unlogged
 from agentctx.transcripts.local import local_sessions, session_named
 from agentctx.transcripts.reading import chosen as chosen_of
 
@@ -175,7 +175,8 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     """Replay one recording and print what was asked for; whether every call could have been sent."""
     recording = entry.recording if asked.format is None else evolve(entry.recording, format=asked.format)
     model = asked.model or recording.model
-    budget, pipeline = chosen_pipeline(asked.typed, asked.preset, asked.named, model)
+    typed = evolve(asked.typed, unlogged=unlogged(recording, model))
+    budget, pipeline = chosen_pipeline(typed, asked.preset, asked.named, model)
     if asked.messages is not None:
         return await _show(recording, pipeline, model, asked, asked.messages)
     warmup(model)  # so that the time of the first call does not hold the loading of the vocabulary

@@ -21,6 +21,7 @@ from agentctx.printable import printable
 from agentctx.replay import Recording, calls_of
 from agentctx.report import SessionData, html_page, session_data
 from agentctx.show import summarise, verdict
+from agentctx.transcripts.costs import unlogged
 from agentctx.transcripts.reading import chosen as chosen_of
 
 Out = Annotated[
@@ -82,6 +83,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     recording = entry.recording if format is None else evolve(entry.recording, format=format)
     model = model or recording.model
     with at(entry.place):
+        typed = evolve(typed, unlogged=unlogged(recording, model))
         _, chosen = chosen_pipeline(typed, preset, pipeline, model)
         data = anyio.run(_replayed, recording, chosen, model)
         page = html_page(data, content=not no_content, full=full).encode()

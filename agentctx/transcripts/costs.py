@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from attrs import define, field, frozen
 
+from agentctx.core.message import Context
 from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import as_list, reader
 from agentctx.errors import ConfigError
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
-from agentctx.replay import Billed, Recording, Step
+from agentctx.replay import Billed, Recording, Step, calls_of
 
 PAUSE = 20.0
 """How long after the call before one is taken to be made, in seconds, where the recording does not say when."""
@@ -83,9 +84,7 @@ class Costs:
         share = f" ({self.sent.usd / self.without.usd - 1:+.0%})" if self.without.usd else ""
         rows += [("reckoned without", str(self.without)), ("reckoned with", f"{self.sent}{share}")]
         if self.unlogged:
-            rows.append(
-                ("", f"{self.unlogged:,} tokens of system prompt and tools that the log does not hold included")
-            )
+            rows.append(("", f"{self.unlogged:,} tokens that the log does not hold (system prompt, tools) included"))
         return rows
 
 
@@ -121,15 +120,38 @@ def reckoned(recording: Recording, steps: Sequence[Step], model: str | None = No
     if profile is None or not steps or _price(Usage(1), model) is None:
         return Costs(billed, None, None)
     calls = _calls(recording, steps, model)
-    first = calls[0]
-    unlogged = max(0, first.billed - first.step.tokens_given) if first.billed else 0
+    unseen = unlogged(recording, model)
     long = any(bill.usage.written_long for bill in recording.billed)
-    without, sent = _Requests(profile, unlogged, long), _Requests(profile, unlogged, long)
+    without, sent = _Requests(profile, unseen, long), _Requests(profile, unseen, long)
     for call in calls:
         without.send(call.step.tokens_given, without.before, call)
         if call.step.overflow is None:
             sent.send(call.step.tokens_sent, call.step.prefix_tokens, call)
-    return Costs(billed, without.total, sent.total, unlogged)
+    return Costs(billed, without.total, sent.total, unseen)
+
+
+def unlogged(recording: Recording, model: str | None = None) -> int:
+    """The tokens that were billed for the first call and are not in the recording: system prompt and tools.
+
+    0 where nothing was billed, and where half of the model's window is missing: then the recording begins later
+    than the conversation.
+
+    Args:
+        recording: The recording.
+        model: The model, when it is not the recorded one.
+    """
+    calls = calls_of(recording, model=model) if recording.billed else []
+    first = next((bill for bill in recording.billed if calls and calls[0] <= bill.index), None)
+    if first is None or (len(calls) > 1 and first.index >= calls[1]):
+        return 0
+    given = as_list(recording.messages)[: calls[0]]
+    model = model or recording.model
+    source = reader(given, system=recording.system, tools=recording.tools, format=recording.format, model=model)
+    head = source.head(recording.system, recording.tools)
+    missing = first.usage.prompt - source.meter.size(Context(tuple(source.messages(given)), *head))
+    profile = None if model is None else find(model)
+    window = None if profile is None else profile.window
+    return max(0, missing) if window is None or missing <= window // 2 else 0
 
 
 @frozen
@@ -140,13 +162,11 @@ class _Call:
         step: Its requests.
         at: When it was made, in seconds.
         output: Tokens of its answer.
-        billed: Tokens of its prompt as they were billed; 0 when nobody says.
     """
 
     step: Step
     at: float
     output: int
-    billed: int
 
 
 def _calls(recording: Recording, steps: Sequence[Step], model: str | None) -> list[_Call]:
@@ -161,7 +181,7 @@ def _calls(recording: Recording, steps: Sequence[Step], model: str | None) -> li
         stated = next((bill.at for bill in its if bill.at is not None), None)
         before = calls[-1].at if calls else 0.0
         at = before + PAUSE if stated is None else max(before, stated)
-        calls.append(_Call(step, at, output, its[0].usage.prompt if its else 0))
+        calls.append(_Call(step, at, output))
     return calls
 
 
