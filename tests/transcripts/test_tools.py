@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from agentctx import InvalidInput, validate
 from agentctx.economics.prices import Usage
 from agentctx.replay import calls_of
+from agentctx.testing.histories import histories
 from agentctx.transcripts import read_transcripts
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -233,6 +234,55 @@ def test_what_is_not_read_is_refused_by_its_name(content, said, tmp_path):
     with pytest.raises(InvalidInput, match=said) as caught:
         list(read_transcripts(str(path)))
     assert str(caught.value).startswith(str(path))
+
+
+def by_speaker(messages):
+    """Who says what, in which order: neighbours of one role together, results first."""
+    told = []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not told or told[-1][0] != message["role"]:
+            told.append((message["role"], []))
+        told[-1][1].extend(blocks)
+    return [(role, sorted(blocks, key=lambda block: block["type"] != "tool_result")) for role, blocks in told]
+
+
+@settings(max_examples=25)
+@given(histories("anthropic"))
+def test_any_history_that_claude_code_writes_is_read_as_it_was(tmp_path_factory, history):
+    """Each block of an answer on a line of its own, each result, too: they are the same messages again."""
+    said = [message for message in history.messages if message["content"] and message["role"] != "system"]
+    lines, before = [], None
+    for place, message in enumerate(said):
+        content = message["content"]
+        for part in [content] if isinstance(content, str) else [[block] for block in content]:
+            names = {"uuid": f"u{len(lines)}", "parentUuid": before, "sessionId": "s", "type": message["role"]}
+            answer = {"id": f"msg_{place}"} if message["role"] == "assistant" else {}
+            lines.append(json.dumps({**names, "message": {**answer, "role": message["role"], "content": part}}))
+            before = names["uuid"]
+    (found,) = read_transcripts(written(tmp_path_factory.mktemp("cc"), lines))
+    assert by_speaker(found.recording.messages) == by_speaker(said)
+
+
+@settings(max_examples=25)
+@given(histories("openai-responses"))
+def test_any_history_that_codex_writes_is_read_as_it_was(tmp_path_factory, history):
+    """An item a line: they are the same items again."""
+    lines = [json.dumps({"timestamp": "t", "type": "session_meta", "payload": {"id": "x"}})]
+    lines += [json.dumps({"timestamp": "t", "type": "response_item", "payload": item}) for item in history.messages]
+    (found,) = read_transcripts(written(tmp_path_factory.mktemp("cx"), lines))
+    assert found.recording.messages == [{"type": "message", **item} for item in history.messages]
+
+
+def test_a_line_of_many_megabytes_is_read(tmp_path):
+    """A result of ten megabytes stands on one line of a log."""
+    lines = lines_of("claude_code.jsonl")
+    large = [line.replace("import a", "import a" + " " * 10_000_000) for line in lines]
+    first, *_ = read_transcripts(written(tmp_path, large))
+    assert len(first.recording.messages[2]["content"][1]["content"]) > 10_000_000
+    with pytest.raises(InvalidInput, match="has more than 5,000,000 bytes, unpacked: pass --max-bytes"):
+        list(read_transcripts(written(tmp_path, large), 5_000_000))
 
 
 @settings(max_examples=30)
