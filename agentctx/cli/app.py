@@ -8,6 +8,7 @@ import typer
 
 from agentctx import __version__
 from agentctx.cli.compact import compact
+from agentctx.cli.compare import compare
 from agentctx.cli.convert import convert
 from agentctx.cli.count import count
 from agentctx.cli.proxy import proxy
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXITS,
 )
-for command in (replay, report, compact, convert, count, validate):
+for command in (replay, report, compare, compact, convert, count, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
 app.command(epilog=_EXITS)(sessions)
 app.command(epilog=_EXITS)(proxy)

@@ -169,6 +169,14 @@ def call_cost(model: ModelProfile, prompt: int, cached: int = 0, output: int = 0
     return cost(usage, model)
 
 
+def input_cost(model: ModelProfile, tokens: int, shared: int) -> float:
+    """What the input of a call costs that begins with ``shared`` tokens of the call before, in USD.
+
+    Of these the cache serves what the provider's rules let it.
+    """
+    return call_cost(model, tokens, cache_rules(model).readable(shared))
+
+
 LUKEWARM = 0.5
 """Below this believed share of the last request the cache counts as cold."""
 

@@ -14,8 +14,7 @@ from attrs import frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
 from agentctx.core.units import units
-from agentctx.economics.conditions import call_cost, priced
-from agentctx.models.cache_rules import cache_rules
+from agentctx.economics.conditions import input_cost, priced
 from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Meter
 
@@ -69,7 +68,7 @@ def costs(
 def _cost(profile: ModelProfile | None, request: Request) -> float:
     if profile is None or not priced(profile):
         return request.tokens - (1 - READ_SHARE) * request.shared
-    return call_cost(profile, request.tokens, cache_rules(profile).readable(request.shared))
+    return input_cost(profile, request.tokens, request.shared)
 
 
 def growing(sizes: Iterable[int]) -> Iterator[Request]:

@@ -25,6 +25,7 @@ PARTS = (
     "agentctx.providers",
     "agentctx.session",
     "agentctx.sources",
+    "agentctx.comparison",
     "agentctx.sinks",
     "agentctx.stores",
     "agentctx.strategies",

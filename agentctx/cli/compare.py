@@ -1,0 +1,313 @@
+"""``agentctx compare``: many recorded sessions, each through several pipelines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from attrs import Factory, define, fields
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from agentctx.cli import options
+from agentctx.cli.console import Tally, err, in_one_line, print_json, printing, progress
+from agentctx.cli.options import parse_amount, parse_bytes
+from agentctx.cli.transcripts import noted, written
+from agentctx.comparison import Contender, Failed, Measured, Results, compare as compare_pairs, read_contenders
+from agentctx.comparison.contenders import READY, contender, imported
+from agentctx.errors import AgentctxError, ConfigError
+from agentctx.printable import on_one_line
+from agentctx.replay import Recording
+from agentctx.transcripts.reading import chosen as chosen_of
+
+_LONGEST_ERROR = 300
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        show_default=False,
+        help="Recorded sessions, of any kind that replay reads; of a folder all files in it.",
+    ),
+]
+Pipelines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pipeline",
+        "-p",
+        metavar="PIPELINE",
+        show_default="everything, oldest_out and the presets",
+        help="A preset, everything, oldest_out, or MODULE:NAME of your own; may be given several times.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", show_default=False, help="Pipelines in TOML: a table each, made of a preset or stages."
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT",
+        show_default="the model's",
+        help="The context window: 32k; or a share of what each session's messages come to: 33%.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", min=1, show_default="all processors", help="So many at once."),
+]
+Executes = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="MODULE:NAME",
+        show_default=False,
+        help="A function that gives an executor of concurrent.futures to run them: Dask's, Ray's.",
+    ),
+]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        help="Put each row down here as JSON lines, as soon as it is there; what is there is not run again.",
+    ),
+]
+Parquet = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", show_default=False, help="Write all rows as Parquet (needs the extra parquet)."),
+]
+Each = Annotated[bool, typer.Option("--each", help="A line for each session, not only sums.")]
+
+
+@in_one_line
+def compare(  # noqa: PLR0913 - each is an option of the command
+    files: Files,
+    *,
+    pipeline: Pipelines = None,
+    config: Config = None,
+    window: Window = None,
+    model: options.Model = None,
+    jobs: Jobs = None,
+    executor: Executes = None,
+    out: Out = None,
+    parquet: Parquet = None,
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
+    each: Each = False,
+    json: options.Json = False,
+) -> None:
+    """Compare pipelines on many recorded sessions: what each sends, costs and keeps.
+
+    [bold]Examples[/bold]
+
+      agentctx compare ~/.claude/projects --window 64k
+
+      agentctx compare sessions/*.jsonl.gz --window 33% -p coding_agent -p my_agent.context:pipeline
+
+      agentctx compare sessions/ --config pipelines.toml --out rows.jsonl --parquet rows.parquet
+    """
+    contenders, workers = _contenders(pipeline or (), config, window), jobs or os.cpu_count() or 1
+    results = None if out is None else Results(out)
+    if parquet is not None:
+        _parquet_writer()  # so that a missing package is said before the work, not behind it
+    sessions = _Sessions(_listed(files), parse_bytes("--max-bytes", max_bytes))
+    rows: list[Measured] = []
+    with _executor(executor, workers) as running, progress("compare", None) as done:
+        work = compare_pairs(sessions, contenders, executor=running, workers=workers, model=model, results=results)
+        for row in work:
+            done()
+            if isinstance(row, Failed):
+                sessions.failed(row)
+                continue
+            if json:
+                print_json(row.to_dict() | {"cached_share": round(row.cached_share, 4)})
+            rows.append(row)
+    if parquet is not None:
+        _write_parquet(parquet, rows)
+    if not json:
+        with printing() as console:
+            for table in _tables(rows, contenders, each=each):
+                console.print(table)
+            console.print(_legend(rows), style="dim")
+    sessions.tally.end()
+
+
+def _contenders(named: Sequence[str], config: Path | None, window: str | None) -> list[Contender]:
+    budget: dict[str, Any] = {} if window is None else {"window": parse_amount("--window", window)}
+    found = [] if config is None else read_contenders(str(config), **budget)
+    words = named or ((*READY,) if config is None else ())
+    found += [contender(word, **({} if _is_whole(word) else budget)) for word in words]
+    twice = {each.name for place, each in enumerate(found) if each.name in [other.name for other in found[:place]]}
+    if twice:
+        msg = f"two pipelines are called {min(twice)!r}"
+        raise ConfigError(msg)
+    return found
+
+
+def _is_whole(word: str) -> bool:
+    """Whether a word names a pipeline that has its own budget."""
+    from agentctx.pipeline import Pipeline  # noqa: PLC0415 - for those alone
+
+    return ":" in word and isinstance(imported(word, "--pipeline"), Pipeline)
+
+
+def _listed(files: Sequence[str]) -> Iterator[str]:
+    """The files, and those in folders, in order of their names."""
+    for name in files:
+        path = Path(name)
+        if not path.is_dir():
+            yield name
+            continue
+        yield from (str(each) for each in sorted(path.rglob("*")) if each.is_file() and ".json" in each.name)
+
+
+@define
+class _Sessions:
+    """The sessions of files, read as they are needed; says what is wrong with one, and goes on with the next."""
+
+    files: Iterable[str]
+    max_bytes: int
+    tally: Tally = Factory(Tally)
+
+    def __iter__(self) -> Iterator[tuple[str, Recording]]:
+        for name in self.files:
+            with self.tally.at(name):
+                for entry in noted(chosen_of(name, None, self.max_bytes)):
+                    yield entry.place, entry.recording
+
+    def failed(self, row: Failed) -> None:
+        """Say why there is no row."""
+        err().print(on_one_line(f"error: {row.session}: {row.pipeline}: {row.error}", _LONGEST_ERROR), style="red")
+        self.tally.found()
+
+
+def _executor(named: str | None, jobs: int) -> AbstractContextManager[Executor | None]:
+    if named is not None:
+        try:
+            found = cast("Callable[[], object]", imported(named, "--executor"))()
+        except AgentctxError:
+            raise
+        except Exception as error:  # the user's own
+            msg = f"--executor: calling {named} failed: {type(error).__name__}: {error}"
+            raise ConfigError(msg) from error
+        if not isinstance(found, Executor):
+            msg = f"--executor: {named} gives {type(found).__name__}, and no executor of concurrent.futures"
+            raise ConfigError(msg)
+        return found
+    if jobs == 1:
+        return nullcontext()
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+def _parquet_writer() -> Any:  # noqa: ANN401 - a module that may not be there
+    try:
+        pa = import_module("pyarrow")
+        import_module("pyarrow.parquet")
+    except ImportError:
+        msg = "--parquet: the package pyarrow is missing: pip install 'agentctx-middleware[parquet]'"
+        raise ConfigError(msg) from None
+    return pa
+
+
+def _write_parquet(path: str, rows: Sequence[Measured]) -> None:
+    """Write all rows, whole or not at all; a column for each number, also where there is no row."""
+    arrow = _parquet_writer()
+    kinds = {"str": arrow.string(), "int": arrow.int64(), "float": arrow.float64()}
+    columns = [(each.name, kinds[str(each.type).partition(" ")[0]]) for each in fields(Measured)]
+    table = arrow.Table.from_pylist([row.to_dict() for row in rows], arrow.schema(columns))
+    with written(path) as stream:
+        arrow.parquet.write_table(table, stream)
+
+
+def _tables(rows: Sequence[Measured], contenders: Sequence[Contender], *, each: bool) -> Iterator[Table]:
+    """A table of sums, a line for each pipeline; before it, where asked for, one for each session."""
+    if each:
+        for session in dict.fromkeys(row.session for row in rows):
+            yield _table(
+                on_one_line(session, _LONGEST_ERROR), [row for row in rows if row.session == session], contenders
+            )
+    sessions = len({row.session for row in rows})
+    yield _table(f"{sessions:,} {'session' if sessions == 1 else 'sessions'}", rows, contenders)
+
+
+_COLUMNS: tuple[tuple[str, Callable[[_Sums], str]], ...] = (
+    ("calls", lambda sums: f"{sums.of('calls'):,}"),
+    ("tokens\nsent", lambda sums: _short(sums.of("tokens_sent"))),
+    ("cached", lambda sums: _share(sums.of("prefix_tokens"), sums.of("tokens_sent"))),
+    ("input\ncost", lambda sums: "-" if sums.usd is None else f"${sums.usd:,.2f}"),
+    ("cuts", lambda sums: f"{sums.of('compactions'):,}"),
+    ("refu-\nsed", lambda sums: f"{sums.of('invalid'):,}"),
+    ("too\nlarge", lambda sums: f"{sums.of('overflowed'):,}"),
+    ("visible", lambda sums: _share(sums.of("visible"), sums.of("values"))),
+    ("or re-\ncalled", lambda sums: _share(sums.of("visible") + sums.of("recallable"), sums.of("values"))),
+    ("user's\nwords", lambda sums: _share(sums.of("kept"), sums.of("said"))),
+    ("ms a\ncall", lambda sums: f"{1_000 * sums.seconds / max(1, sums.of('calls')):.1f}"),
+)
+
+
+@define
+class _Sums:
+    """The rows of one pipeline, added up."""
+
+    rows: Sequence[Measured]
+
+    def of(self, name: str) -> int:
+        """The sum of a whole number."""
+        return sum(getattr(row, name) for row in self.rows)
+
+    @property
+    def usd(self) -> float | None:
+        """What the input costs; None where any of it is not known."""
+        known = [row.usd for row in self.rows if row.usd is not None]
+        return sum(known) if len(known) == len(self.rows) else None
+
+    @property
+    def seconds(self) -> float:
+        """How long preparing took."""
+        return sum(row.seconds for row in self.rows)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def _short(tokens: int) -> str:
+    """A number of tokens in few characters: 950, 48.2k, 1.19M."""
+    if tokens < _KILO:
+        return str(tokens)
+    return f"{tokens / _KILO:.1f}k" if tokens < _KILO**2 else f"{tokens / _KILO**2:.2f}M"
+
+
+_KILO = 1_000
+
+
+def _table(title: str, rows: Sequence[Measured], contenders: Sequence[Contender]) -> Table:
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("pipeline", no_wrap=True)
+    for name, _ in _COLUMNS:
+        table.add_column(name, justify="right")
+    for each in contenders:
+        own = [row for row in rows if row.pipeline == each.name]
+        cells = [tell(_Sums(own)) for _, tell in _COLUMNS] if own else ["-"] * len(_COLUMNS)
+        table.add_row(on_one_line(each.name, 40), *cells)
+    return table
+
+
+def _legend(rows: Sequence[Measured]) -> str:
+    unpriced = any(row.usd is None for row in rows)
+    cost = " Without --model, or a recorded one whose prices are known, there is no cost." if unpriced else ""
+    return (
+        "cached: what stands at the start of a request as in the one before. refused: by the provider. visible: "
+        "values that later calls used and their request shows; or recalled: or a handle in it leads to. user's words: "
+        f"messages between the first and the last that the last request still has.{cost}"
+    )

@@ -1,0 +1,330 @@
+"""The pipelines to compare, as plain values: sent to other processes, written down, made there for each session."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from attrs import field, frozen
+
+import agentctx
+from agentctx import memory, presets, strategies
+from agentctx.core.budget import Amount, Budget
+from agentctx.core.message import Native
+from agentctx.errors import AgentctxError, ConfigError
+from agentctx.pipeline import Pipeline
+from agentctx.protocols import ContextStrategy
+from agentctx.strategies import TruncateOldest
+
+EVERYTHING = "everything"
+"""Sends the whole history, whether it fits or not."""
+OLDEST = "oldest_out"
+"""Leaves out the oldest messages at each call, as few as must be: what loops do that have no library."""
+PRESETS = ("coding_agent", "thrifty", "assistant", "late_and_large")
+READY = (EVERYTHING, OLDEST, *PRESETS)
+"""What has a name of its own."""
+
+RESERVE = 4_000
+"""So many tokens stay free for the answer where nothing else is said, and at most a quarter of the window."""
+
+_KEYS = frozenset({"preset", "pipeline", "stages", "window", "reserve", "trigger", "target", "recall"})
+_BUDGET = ("window", "reserve", "trigger", "target")
+
+
+@frozen
+class Size:
+    """What a recorded session comes to.
+
+    Args:
+        head: System prompt and tools, in tokens.
+        messages: All messages, in tokens.
+
+    Example:
+        >>> from agentctx.comparison import Contender, Size
+        >>> Contender.of("third", preset="thrifty", window=1 / 3).budget(None, Size(1_000, 90_000)).window
+        31000
+    """
+
+    head: int
+    messages: int
+
+
+def _frozen(made_of: Mapping[str, Any]) -> str:
+    return json.dumps(dict(made_of), sort_keys=True)
+
+
+@frozen
+class Contender:
+    """A pipeline to compare, by what it is made of: a plain value, from which each process makes its own.
+
+    Args:
+        name: What it is called in the results.
+        made_of: JSON of what it is made of. One of ``"preset"``, the name of a preset, or ``everything`` or
+            ``oldest_out``; ``"pipeline"``, ``module:name`` of a ``Pipeline`` or of a function of a ``Budget`` and a
+            model's name; ``"stages"``, a list of stages, each its class's name, or an object of that name with its
+            options. And the budget: ``"window"`` in tokens, or as a share (0 to 1) of what a session's messages come
+            to, beside system prompt and tools; without it, the model's; ``"reserve"``, ``"trigger"`` and ``"target"``
+            as of ``Budget``. ``"recall"`` says whether the model is offered the tool that brings back what was left
+            out; without it, the presets are compared with it, and all others without.
+
+    Raises:
+        ConfigError: If it says no way to make a pipeline, or several.
+
+    Example:
+        >>> from agentctx.comparison import Contender, Size
+        >>> contender = Contender.of("small", preset="coding_agent", window=0.25)
+        >>> contender.pipeline(None, Size(head=2_000, messages=100_000)).budget.window
+        27000
+    """
+
+    name: str
+    made_of: str = field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check what can be checked before any session is there."""
+        said = self._said
+        if unknown := sorted(said.keys() - _KEYS):
+            msg = f"{self.name}: unknown {', '.join(map(repr, unknown))}; there are {', '.join(sorted(_KEYS))}"
+            raise ConfigError(msg)
+        ways = [key for key in ("preset", "pipeline", "stages") if key in said]
+        if len(ways) != 1:
+            found = f"has {' and '.join(ways)}" if ways else "has none"
+            msg = f"{self.name}: a pipeline is made of one of preset, pipeline and stages; this one {found}"
+            raise ConfigError(msg)
+        if "preset" in said and said["preset"] not in READY:
+            msg = f"{self.name}: no preset is called {said['preset']!r}; there are {', '.join(READY)}"
+            raise ConfigError(msg)
+        if "stages" in said:
+            tuple(self._stages())
+        if "pipeline" in said:
+            imported(said["pipeline"], self.name)
+        window = said.get("window")
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int | float) or window <= 0):
+            msg = f"{self.name}: window is {window!r}; it is a number of tokens, or a share of the session, 0 to 1"
+            raise ConfigError(msg)
+
+    @classmethod
+    def of(cls, name: str, **made_of: Native) -> Contender:
+        """A contender of plain values.
+
+        Args:
+            name: What it is called in the results.
+            made_of: As in the class.
+
+        Raises:
+            ConfigError: If it says no way to make a pipeline, or several.
+        """
+        return cls(name, _frozen({key: value for key, value in made_of.items() if value is not None}))
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self.made_of)
+        return said
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells it, with what it is made of and the version that runs it, from all others."""
+        return sha256(f"{agentctx.__version__} {self.made_of}".encode()).hexdigest()[:16]
+
+    @property
+    def recalls(self) -> bool:
+        """Whether the model is offered the tool that brings back what was left out."""
+        return bool(self._said.get("recall", self._said.get("preset") in PRESETS))
+
+    def budget(self, model: str | None, size: Size) -> Budget:
+        """The room of one call.
+
+        Args:
+            model: The model.
+            size: What the session comes to.
+
+        Raises:
+            ConfigError: If neither a window was given nor the model's is known.
+            UnknownModel: If the model table does not know the model.
+        """
+        said = self._said
+        trigger, target = said.get("trigger"), said.get("target")
+        if (window := said.get("window")) is None:
+            if model is None:
+                msg = f"{self.name}: the recording names no model, and no window was given"
+                raise ConfigError(msg)
+            reserve = said.get("reserve", RESERVE)
+            return Budget.for_model(model, output_reserve=reserve, trigger=trigger, target=target)
+        share = isinstance(window, float) and window <= 1
+        tokens = size.head + max(1, round(window * size.messages)) if share else int(window)
+        reserve = cast("Amount", said.get("reserve", 0 if share else min(RESERVE, tokens // 4)))
+        return Budget(tokens, reserve, trigger=trigger, target=target)
+
+    def pipeline(self, model: str | None, size: Size) -> Pipeline:
+        """The pipeline for a session.
+
+        Args:
+            model: The model.
+            size: What the session comes to.
+
+        Raises:
+            ConfigError: If it cannot be made.
+            UnknownModel: If the model table does not know the model.
+        """
+        said = self._said
+        if "pipeline" in said:
+            return self._named(said["pipeline"], model, size)
+        if said.get("preset") == EVERYTHING:
+            return Pipeline()
+        budget = self.budget(model, size)
+        if said.get("preset") == OLDEST:
+            return Pipeline(TruncateOldest(), budget=budget)
+        if "preset" in said:
+            made: Pipeline = getattr(presets, said["preset"])(budget, model)
+            return made
+        return Pipeline(*self._stages(), budget=budget)
+
+    def _named(self, named: str, model: str | None, size: Size) -> Pipeline:
+        found = imported(named, self.name)
+        if isinstance(found, Pipeline):
+            if any(key in self._said for key in _BUDGET):
+                msg = f"{self.name}: {named} has its own budget: leave {', '.join(_BUDGET)} out"
+                raise ConfigError(msg)
+            return found
+        try:
+            made = cast("Callable[[Budget, str | None], object]", found)(self.budget(model, size), model)
+        except AgentctxError:
+            raise
+        except Exception as error:  # the user's own
+            msg = f"{self.name}: calling {named} failed: {type(error).__name__}: {error}"
+            raise ConfigError(msg) from error
+        if not isinstance(made, Pipeline):
+            msg = f"{self.name}: {named} makes a {type(made).__name__}, and no Pipeline"
+            raise ConfigError(msg)
+        return made
+
+    def _stages(self) -> Iterator[ContextStrategy]:
+        stages = self._said["stages"]
+        if not isinstance(stages, list):
+            msg = f"{self.name}: stages is {stages!r}; it is a list"
+            raise ConfigError(msg)
+        for place, said in enumerate(stages):
+            name, options = (said, {}) if isinstance(said, str) else _named_options(said, f"{self.name}: stage {place}")
+            yield self._stage(name, options, place)
+
+    def _stage(self, name: str, options: Mapping[str, Any], place: int) -> ContextStrategy:
+        home = next((part for part in (agentctx, strategies, memory) if name in part.__all__), None)
+        if home is None or not isinstance(getattr(home, name), type):
+            msg = f"{self.name}: stage {place}: no stage is called {name!r}"
+            raise ConfigError(msg)
+        try:
+            stage: ContextStrategy = getattr(home, name)(**options)
+        except (TypeError, AgentctxError) as error:
+            msg = f"{self.name}: stage {place}: {name}: {error}"
+            raise ConfigError(msg) from error
+        return stage
+
+
+def _named_options(said: object, where: str) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(said, dict) and len(said) == 1:
+        ((name, options),) = said.items()
+        if isinstance(options, dict):
+            return name, options
+    msg = f"{where} is {said!r:.80}; it is a name, or one name with its options: {{TrimRounds = {{keep_last = 5}}}}"
+    raise ConfigError(msg)
+
+
+def imported(named: str, where: str) -> object:
+    """What a module has under a name; modules of the working directory are found.
+
+    Args:
+        named: ``module:name``.
+        where: What asks for it, for the error.
+
+    Raises:
+        ConfigError: If it cannot be imported, or is nothing that is or makes a pipeline.
+    """
+    module, _, name = named.partition(":") if isinstance(named, str) else ("", "", "")
+    if not module or not name:
+        msg = f"{where}: expected MODULE:NAME such as my_agent.context:pipeline, got {named!r}"
+        raise ConfigError(msg)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: object = getattr(import_module(module), name)
+    except Exception as error:  # the user's own
+        msg = f"{where}: {named} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError(msg) from error
+    if not callable(found):
+        msg = f"{where}: {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
+        raise ConfigError(msg)
+    return found
+
+
+def contender(said: str, **budget: Native) -> Contender:
+    """A contender by one word: the name of a preset, ``everything``, ``oldest_out``, or ``module:name``.
+
+    Args:
+        said: The word.
+        budget: Its budget: see ``Contender``.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    if ":" in said:
+        return Contender.of(said, pipeline=said, **budget)
+    return Contender.of(said, preset=said, **budget)
+
+
+def read_contenders(path: str, **budget: Native) -> list[Contender]:
+    """The contenders of a TOML file: a table each, with what it is made of.
+
+    Args:
+        path: The file.
+        budget: The budget of those that have no word of it.
+
+    Raises:
+        ConfigError: If it cannot be read, or a table makes no pipeline; names the table.
+
+    Example:
+        >>> from tempfile import NamedTemporaryFile
+        >>> from agentctx.comparison import read_contenders
+        >>> text = b'''
+        ... [gentle]
+        ... preset = "coding_agent"
+        ... trigger = 0.9
+        ... [plain]
+        ... stages = [{TruncateToolOutputs = {max_tokens = 500}}, "FitContextWindow"]
+        ... '''
+        >>> with NamedTemporaryFile(suffix=".toml") as file:
+        ...     _ = file.write(text)
+        ...     file.flush()
+        ...     [each.name for each in read_contenders(file.name, window=32_000)]
+        ['gentle', 'plain']
+    """
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror or error}"
+        raise ConfigError(msg) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path}: is no TOML: {error}"
+        raise ConfigError(msg) from None
+    found = []
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            msg = f"{path}: {name} is {table!r:.40}; each pipeline is a table: [{name}]"
+            raise ConfigError(msg)
+        own = {key: value for key, value in budget.items() if value is not None}
+        defaults = {} if "pipeline" in table else own
+        try:
+            found.append(Contender(name, _frozen(defaults | table)))
+        except TypeError as error:
+            msg = f"{path}: {name}: {error}"
+            raise ConfigError(msg) from None
+    if not found:
+        msg = f"{path}: has no tables, each of which would be a pipeline"
+        raise ConfigError(msg)
+    return found

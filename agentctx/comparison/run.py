@@ -1,0 +1,224 @@
+"""Many sessions through many pipelines: as many at once as an executor runs, each pair once, also when begun again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field, frozen
+
+from agentctx.comparison.contenders import Contender
+from agentctx.comparison.rows import Measured, measure
+from agentctx.errors import AgentctxError, InvalidInput
+from agentctx.replay import Recording
+
+IN_FLIGHT = 2
+"""So many pairs wait for each worker: it never waits for one, and a corpus that is larger than memory streams."""
+
+
+@frozen
+class Failed:
+    """A session that could not be replayed through a pipeline.
+
+    Args:
+        session: Which session.
+        pipeline: The contender's name.
+        error: Why.
+
+    Example:
+        >>> from agentctx.comparison import Contender, compare
+        >>> from agentctx.replay import Recording
+        >>> broken = Recording([{"role": "user", "content": 3}], format="openai-chat")
+        >>> pipelines = [Contender.of("all", preset="everything", window=4_000)]
+        >>> [type(row).__name__ for row in compare([("a", broken)], pipelines)]
+        ['Failed']
+    """
+
+    session: str
+    pipeline: str
+    error: str
+
+
+@frozen
+class _Pair:
+    """A session and a pipeline; ``key`` tells the two, with all that decides their row, from all others."""
+
+    session: str
+    recording: Recording = field(repr=False)
+    contender: Contender
+    key: str
+
+
+def compare(
+    sessions: Iterable[tuple[str, Recording]],
+    contenders: Sequence[Contender],
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    model: str | None = None,
+    results: Results | None = None,
+) -> Iterator[Measured | Failed]:
+    """Replay each session through each pipeline, and give one row for each pair, as they are done.
+
+    Args:
+        sessions: What each session is called, and the session; they are read as they are needed.
+        contenders: The pipelines.
+        executor: Runs them: of ``concurrent.futures``, or Dask's or Ray's. Without one, they run here, one by one.
+        workers: How many it runs at once; without it, as many as there are processors here.
+        model: The model, when it is not the recorded one.
+        results: Rows that are there already are given as they are, and new ones are put down.
+
+    Yields:
+        A row for each pair, or why there is none.
+
+    Example:
+        >>> from agentctx.comparison import Contender, compare
+        >>> from agentctx.replay import Recording
+        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        >>> pipelines = [Contender.of("all", preset="everything", window=4_000)]
+        >>> [row.calls for row in compare([("greeting", Recording(said))], pipelines)]
+        [1]
+    """
+    pairs = _pairs(sessions, contenders, model)
+    if executor is None:
+        for pair in pairs:
+            known = None if results is None else results.get(pair.key)
+            yield known or _taken(pair, _measured(pair.recording, pair.contender, pair.session, model), results)
+        return
+    most = IN_FLIGHT * (workers or os.cpu_count() or 1)
+    running: dict[Future[Measured | Failed], _Pair] = {}
+    try:
+        for pair in pairs:
+            if results is not None and (known := results.get(pair.key)) is not None:
+                yield known
+                continue
+            while len(running) >= most:
+                yield from _done(running, results)
+            running[executor.submit(_measured, pair.recording, pair.contender, pair.session, model)] = pair
+        while running:
+            yield from _done(running, results)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _pairs(
+    sessions: Iterable[tuple[str, Recording]], contenders: Sequence[Contender], model: str | None
+) -> Iterator[_Pair]:
+    for session, recording in sessions:
+        said = _digest(recording, model)
+        for contender in contenders:
+            yield _Pair(session, recording, contender, f"{said}-{contender.fingerprint}")
+
+
+def _digest(recording: Recording, model: str | None) -> str:
+    """Tells what decides about the row of a session."""
+    told = (list(recording.messages), recording.system, recording.tools, recording.format, recording.pending)
+    words = json.dumps((*told, model or recording.model), sort_keys=True, default=repr)
+    return sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _measured(recording: Recording, contender: Contender, session: str, model: str | None) -> Measured | Failed:
+    """The row of a pair; what is wrong with its session is a row of its own, and the others go on."""
+    try:
+        return measure(recording, contender, session=session, model=model)
+    except AgentctxError as error:
+        return Failed(session, contender.name, str(error))
+
+
+def _done(running: dict[Future[Measured | Failed], _Pair], results: Results | None) -> Iterator[Measured | Failed]:
+    """Wait for those that are done next, and give their rows."""
+    done, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        yield _taken(running.pop(future), future.result(), results)
+
+
+def _taken(pair: _Pair, row: Measured | Failed, results: Results | None) -> Measured | Failed:
+    if results is not None and isinstance(row, Measured):
+        results.put(pair.key, row)
+    return row
+
+
+@define(eq=False)
+class Results:
+    """Rows in a file of JSON lines, one written as soon as it is there: what was interrupted goes on from there.
+
+    A row is known again by the session's content, the model, what the pipeline is made of and the version that ran
+    it; not by names.
+
+    Args:
+        path: The file; made where there is none.
+
+    Raises:
+        InvalidInput: If it cannot be read or written, or is another kind of file.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from agentctx.comparison import Contender, Results, compare
+        >>> from agentctx.replay import Recording
+        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        >>> pipelines = [Contender.of("all", preset="everything", window=4_000)]
+        >>> with TemporaryDirectory() as folder:
+        ...     for _ in range(2):  # the second time nothing is replayed
+        ...         rows = list(compare([("a", Recording(said))], pipelines, results=Results(f"{folder}/rows.jsonl")))
+        ...     len(Path(f"{folder}/rows.jsonl").read_text().splitlines())
+        1
+    """
+
+    path: str
+    _rows: dict[str, dict[str, Any]] = field(init=False, factory=dict, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Read what is there; a last line that was not finished is taken away."""
+        path = Path(self.path)
+        try:
+            content = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise InvalidInput(self.path, f"cannot be read: {error.strerror or error}") from None
+        whole, _, rest = content.rpartition(b"\n")
+        for number, line in enumerate(whole.splitlines() if content else (), 1):
+            key, row = _row(line, f"{self.path}: line {number}")
+            self._rows[key] = row
+        if rest:
+            if not rest.startswith(b'{"key": '):
+                raise InvalidInput(self.path, "is no file of results")
+            os.truncate(path, len(content) - len(rest))
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
+    def get(self, key: str) -> Measured | None:
+        """The row of a pair, if it is there."""
+        row = self._rows.get(key)
+        return None if row is None else Measured.from_dict(row)
+
+    def put(self, key: str, row: Measured) -> None:
+        """Write a row down.
+
+        Raises:
+            InvalidInput: If it cannot be written.
+        """
+        plain = row.to_dict()
+        try:
+            with Path(self.path).open("ab") as file:
+                file.write(json.dumps({"key": key, **plain}).encode() + b"\n")
+        except OSError as error:
+            raise InvalidInput(self.path, f"cannot be written: {error.strerror or error}") from None
+        self._rows[key] = plain
+
+
+def _row(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
+    try:
+        row = json.loads(line)
+        key = row.pop("key")
+        Measured.from_dict(row)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InvalidInput(where, "is no row of a comparison: name another file for the results") from None
+    return key, row
