@@ -63,24 +63,37 @@ async def _work(place: str, namespace: str | None, work: Callable[[ConversationS
 @asynccontextmanager
 async def _opened(place: str, namespace: str | None) -> AsyncIterator[ConversationStore]:
     try:
-        async with _store(place, namespace) as store:
+        async with store_at(place, namespace) as store:
             yield store
     except StoreError as error:
         raise StoreError(_without_password(str(error), place)) from error
 
 
-def _store(place: str, namespace: str | None) -> ConversationStore:
+def store_at(
+    place: str, namespace: str | None = None, *, create: bool = False, ttl: float | None = None
+) -> ConversationStore:
+    """The store at a path or a URL.
+
+    Args:
+        place: The path or the URL.
+        namespace: The prefix in Redis, or the schema in PostgreSQL.
+        create: Whether to make one where none is.
+        ttl: Seconds that a conversation stays after it was written to last.
+
+    Raises:
+        ConfigError: If it cannot be one.
+    """
     url = _URL.fullmatch(place)
     if url is None:
         if namespace is not None:
             msg = "--namespace: a SQLite file has none"
             raise ConfigError(msg)
-        return stores.SQLiteStore(place, timeout=_TIMEOUT, create=False)
+        return stores.SQLiteStore(place, timeout=_TIMEOUT, create=create, ttl=ttl)
     scheme, rest, name = url[1].lower(), url[2], namespace or "agentctx"
     if scheme in _REDIS:
-        return stores.RedisStore(f"{_REDIS[scheme]}://{rest}", prefix=name, timeout=_TIMEOUT, create=False)
+        return stores.RedisStore(f"{_REDIS[scheme]}://{rest}", prefix=name, timeout=_TIMEOUT, create=create, ttl=ttl)
     if scheme in _POSTGRES:
-        return stores.PostgresStore(place, schema=name, timeout=_TIMEOUT, create=False)
+        return stores.PostgresStore(place, schema=name, timeout=_TIMEOUT, create=create, ttl=ttl)
     msg = f"--store: {scheme}:// is no store: pass a SQLite file, redis://..., unix://..., or postgresql://..."
     raise ConfigError(msg)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from attrs import frozen
 
 from agentctx import warmup
 from agentctx.cli import options, pipelines
 from agentctx.cli.console import err, in_one_line
+from agentctx.cli.open_store import StorePlace, store_at
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.pipelines import PresetName, chosen_pipeline
 from agentctx.errors import ConfigError
+from agentctx.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 Upstream = Annotated[
     list[str] | None,
@@ -44,6 +50,13 @@ SignAws = Annotated[
     bool, typer.Option("--sign-aws", help="Sign requests to Bedrock anew, with the AWS credentials of this machine.")
 ]
 
+StoreTtl = Annotated[
+    float, typer.Option("--store-ttl", metavar="SECONDS", min=1, help="Keep a conversation in the store for so long.")
+]
+Workers = Annotated[
+    int, typer.Option(metavar="N", min=1, help="So many processes; more than one share their conversations in --store.")
+]
+
 
 @in_one_line
 def proxy(  # noqa: PLR0913 - each is an option of the command
@@ -63,6 +76,9 @@ def proxy(  # noqa: PLR0913 - each is an option of the command
     timeout: Timeout = 600.0,
     grace: Grace = 30.0,
     sign_aws: SignAws = False,
+    store: StorePlace = None,
+    store_ttl: StoreTtl = 7 * 24 * 3600,
+    workers: Workers = 1,
 ) -> None:
     """Prepare the model calls of any agent: set its base URL to this proxy, which passes them on to the provider.
 
@@ -76,31 +92,89 @@ def proxy(  # noqa: PLR0913 - each is an option of the command
 
       agentctx proxy --pipeline my_agent:pipeline --upstream openai=https://openrouter.ai/api
     """
+    typed = options.Typed(window, reserve, trigger, None, "off", "off")
+    most_bytes, most_memory = parse_bytes("--max-body", max_body), parse_bytes("--max-memory", max_memory)
+    setup = _Setup(
+        Asked(typed, preset, pipeline, tuple(upstream or ()), most_bytes, max_connections, timeout, sign_aws),
+        Kept(max_conversations, most_memory, store, store_ttl),
+        host,
+    )
+    if workers > 1 and store is None:
+        msg = "--workers: several workers share their conversations in a store: pass --store PATH_OR_URL"
+        raise ConfigError(msg)
     try:
-        from agentctx.proxy import Histories, Proxy, Timeouts, Upstreams, server  # noqa: PLC0415 - an extra of its own
+        setup()  # what is wrong with it is said before anything listens
+        from agentctx.proxy import server  # noqa: PLC0415 - an extra of its own
     except ModuleNotFoundError as error:
         msg = f"the proxy needs {error.name}: pip install 'agentctx-middleware[cli,proxy]'"
         raise ConfigError(msg) from None
-    listening = server.Listening(host, port, max_connections, grace)
-    typed = options.Typed(window, reserve, trigger, None, "off", "off")
-    if pipeline is None and preset is None:
-        preset = PresetName.CODING_AGENT
-    if pipeline is not None or window is not None:
-        chosen_pipeline(typed, preset, pipeline, None)  # what is wrong with it is said now
-    app = Proxy(
-        lambda model: chosen_pipeline(typed, preset, pipeline, model)[1],
-        Upstreams.parse(upstream or ()),
-        max_body=parse_bytes("--max-body", max_body),
-        max_requests=max_connections,
-        timeouts=Timeouts(read=timeout),
-        histories=Histories(max_conversations, parse_bytes("--max-memory", max_memory)),
-        sign_aws=sign_aws,
-        on_loopback=listening.on_loopback,
-    )
-    warmup()
+    listening = server.Listening(host, port, max_connections, grace, workers)
     with server.bound(listening) as listener:
         _tell(server.address_of(listener))
-        server.serve(app, listener, listening)
+        server.serve(setup, listener, listening)
+
+
+@frozen
+class Asked:
+    """What was asked for of pipelines and providers."""
+
+    typed: options.Typed
+    preset: PresetName | None
+    pipeline: str | None
+    upstream: tuple[str, ...]
+    max_body: int
+    max_connections: int
+    timeout: float
+    sign_aws: bool
+
+    def pipeline_of(self, model: str | None) -> Pipeline:
+        """The pipeline for a model."""
+        preset = PresetName.CODING_AGENT if self.pipeline is None and self.preset is None else self.preset
+        return chosen_pipeline(self.typed, preset, self.pipeline, model)[1]
+
+
+@frozen
+class Kept:
+    """What was asked for of conversations."""
+
+    conversations: int
+    bytes: int
+    store: str | None
+    ttl: float
+
+
+@frozen
+class _Setup:
+    """Makes the application, in this process or in a worker's."""
+
+    asked: Asked
+    kept: Kept
+    host: str
+
+    def __call__(self) -> ASGIApp:
+        """The application.
+
+        Raises:
+            ConfigError: If an option makes no sense.
+        """
+        from agentctx.proxy import Histories, Proxy, Timeouts, Upstreams, server  # noqa: PLC0415 - as above
+
+        asked, kept = self.asked, self.kept
+        if asked.pipeline is not None or asked.typed.window is not None:
+            asked.pipeline_of(None)
+        warmup()
+        server.quiet()
+        return Proxy(
+            asked.pipeline_of,
+            Upstreams.parse(asked.upstream),
+            max_body=asked.max_body,
+            max_requests=asked.max_connections,
+            timeouts=Timeouts(read=asked.timeout),
+            histories=Histories(kept.conversations, kept.bytes),
+            store=None if kept.store is None else store_at(kept.store, create=True, ttl=kept.ttl),
+            sign_aws=asked.sign_aws,
+            on_loopback=server.Listening(self.host).on_loopback,
+        )
 
 
 def _tell(address: str) -> None:

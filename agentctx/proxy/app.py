@@ -22,7 +22,7 @@ from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.proxy.apis import Api, Failure, Headers, Incoming, Provider, api_of, failure, provider_of
 from agentctx.proxy.aws import Signer
-from agentctx.proxy.histories import Histories
+from agentctx.proxy.histories import Histories, SharedHistories
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
 from agentctx.proxy.model_calls import (
     ITS_ENCODING,
@@ -46,6 +46,7 @@ from agentctx.proxy.upstream import (
     to_send,
     unpacked,
 )
+from agentctx.stores import ConversationStore
 
 T = TypeVar("T")
 
@@ -154,6 +155,7 @@ class Proxy:
         max_requests: So many requests are under way at once; further ones are told to come again.
         timeouts: How long the providers are waited for.
         histories: The conversations that are remembered.
+        store: Keeps the sessions, and what finds them, so that several workers serve the same conversations.
         sign_aws: Sign requests to Bedrock with the AWS credentials of this machine, where clients sign them.
         on_loopback: It answers to names of this machine only: a web page in a browser must not reach it under a name
             of its own.
@@ -174,6 +176,7 @@ class Proxy:
     max_requests: int = field(default=1_000, kw_only=True)
     timeouts: Timeouts = field(factory=Timeouts, kw_only=True)
     histories: Histories = field(factory=Histories, kw_only=True)
+    store: ConversationStore | None = field(default=None, kw_only=True)
     sign_aws: bool = field(default=False, kw_only=True)
     on_loopback: bool = field(default=False, kw_only=True)
     metrics: Metrics = field(init=False, repr=False)
@@ -186,9 +189,11 @@ class Proxy:
     def __attrs_post_init__(self) -> None:
         """Open no connection yet."""
         pipeline = self.pipeline
-        self._known = Known((lambda _model: pipeline) if isinstance(pipeline, Pipeline) else pipeline, self.histories)
+        pipeline_of = (lambda _model: pipeline) if isinstance(pipeline, Pipeline) else pipeline
+        histories = self.histories if self.store is None else SharedHistories(self.store, self.histories)
+        self._known = Known(pipeline_of, histories, self.store)
         self._signer = Signer() if self.sign_aws else None
-        self.metrics = Metrics(self.histories.__len__)
+        self.metrics = Metrics()
         routes = [Route("/healthz", self._health), Route("/metrics", self._measured), Mount("/", self._forward)]
         self._app = Starlette(routes=routes, lifespan=self._lifespan)
 
@@ -203,6 +208,8 @@ class Proxy:
         finally:
             if self._upstream is not None:
                 await self._upstream.aclose()
+            if self.store is not None:
+                await self.store.aclose()
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -222,6 +229,7 @@ class Proxy:
         finally:
             self._active -= 1
             self.metrics.active.dec()
+            self.metrics.conversations.set(len(self.histories))
 
     @property
     def busy(self) -> bool:

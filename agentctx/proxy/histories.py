@@ -13,10 +13,15 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import takewhile
+from time import time
+from typing import Protocol
 from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from agentctx.engine.listeners import logger
+from agentctx.errors import StoreConflict, StoreError
+from agentctx.protocols import StateStore
 from agentctx.providers.adapter import RequestParts
 
 REMEMBERED = 64
@@ -146,7 +151,7 @@ class Histories:
         """How many are known."""
         return len(self._known)
 
-    def find(self, history: History) -> Found:
+    async def find(self, history: History) -> Found:
         """The conversation that a request goes on with, which has shown this history from now on."""
         known, branches_off = self._going_on(history), None
         if known is None:
@@ -156,6 +161,15 @@ class Histories:
             self._put(known.tip, known)
         self._move(known, history)
         return Found(known.name, branches_off, [*self._forget()])
+
+    def hold(self, name: str, history: History) -> Sequence[str]:
+        """Remember a conversation that was found elsewhere; gives those that there is no room for any more."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = Known(name, history.links[-1], history.system)
+            self._put(known.tip, known)
+        self._move(known, history)
+        return [*self._forget()]
 
     def _going_on(self, history: History) -> Known | None:
         """The conversation whose last history is the longest that this one begins with.
@@ -208,3 +222,97 @@ class Histories:
             self._at[link] = left
         else:
             self._at.pop(link, None)
+
+
+class FindsConversations(Protocol):
+    """Finds the conversation of a request."""
+
+    @property
+    def most(self) -> int:
+        """So many are known here."""
+        ...
+
+    def __len__(self) -> int:
+        """How many are known here."""
+        ...
+
+    async def find(self, history: History) -> Found:
+        """The conversation that a request goes on with, which has shown this history from now on."""
+        ...
+
+
+MOST_ALIKE = 256
+"""So many conversations that begin with the same message are found in a store; those that went on longest ago are
+forgotten first."""
+
+MOST_CONFLICTS = 20
+
+
+@define(eq=False)
+class SharedHistories:
+    """The conversations that several workers have seen, in a store: each is found by whichever worker is asked.
+
+    All that begin with the same message stand together, each under what it showed last. Where the store fails, a
+    worker finds those that it has seen itself.
+
+    Args:
+        store: Where they stand.
+        here: What this worker has seen.
+    """
+
+    store: StateStore
+    here: Histories = field(factory=Histories)
+
+    @property
+    def most(self) -> int:
+        """So many are known here."""
+        return self.here.most
+
+    def __len__(self) -> int:
+        """How many are known here."""
+        return len(self.here)
+
+    async def find(self, history: History) -> Found:
+        """The conversation that a request goes on with, which has shown this history from now on."""
+        for _ in range(MOST_CONFLICTS):
+            try:
+                name = await self._found(history)
+            except StoreConflict:
+                continue
+            except StoreError as error:
+                logger.warning("conversations of other workers cannot be found: %s", error)
+                break
+            return Found(name, None, self.here.hold(name, history))
+        return await self.here.find(history)
+
+    async def _found(self, history: History) -> str:
+        index = f"{history.caller}-index-{history.links[0].hex()}"
+        known = await self.store.load_state(index)
+        before, now = self._going_on(known.pieces, history), _piece(history.links[-1], history.system)
+        name = f"{history.caller}-{uuid4().hex}" if before is None else _name_in(known.pieces[before])
+        if before != now:
+            left = [] if before is None else [before]
+            if len(known.pieces) >= MOST_ALIKE:
+                oldest = sorted(known.pieces, key=lambda piece: json.loads(known.pieces[piece])["at"])
+                left += oldest[: len(oldest) - MOST_ALIKE + 1]
+            tip = json.dumps({"name": name, "at": time()}).encode()
+            await self.store.save_state(index, {**dict.fromkeys(left), now: tip}, known.version)
+        return name
+
+    def _going_on(self, pieces: Mapping[str, bytes], history: History) -> str | None:
+        for place in range(len(history.links) - 1, -1, -1):
+            link = history.links[place].hex()
+            here = [piece for piece in pieces if piece.startswith(link)]
+            same = _piece(history.links[place], history.system)
+            if same in here or (here and place > 0):
+                return same if same in here else here[-1]
+        return None
+
+
+def _piece(link: bytes, system: bytes) -> str:
+    return f"{link.hex()}-{system.hex()}"
+
+
+def _name_in(piece: bytes) -> str:
+    name: str = json.loads(piece)["name"]
+    return name

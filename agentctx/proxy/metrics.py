@@ -1,12 +1,17 @@
-"""What Prometheus may ask. The one file for prometheus_client. No label has a value that a client chooses."""
+"""What Prometheus may ask. The one file for prometheus_client. No label has a value that a client chooses.
+
+Several workers count in files, in the folder that ``PROMETHEUS_MULTIPROC_DIR`` names when this is imported; each tells
+what all of them have counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 
 from attrs import define, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from agentctx.core.message import Native
 from agentctx.core.report import Report
@@ -21,10 +26,9 @@ class Metrics:
     """The counters of one proxy.
 
     Args:
-        conversations: Tells how many conversations are known.
+        conversations: How many conversations are known.
     """
 
-    conversations: Callable[[], int] = lambda: 0
     registry: CollectorRegistry = field(init=False, factory=CollectorRegistry, repr=False)
     requests: Counter = field(init=False, repr=False)
     answers: Counter = field(init=False, repr=False)
@@ -35,6 +39,7 @@ class Metrics:
     preparing: Histogram = field(init=False, repr=False)
     first_byte: Histogram = field(init=False, repr=False)
     broken: Counter = field(init=False, repr=False)
+    conversations: Gauge = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Register the counters."""
@@ -42,14 +47,15 @@ class Metrics:
         about = "Requests, by what became of them: unchanged, changed, passed, refused or failed"
         self.requests = Counter("requests", about, ["outcome"], **at)
         self.answers = Counter("answers", "Answers to clients, by the class of their status", ["status"], **at)
-        self.active = Gauge("active_requests", "Requests under way", **at)
+        self.active = Gauge("active_requests", "Requests under way", multiprocess_mode="livesum", **at)
         self.tokens = Counter("tokens", "Tokens of model calls, as given by clients and as sent", ["of"], **at)
         self.recovered = Counter("recovered", "Model calls that were sent once more, smaller", **at)
         self.compacted = Counter("changed_views", "Model calls in which a stage changed something", **at)
         self.preparing = Histogram("prepare_seconds", "Reading and preparing a model call", buckets=_SECONDS, **at)
         self.first_byte = Histogram("first_byte_seconds", "Until the answer's first byte", buckets=_SECONDS, **at)
         self.broken = Counter("broken_streams", "Answers that ended early, by who ended them", ["by"], **at)
-        Gauge("conversations", "Conversations that are known", **at).set_function(self.conversations)
+        many = "Conversations that are known"
+        self.conversations = Gauge("conversations", many, multiprocess_mode="livesum", **at)
 
     def prepared(self, report: Report, seconds: float) -> None:
         """A model call was prepared."""
@@ -65,4 +71,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""
-        return generate_latest(self.registry)
+        if (folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR")) is None:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]  # it carries no types
+        return generate_latest(together)

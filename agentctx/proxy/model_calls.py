@@ -18,10 +18,11 @@ from agentctx.clients.streams import Started
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
+from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.proxy.apis import SESSION_HEADER, Api, Headers, Incoming
 from agentctx.proxy.aws import Signer
-from agentctx.proxy.histories import Histories, history_of
+from agentctx.proxy.histories import FindsConversations, Histories, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.relay import AwsEventStream, Framing, ServerSentEvents, listed, relayed
 from agentctx.proxy.upstream import Upstream, to_send
@@ -71,10 +72,12 @@ class Known:
     Args:
         pipeline_of: The pipeline for each model.
         histories: The conversations, by what they have shown.
+        store: Where the states of their sessions are kept; None: here alone.
     """
 
     pipeline_of: PipelineOf
-    histories: Histories = field(factory=Histories)
+    histories: FindsConversations = field(factory=Histories)
+    store: StateStore | None = None
     _pipelines: dict[str | None, Pipeline] = field(init=False, factory=dict, repr=False)
     _sessions: dict[int, Sessions] = field(init=False, factory=dict, repr=False)
 
@@ -145,7 +148,7 @@ class Asked(Conversations):
             yield session
 
     async def _found(self, request: RequestParts, caller: str) -> str:
-        found = self.known.histories.find(history_of(request, caller, self.size))
+        found = await self.known.histories.find(history_of(request, caller, self.size))
         for name in found.forgotten:
             await self.known.forget(name)
         before = None if found.branches_off is None else self.sessions.get(found.branches_off)

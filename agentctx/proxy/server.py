@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
 
 import uvicorn
 from attrs import frozen
 from starlette.types import ASGIApp
+from uvicorn.supervisors import Multiprocess
 
 from agentctx.errors import ConfigError
 
@@ -25,12 +29,14 @@ class Listening:
         port: The port; 0: any that is free.
         most_connections: So many connections are held at once; further ones are answered with 503.
         grace: Seconds that requests under way may take to end once the proxy is told to stop.
+        workers: So many processes serve.
     """
 
     host: str = "127.0.0.1"
     port: int = 8787
     most_connections: int = 2_000
     grace: float = 30.0
+    workers: int = 1
 
     @property
     def on_loopback(self) -> bool:
@@ -59,23 +65,29 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: ASGIApp, listener: socket.socket, listening: Listening) -> None:
+def serve(make: Callable[[], ASGIApp], listener: socket.socket, listening: Listening) -> None:
     """Serve until the process is told to stop (SIGTERM, SIGINT); what is under way then may end within the grace.
 
     Args:
-        app: The application.
+        make: Makes the application; with several workers each makes its own, so that it can be pickled.
         listener: Where it listens.
         listening: How.
     """
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
-    server = uvicorn.Server(settings(app, listening))
-    server.run(sockets=[listener])
+    if listening.workers == 1:
+        uvicorn.Server(settings(make(), listening)).run(sockets=[listener])
+        return
+    with TemporaryDirectory(prefix="agentctx-proxy-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # which the workers inherit
+        Multiprocess(settings(make, listening), sockets=[listener]).run()
 
 
-def settings(app: ASGIApp, listening: Listening) -> uvicorn.Config:
-    """How the HTTP server is set up."""
+def settings(app: ASGIApp | Callable[[], ASGIApp], listening: Listening) -> uvicorn.Config:
+    """How the HTTP server is set up, for an application or what makes one."""
+    quiet()
     return uvicorn.Config(
         app,
+        factory=listening.workers > 1,
+        workers=listening.workers,
         log_config=None,
         log_level="warning",
         access_log=False,  # an address may have a key in it
@@ -87,6 +99,11 @@ def settings(app: ASGIApp, listening: Listening) -> uvicorn.Config:
         limit_concurrency=listening.most_connections,
         timeout_graceful_shutdown=max(1, round(listening.grace)),
     )
+
+
+def quiet() -> None:
+    """Leave it to the proxy to say what has happened to an answer; in each process that serves."""
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -1,11 +1,18 @@
 """Conversations are told apart by their histories alone."""
 
+from itertools import cycle
+
+import anyio
+import pytest
 from hypothesis import given, settings, strategies as st
 
+from agentctx.clients.bridge import drive
+from agentctx.errors import StoreUnavailable
 from agentctx.providers.adapter import RequestParts
-from agentctx.proxy import Histories
+from agentctx.proxy import Histories, SharedHistories
 from agentctx.proxy.apis import Incoming
 from agentctx.proxy.histories import history_of
+from agentctx.stores import MemoryStore
 
 TASK = {"role": "user", "content": "Why does the build fail?"}
 
@@ -17,7 +24,7 @@ def said(*texts):
 
 
 def found(histories, messages, system="Be brief.", caller="one"):
-    return histories.find(history_of(RequestParts(messages, system), caller))
+    return drive(histories.find(history_of(RequestParts(messages, system), caller)))
 
 
 def test_a_history_that_goes_on_is_the_same_conversation():
@@ -73,7 +80,7 @@ def test_what_is_forgotten_is_said():
     gone = []
     for number in range(50):
         asked = RequestParts([{"role": "user", "content": str(number)}, *said("a", "b")])
-        gone += histories.find(history_of(asked, "one", 300)).forgotten
+        gone += drive(histories.find(history_of(asked, "one", 300))).forgotten
     assert (len(histories), len(gone)) == (3, 47)
     assert len(histories._at) == 3
 
@@ -104,3 +111,45 @@ def test_a_caller_is_known_by_its_key_and_not_by_its_signature():
     others += [caller(b"sk-one", b"x-api-key"), caller(b"", b"accept", b"key=one"), caller(b"", b"accept", b"key=two")]
     assert len({*others, caller(signed % (b"AKIAONE", b"0a"))}) == 7
     assert not any("sk-one" in each or "AKIA" in each for each in others)
+
+
+@pytest.mark.anyio
+async def test_workers_find_each_others_conversations():
+    """Workers that share a store give one conversation one name, whoever is asked, and two never the same."""
+    store = MemoryStore()
+    workers = cycle([SharedHistories(store), SharedHistories(store)])
+
+    async def asked(*texts, caller="one"):
+        history = history_of(RequestParts(said(*texts), "Be brief."), caller)
+        return (await next(workers).find(history)).name
+
+    assert await asked() == await asked()
+    one, two = await asked("a", "b"), await asked("x", "y")
+    assert one != two
+    assert (await asked("a", "b", "c", "d"), await asked("x", "y", "z", "z")) == (one, two)
+    assert await asked("a", "b", "c", "d", "e", "f") == one
+    assert await asked("x", "y", "z", "z", caller="two") not in (one, two)
+    names = []
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(_noted, names, asked("x", "y", "z", "z", str(number), "q"))
+    assert len(set(names)) == 20
+    assert names.count(two) == 1
+
+
+async def _noted(names, asked):
+    names.append(await asked)
+
+
+@pytest.mark.anyio
+async def test_a_store_that_fails_costs_no_request():
+    """Where the store does not answer, a worker goes on with what it has seen itself."""
+
+    class Broken:
+        async def load_state(self, _name):
+            what = "down"
+            raise StoreUnavailable(what)
+
+    worker = SharedHistories(Broken())
+    names = {(await worker.find(history_of(RequestParts(said(*"abcd"[:n])), "one"))).name for n in (0, 2, 4)}
+    assert len(names) == 1
