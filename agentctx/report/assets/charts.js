@@ -36,7 +36,6 @@ class Chart {
       const width = this.place.clientWidth;
       if (this.plot && width && width !== this.plot.width) {
         this.plot.setSize({ width, height: CHART_HEIGHT });
-        this.mark(this.call);
       }
     }).observe(place);
   }
@@ -44,7 +43,7 @@ class Chart {
   draw(data, series, { label, values, hooks = {}, y = {} }) {
     this.plot?.destroy();
     const ink = colour("--soft"), grid = { stroke: colour("--grid"), width: 1 }, font = "12px system-ui, sans-serif";
-    const axis = { stroke: ink, grid, ticks: grid, font, labelFont: font, labelSize: 18, gap: 6 };
+    const axis = { stroke: ink, grid, ticks: { ...grid, size: 5 }, font, labelFont: font, labelSize: 18, gap: 6 };
     const last = Math.max(2, this.session.count);
     const options = {
       width: this.place.clientWidth || 600,
@@ -55,10 +54,10 @@ class Chart {
       scales: { x: { time: false, range: [1, last] }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.06], ...y } },
       axes: [
         { ...axis, label: "model call", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], values: (_plot, at) => at.map((each) => each.toLocaleString("en")) },
-        { ...axis, label, size: (_plot, shown) => 14 + 7 * Math.max(4, ...(shown ?? []).map((text) => text.length)), values: (_plot, at) => at.map(values) },
+        { ...axis, label, size: (_plot, shown) => 16 + 7.5 * Math.max(4, ...(shown ?? []).map((text) => text.length)), values: (_plot, at) => at.map(values) },
       ],
       series: [{}, ...series],
-      hooks: { ...hooks, setCursor: [(plot) => this.hover(plot)] },
+      hooks: { draw: [...(hooks.draw ?? []), (plot) => this.mark(this.call, plot)], setCursor: [(plot) => this.hover(plot)] },
     };
     this.plot = new uPlot(options, data, this.place);
     this.plot.over.append(this.line, this.tip);
@@ -66,7 +65,6 @@ class Chart {
       const place = this.plot.cursor.idx;
       if (place !== null && place !== undefined) this.go(place + 1);
     });
-    this.mark(this.call);
   }
 
   hover(plot) {
@@ -79,9 +77,9 @@ class Chart {
     this.tip.style.left = `${Math.min(left + 10, Math.max(0, width - this.tip.offsetWidth - 4))}px`;
   }
 
-  mark(call) {
+  mark(call, plot = this.plot) {
     this.call = call;
-    if (this.plot) this.line.style.transform = `translateX(${Math.round(this.plot.valToPos(call, "x"))}px)`;
+    if (plot) this.line.style.transform = `translateX(${Math.round(plot.valToPos(call, "x"))}px)`;
   }
 }
 
@@ -162,7 +160,7 @@ class WindowChart extends Chart {
   }
 }
 
-const WAYS = [["prepared", "as prepared"], ["trimmed", "trimming the oldest at each call"], ["everything", "full history"]];
+const WAYS = [["prepared", "as prepared"], ["trimmed", "trimming at each call"], ["everything", "full history"]];
 
 /* The input of all calls up to each one. */
 class CostChart extends Chart {

@@ -64,7 +64,7 @@ class Rows {
     const element = document.createElement("div");
     element.id = `row-${this.pool.length}`;
     element.setAttribute("role", "option");
-    element.cells = ["place", "kind", "words", "stage", "outcome", "tokens"].map((name) => {
+    element.cells = ["place", "kind", "words", "stage", "outcome", "tokens", "unseen"].map((name) => {
       const cell = document.createElement("span");
       cell.className = name;
       element.append(cell);
@@ -101,11 +101,11 @@ class Rows {
       session.why(row).stage,
       row.outcome === "kept" && !this.base ? "" : outcome,
       message.tokens.toLocaleString("en"),
+      cached ? " tokens, unchanged" : " tokens", // for who hears it
     ];
     element.cells.forEach((cell, number) => {
       if (cell.textContent !== texts[number]) cell.textContent = texts[number];
     });
-    element.setAttribute("aria-label", `${texts[0] ? `message ${texts[0]}, ` : ""}${texts[1]}, ${outcome}${cached ? ", unchanged prefix" : ""}, ${texts[5]} tokens: ${texts[2].slice(0, 80)}`);
     return chosen;
   }
 
