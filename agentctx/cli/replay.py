@@ -18,7 +18,7 @@ from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.pipelines import Named, Preset, PresetName, Target, Trigger, chosen_pipeline
-from agentctx.cli.transcripts import from_tool, noted
+from agentctx.cli.transcripts import SessionFile, SessionNumber, from_tool, noted, session_file
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Native
@@ -43,7 +43,6 @@ from agentctx.show import (
 )
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.costs import reckoned, unlogged
-from agentctx.transcripts.local import local_sessions, session_named
 from agentctx.transcripts.reading import chosen as chosen_of
 
 All = Annotated[bool, typer.Option("--all", help="Every recording in the file, not only the first.")]
@@ -59,26 +58,6 @@ Kept = Annotated[
     ),
 ]
 Full = Annotated[bool, typer.Option("--full", help="With --messages: whole messages, not only their beginning.")]
-
-
-Session = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="FILE",
-        show_default=False,
-        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
-    ),
-]
-Number = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        metavar="N",
-        show_default=False,
-        help="In place of a file: a session on this machine, by its number in agentctx sessions, or how its id begins.",
-    ),
-]
-_LONGEST_PATH = 400
 
 
 @frozen
@@ -98,9 +77,9 @@ class _Asked:
 
 @in_one_line
 def replay(  # noqa: PLR0913 - each is an option of the command
-    session: Session = None,
+    session: SessionFile = None,
     *,
-    number: Number = None,
+    number: SessionNumber = None,
     window: options.Window = None,
     model: options.Model = None,
     reserve: options.Reserve = None,
@@ -133,7 +112,7 @@ def replay(  # noqa: PLR0913 - each is an option of the command
 
       agentctx replay --session 1 --window 100k
     """
-    session = _file(session, number)
+    session = session_file(session, number)
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, preset, pipeline, model, format, retention, messages, full, json)
     tally, unknown = Tally(), UnknownModels()
@@ -144,21 +123,6 @@ def replay(  # noqa: PLR0913 - each is an option of the command
                 tally.found()
             unknown.tell(model or entry.recording.model, otherwise="--model, --window")
     tally.end()
-
-
-def _file(session: str | None, number: str | None) -> str:
-    """The file to replay: the one that is named, or that of a session on this machine; says which that is."""
-    if number is None:
-        if session is None:
-            msg = "give a FILE, or --session with a number of agentctx sessions"
-            raise ConfigError(msg)
-        return session
-    if session is not None:
-        msg = "give a FILE or --session, not both"
-        raise ConfigError(msg)
-    found = session_named(local_sessions(), number)
-    err().print(on_one_line(f"session {found.number}: {found.tool}, {found.path}", _LONGEST_PATH), style="dim")
-    return str(found.path)
 
 
 def _entries(found: Iterator[Transcript], *, every: bool) -> Iterator[Transcript]:

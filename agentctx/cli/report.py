@@ -14,7 +14,7 @@ from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.pipelines import Named, Preset, Target, Trigger, chosen_pipeline
-from agentctx.cli.transcripts import noted, written
+from agentctx.cli.transcripts import SessionFile, SessionNumber, noted, session_file, written
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import printable
@@ -37,8 +37,9 @@ Full = Annotated[bool, typer.Option("--full", help="Whole texts, however large t
 
 @in_one_line
 def report(  # noqa: PLR0913 - each is an option of the command
-    session: options.Source,
+    session: SessionFile = None,
     *,
+    number: SessionNumber = None,
     out: Out = "report.html",
     window: options.Window = None,
     model: options.Model = None,
@@ -65,6 +66,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
 
       agentctx report session.jsonl --window 32k --open
 
+      agentctx report --session 1 --window 100k --open
+
       agentctx report session.jsonl --window 32k --preset coding_agent -o session.html
 
       agentctx report session.jsonl --model claude-sonnet-4-5 --no-content
@@ -76,7 +79,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         msg = f"--out -: the page goes to stdout, so there is no room for {'--json' if json else '--open'}"
         raise ConfigError(msg)
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
-    found = noted(chosen_of(session, id, parse_bytes("--max-bytes", max_bytes)))
+    found = noted(chosen_of(session_file(session, number), id, parse_bytes("--max-bytes", max_bytes)))
     entry = next(found)
     if id is None and next(found, None) is not None:
         err().print("there are more recordings in this file: --id ID makes a page of one of them", style="dim")
@@ -84,9 +87,11 @@ def report(  # noqa: PLR0913 - each is an option of the command
     model = model or recording.model
     with at(entry.place):
         typed = evolve(typed, unlogged=unlogged(recording, model))
+        missing = f"{typed.unlogged:,} tokens of system prompt and tools are not in the log, but in window and cost"
+        remarks = [*entry.notes, missing] if typed.unlogged else entry.notes
         _, chosen = chosen_pipeline(typed, preset, pipeline, model)
         data = anyio.run(_replayed, recording, chosen, model)
-        page = html_page(data, content=not no_content, full=full).encode()
+        page = html_page(data, content=not no_content, full=full, remarks=remarks).encode()
     with written(out) as stream:
         stream.write(page)
     UnknownModels().tell(model, otherwise="--model, --window")
@@ -111,7 +116,7 @@ def _tell(data: SessionData, out: str, size: int, *, content: bool, json: bool) 
     if json:
         costs = {"unit": data.costs.unit, **{name: way[-1] if way else 0.0 for name, way in _ways(data)}}
         told = {"page": out, "bytes": size, "content": content, "id": data.recording.id, "model": data.model}
-        print_json({**told, "summary": asdict(summary), "input_cost": costs})
+        print_json({**told, "summary": asdict(summary), "costs": costs})
         return
     line = f"{printable(out)}  {size:,} bytes, {summary.steps:,} model calls, {verdict(summary)}"
     if out == "-":
@@ -125,4 +130,5 @@ def _tell(data: SessionData, out: str, size: int, *, content: bool, json: bool) 
 
 def _ways(data: SessionData) -> tuple[tuple[str, tuple[float, ...]], ...]:
     costs = data.costs
-    return ("prepared", costs.prepared), ("everything", costs.everything), ("trimmed", costs.trimmed)
+    known = ("prepared", costs.prepared), ("everything", costs.everything), ("trimmed", costs.trimmed)
+    return (*known, *((("billed", costs.billed),) if costs.billed else ()))

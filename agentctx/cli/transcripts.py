@@ -9,16 +9,53 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
+
+import typer
 
 from agentctx.cli.console import err
-from agentctx.errors import InvalidInput
+from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import on_one_line, printable
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.files import MAX_BYTES
+from agentctx.transcripts.local import local_sessions, session_named
 from agentctx.transcripts.reading import chosen as chosen_of
 
 _LONGEST_NOTE = 300
+_LONGEST_PATH = 400
+
+SessionFile = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
+    ),
+]
+SessionNumber = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        metavar="N",
+        show_default=False,
+        help="In place of a file: a session on this machine, by its number in agentctx sessions, or how its id begins.",
+    ),
+]
+
+
+def session_file(session: str | None, number: str | None) -> str:
+    """The file to read: the one that is named, or that of a session on this machine; says which that is."""
+    if number is None:
+        if session is None:
+            msg = "give a FILE, or --session with a number of agentctx sessions"
+            raise ConfigError(msg)
+        return session
+    if session is not None:
+        msg = "give a FILE or --session, not both"
+        raise ConfigError(msg)
+    found = session_named(local_sessions(), number)
+    err().print(on_one_line(f"session {found.number}: {found.tool}, {found.path}", _LONGEST_PATH), style="dim")
+    return str(found.path)
 
 
 def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Iterator[Transcript]:

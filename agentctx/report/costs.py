@@ -1,22 +1,22 @@
-"""What the input of a session's calls costs: as prepared, sending everything, and trimming the oldest at each call.
+"""What a session's calls cost up to each one: as prepared, sending everything, and trimming the oldest at each call.
 
 Of each request the start that it shares with the one before is read from the provider's cache, as far as the
-provider's rules allow; the rest is billed as new input. Whoever sends, answers are the same, and are left out.
+provider's rules allow; the rest is billed as new input. The answers are those of the recording, whoever sends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from attrs import frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
 from agentctx.core.units import units
-from agentctx.economics.conditions import input_cost, priced
-from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Meter
+from agentctx.replay import Recording, Step
+from agentctx.transcripts.costs import billed_cost, spent
 
 READ_SHARE = 0.1
 """What reading a token from the cache costs where prices are not known, in prices of a new one: as most providers."""
@@ -34,41 +34,60 @@ class Request:
     tokens: int
     shared: int
 
+    @property
+    def weighed(self) -> float:
+        """Its tokens, those that are read from the cache counted as a tenth."""
+        return self.tokens - (1 - READ_SHARE) * self.shared
+
 
 @frozen
 class Costs:
-    """The input of all calls up to each one, added up.
+    """What all calls up to each one cost, added up.
 
     Args:
-        unit: ``"USD"``; or ``"tokens"`` of new input where the model's prices are not known, with what is read from
-            the cache counted as a tenth.
+        unit: ``"USD"``, answers included; or ``"tokens"`` of new input where the model's prices are not known, with
+            what is read from the cache counted as a tenth.
         prepared: As the pipeline prepares the requests.
         everything: With the whole history in each request, whether it fits or not.
         trimmed: With the oldest rounds left out before each call, as few as must be.
+        billed: As the recording says that it was billed; empty where it says nothing, or in tokens.
     """
 
     unit: str
     prepared: tuple[float, ...]
     everything: tuple[float, ...]
     trimmed: tuple[float, ...]
+    billed: tuple[float, ...] = ()
 
 
 def costs(
-    profile: ModelProfile | None,
-    prepared: Sequence[Request],
-    everything: Sequence[Request],
-    trimmed: Sequence[Request],
+    recording: Recording, steps: Sequence[Step], trimmed: Iterable[Request], *, model: str | None = None
 ) -> Costs:
-    """What the calls cost for a model; None where none is known."""
-    known = profile is not None and priced(profile)
-    ways = (tuple(accumulate(_cost(profile, each) for each in way)) for way in (prepared, everything, trimmed))
-    return Costs("USD" if known else "tokens", *ways)
+    """What the calls of a replay cost, and what they would cost otherwise.
+
+    Args:
+        recording: What was replayed.
+        steps: Its calls.
+        trimmed: The requests without the oldest rounds.
+        model: The model, when it is not the recorded one.
+    """
+    prepared = [Request(step.tokens_sent, step.prefix_tokens) for step in steps]
+    ways = (prepared, list(growing(step.tokens_given for step in steps)), list(trimmed))
+    found = spent(recording, steps, [[(each.tokens, each.shared) for each in way] for way in ways], model)
+    if found is None:
+        sent, everything, without_oldest = (tuple(accumulate(each.weighed for each in way)) for way in ways)
+        return Costs("tokens", sent, everything, without_oldest)
+    sent, everything, without_oldest = found
+    return Costs("USD", sent, everything, without_oldest, tuple(_billed(recording, steps)))
 
 
-def _cost(profile: ModelProfile | None, request: Request) -> float:
-    if profile is None or not priced(profile):
-        return request.tokens - (1 - READ_SHARE) * request.shared
-    return input_cost(profile, request.tokens, request.shared)
+def _billed(recording: Recording, steps: Sequence[Step]) -> Iterator[float]:
+    """What was billed up to each call."""
+    bills, usd = sorted(recording.billed, key=lambda bill: bill.index), 0.0
+    for end in [*(step.index for step in steps[1:]), len(recording.messages)] if bills else ():
+        its = list(takewhile(lambda bill: bill.index < end, bills))  # noqa: B023 - it is used at once
+        bills, usd = bills[len(its) :], usd + billed_cost(its).usd
+        yield usd
 
 
 def growing(sizes: Iterable[int]) -> Iterator[Request]:

@@ -14,7 +14,7 @@ from agentctx.engine.reading import as_list, reader
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Meter, declared
 from agentctx.replay import Recording, Step, replay
-from agentctx.report.costs import Costs, Request, costs, growing, trimming
+from agentctx.report.costs import Costs, costs, trimming
 from agentctx.report.kinds import KINDS, tokens_by_kind, tokens_of_head
 from agentctx.report.rows import Items, Layout, RowChange, RowLog
 
@@ -133,10 +133,10 @@ async def session_data(
         changes=tuple(sorted(log.changes, key=lambda change: (change.index, change.call))),
         layouts=tuple(log.layouts),
         costs=costs(
-            source.profile,
-            [Request(step.tokens_sent, step.prefix_tokens) for step in steps],
-            list(growing(step.tokens_given for step in steps)),
-            list(trimming(given, [step.index for step in steps], source.meter, head, limit)),
+            recording,
+            steps,
+            trimming(given, [step.index for step in steps], source.meter, head, limit),
+            model=model,
         ),
         meter=source.meter,
     )

@@ -31,7 +31,7 @@ _SCRIPTS = ("uplot/uPlot.iife.min.js", "session.js", "difference.js", "charts.js
 _STYLES = ("uplot/uPlot.min.css", "page.css")
 
 
-def html_page(data: SessionData, *, content: bool = True, full: bool = False) -> str:
+def html_page(data: SessionData, *, content: bool = True, full: bool = False, remarks: Sequence[str] = ()) -> str:
     """The page of a session.
 
     Args:
@@ -40,6 +40,7 @@ def html_page(data: SessionData, *, content: bool = True, full: bool = False) ->
             stages, and neither texts nor reasons, names of tools or handles.
         full: Whether texts are whole, however long. Else long ones are cut in the middle, the more the larger the page
             would be, and say so.
+        remarks: What there is to say of the recording, a line each.
 
     Example:
         >>> from agentctx.presets import coding_agent
@@ -65,6 +66,7 @@ def html_page(data: SessionData, *, content: bool = True, full: bool = False) ->
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
         about=_about(data),
         facts=_facts(data),
+        remarks="".join(f"<li>{escape(remark)}</li>" for remark in remarks),
         data=packed,
     )
 
@@ -116,8 +118,7 @@ def facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
     found = summarise(data.steps)
     could_not = f", {found.overflowed:,} not sent" if found.overflowed else ""
     yield "Model calls", f"{found.steps:,}", f"{found.compactions:,} with a compaction{could_not}"
-    saved = 1 - found.tokens_sent / found.tokens_given if found.tokens_given else 0.0
-    yield "Tokens sent", f"{found.tokens_sent:,}", f"{_less(saved)} than the {found.tokens_given:,} of the full history"
+    yield "Tokens sent", f"{found.tokens_sent:,}", _beside(found.tokens_sent, found.tokens_given)
     share = found.prefix_tokens / found.tokens_sent if found.tokens_sent else 0.0
     yield "Unchanged prefix", f"{share:.0%}", "of what was sent: the provider's cache can serve it"
     yield _cost_fact(data)
@@ -129,14 +130,18 @@ def _cost_fact(data: SessionData) -> tuple[str, str, str]:
     ways = [way[-1] if way else 0.0 for way in (data.costs.prepared, data.costs.everything, data.costs.trimmed)]
     if data.costs.unit == "USD":
         ours, everything, trimmed = (f"${cost:,.2f}" for cost in ways)
-        return "Cost of input", ours, f"full history {everything}, trimming at each call {trimmed}"
+        return "Cost", ours, f"full history {everything}, trimming at each call {trimmed}"
     ours, everything, trimmed = (f"{cost:,.0f}" for cost in ways)
     more = f"full-price tokens; full history {everything}, trimming at each call {trimmed}"
-    return "Cost of input", ours, more
+    return "Cost", ours, more
 
 
-def _less(share: float) -> str:
-    return f"{share:.0%} less" if share >= 0 else f"{-share:.0%} more"
+def _beside(sent: int, given: int) -> str:
+    """What was sent beside what the loop had, in words."""
+    if sent == given:
+        return "the full history at each call"
+    share = abs(1 - sent / given) if given else 1.0
+    return f"{share:.0%} {'less' if sent < given else 'more'} than the {given:,} of the full history"
 
 
 def page_values(data: SessionData, *, content: bool = True, cap: int | None = None) -> dict[str, Any]:
@@ -184,6 +189,7 @@ def page_values(data: SessionData, *, content: bool = True, cap: int | None = No
                     ("prepared", data.costs.prepared),
                     ("everything", data.costs.everything),
                     ("trimmed", data.costs.trimmed),
+                    ("billed", data.costs.billed),
                 )
             },
         },

@@ -120,14 +120,12 @@ def reckoned(recording: Recording, steps: Sequence[Step], model: str | None = No
     if profile is None or not steps or _price(Usage(1), model) is None:
         return Costs(billed, None, None)
     calls = _calls(recording, steps, model)
-    unseen = unlogged(recording, model)
-    long = any(bill.usage.written_long for bill in recording.billed)
-    without, sent = _Requests(profile, unseen, long), _Requests(profile, unseen, long)
+    without, sent = (_bills(recording, profile, model) for _ in range(2))
     for call in calls:
         without.send(call.step.tokens_given, without.before, call)
         if call.step.overflow is None:
             sent.send(call.step.tokens_sent, call.step.prefix_tokens, call)
-    return Costs(billed, without.total, sent.total, unseen)
+    return Costs(billed, without.total, sent.total, without.unlogged)
 
 
 def unlogged(recording: Recording, model: str | None = None) -> int:
@@ -152,6 +150,41 @@ def unlogged(recording: Recording, model: str | None = None) -> int:
     profile = None if model is None else find(model)
     window = None if profile is None else profile.window
     return max(0, missing) if window is None or missing <= window // 2 else 0
+
+
+def spent(
+    recording: Recording, steps: Sequence[Step], ways: Sequence[Sequence[tuple[int, int]]], model: str | None = None
+) -> tuple[tuple[float, ...], ...] | None:
+    """What the calls up to each one cost, in USD, reckoned as by ``reckoned``; None where no price is known.
+
+    Args:
+        recording: What was replayed.
+        steps: Its calls.
+        ways: For each way of sending, the requests: the tokens of each, and of the start that it shares with the one
+            before. One without tokens was not sent, and costs nothing.
+        model: The model, when it is not the recorded one.
+    """
+    model = model or recording.model
+    profile = None if model is None else find(model)
+    if profile is None or _price(Usage(1), model) is None:
+        return None
+    calls = _calls(recording, steps, model)
+    return tuple(_sums(way, calls, _bills(recording, profile, model)) for way in ways)
+
+
+def _sums(way: Sequence[tuple[int, int]], calls: Sequence[_Call], bills: _Requests) -> tuple[float, ...]:
+    sums = []
+    for (tokens, shared), call in zip(way, calls, strict=True):
+        if tokens:
+            bills.send(tokens, shared, call)
+        sums.append(bills.total.usd)
+    return tuple(sums)
+
+
+def _bills(recording: Recording, profile: ModelProfile, model: str | None) -> _Requests:
+    """The requests of one way, before the first is sent."""
+    long = any(bill.usage.written_long for bill in recording.billed)
+    return _Requests(profile, unlogged(recording, model), long)
 
 
 @frozen

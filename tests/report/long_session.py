@@ -85,7 +85,7 @@ def long_session():
         head={},
         changes=tuple(sorted(changes, key=lambda change: (change.index, change.call))),
         layouts=tuple(layouts),
-        costs=costs(None, whole, whole, whole),
+        costs=costs(Recording(messages), [call.step for call in calls], whole),
         meter=meter,
     )
     texts = (result.text for message in messages for result in message.results)

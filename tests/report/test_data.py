@@ -1,6 +1,7 @@
 """What a page is told is what the reports say."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,10 @@ from agentctx.memory import Offload, Recall
 from agentctx.replay import Recording
 from agentctx.report.kinds import KINDS
 from agentctx.stores import MemoryStore
+from agentctx.transcripts import read_transcripts
+from agentctx.transcripts.costs import reckoned
+
+ROOT = Path(__file__).parents[2]
 
 
 def offloading():
@@ -143,12 +148,14 @@ def test_a_call_that_overflows_shows_what_was_given(follow):
     assert [index for index, state in rows_of(data, 1)] == [0]
 
 
-def test_costs_begin_alike_and_the_full_history_is_read_from_the_cache(follow, example):
-    """Before anything is left out all ways cost the same; each sum grows; with prices known it is in dollars."""
+def test_costs_begin_alike_and_end_as_replay_says(follow, example):
+    """Before anything is left out all ways cost the same; each sum grows; in the end it is what replay says."""
     data, steps = follow(example("claude-sonnet-4-5"), Pipeline(FitContextWindow(), budget=Budget(16_000)))
     costs = data.costs
     assert costs.unit == "USD"
     ways = (costs.prepared, costs.everything, costs.trimmed)
+    told = reckoned(data.recording, steps, data.model)
+    assert (costs.prepared[-1], costs.everything[-1]) == pytest.approx((told.sent.usd, told.without.usd))
     whole = [step.number for step in steps if step.tokens_given == step.tokens_sent]
     assert len(whole) > 3
     for at in range(len(whole)):
@@ -157,3 +164,13 @@ def test_costs_begin_alike_and_the_full_history_is_read_from_the_cache(follow, e
         assert all(one < other for one, other in pairwise(way))
     assert costs.prepared[-1] < costs.trimmed[-1]
     assert follow(example(), Pipeline())[0].costs.unit == "tokens"
+
+
+def test_what_was_billed_is_added_up_call_by_call(follow):
+    """Where the recording says what was billed, the last sum is what replay says."""
+    recording = next(read_transcripts(str(ROOT / "tests/transcripts/fixtures/claude_code.jsonl"))).recording
+    data, steps = follow(recording, presets.coding_agent(Budget(100_000), recording.model))
+    billed = data.costs.billed
+    assert len(billed) == len(steps)
+    assert list(billed) == sorted(billed)
+    assert billed[-1] == pytest.approx(reckoned(recording, steps).billed.usd) != 0

@@ -1,5 +1,5 @@
 "use strict";
-/* The two charts over time: the window by kind of content, and the cost of the input. */
+/* The two charts over time: the window by kind of content, and the cost. */
 
 const CHART_HEIGHT = 250;
 const MOST_LINES_OF_CUTS = 60;
@@ -160,28 +160,33 @@ class WindowChart extends Chart {
   }
 }
 
-const WAYS = [["prepared", "as prepared"], ["trimmed", "trimming at each call"], ["everything", "full history"]];
+const WAYS = [["prepared", "as prepared"], ["trimmed", "trimming at each call"], ["everything", "full history"], ["billed", "as it was billed"]];
 
-/* The input of all calls up to each one. */
+/* The ways whose cost is known. */
+function waysOf(costs) {
+  return WAYS.filter(([way]) => costs[way].length);
+}
+
+/* What all calls up to each one cost. */
 class CostChart extends Chart {
   show() {
-    const { costs } = this.session.data, { count } = this.session;
+    const { costs } = this.session.data, { count } = this.session, ways = waysOf(costs);
     const numbers = Array.from({ length: count }, (_, place) => place + 1);
-    const series = WAYS.map(([way]) => ({
+    const series = ways.map(([way]) => ({
       stroke: colour(`--way-${way}`), width: way === "prepared" ? 2.5 : 1.75, points: { show: count < 2 },
-      dash: way === "everything" ? [6, 4] : way === "trimmed" ? [2, 3] : [],
+      dash: { everything: [6, 4], trimmed: [2, 3], billed: [10, 3, 2, 3] }[way] ?? [],
     }));
     const usd = costs.unit === "USD";
-    this.draw([numbers, ...WAYS.map(([way]) => costs[way])], series, {
+    this.draw([numbers, ...ways.map(([way]) => costs[way])], series, {
       label: usd ? "US dollars, added up" : "full-price tokens, added up",
       values: (each) => (usd ? `$${(+each.toFixed(4)).toLocaleString("en", { maximumFractionDigits: 4 })}` : compact(each)),
     });
-    const ends = WAYS.map(([way, name]) => `${name} ${money(costs[way][count - 1] ?? 0, costs.unit)}`);
-    this.place.setAttribute("aria-label", `Line chart: cost of the input, added up over ${plural(count, "model call")}. In the end: ${ends.join(", ")}.`);
+    const ends = ways.map(([way, name]) => `${name} ${money(costs[way][count - 1] ?? 0, costs.unit)}`);
+    this.place.setAttribute("aria-label", `Line chart: cost, added up over ${plural(count, "model call")}. In the end: ${ends.join(", ")}.`);
   }
 
   told(place) {
     const { costs } = this.session.data;
-    return `call ${place + 1}: ${WAYS.map(([way]) => money(costs[way][place], costs.unit)).join(" · ")}`;
+    return `call ${place + 1}: ${waysOf(costs).map(([way]) => money(costs[way][place], costs.unit)).join(" · ")}`;
   }
 }

@@ -204,11 +204,12 @@ class Page {
       session.calls.kinds.some((sizes) => sizes[kind]) ? entry($$("window-legend"), `kind-${name}`, KIND_NAMES[name]) : null);
     const cut = element("li", "mark", `▼ compaction (${session.compactions().length})`);
     $$("window-legend").append(cut);
-    this.costValues = WAYS.map(([way, name]) => entry($$("cost-legend"), `way way-${way}`, name));
     const { window: room, costs } = session.data;
+    this.ways = waysOf(costs);
+    this.costValues = this.ways.map(([way, name]) => entry($$("cost-legend"), `way way-${way}`, name));
     const over = room === null ? -1 : session.calls.given.findIndex((size) => size > room);
     const said = costs.unit === "USD"
-      ? "Input only, by the model's prices; what a request shares with the one before is read from the cache."
+      ? "By the model's prices, answers included; what a request shares with the one before is read from the cache."
       : "The model's prices are not known (--model names it): cached input counts a tenth.";
     $$("cost-note").textContent = said + (over >= 0 ? ` From call ${over + 1} on, the full history does not fit the window.` : "");
   }
@@ -218,10 +219,10 @@ class Page {
     this.kindValues.forEach((value, kind) => {
       if (value) value.textContent = calls.kinds[at][kind].toLocaleString("en");
     });
-    this.costValues.forEach((value, way) => (value.textContent = money(data.costs[WAYS[way][0]][at], data.costs.unit)));
+    this.costValues.forEach((value, way) => (value.textContent = money(data.costs[this.ways[way][0]][at], data.costs.unit)));
   }
 
-  /* The request as a strip: each message as wide as its tokens. */
+  /* The request as a strip: each message as wide as its tokens; the largest request of all fills it. */
   drawMap() {
     const canvas = $$("map"), width = canvas.clientWidth, ratio = devicePixelRatio, height = 30;
     if (!width) return;
@@ -239,7 +240,8 @@ class Page {
     context.clearRect(0, 0, width, height);
     context.fillStyle = this.others.ground;
     context.fillRect(0, 0, width, 22);
-    const whole = Math.max(calls.limit[call - 1] ?? 0, calls.sent[call - 1], 1), scale = width / whole;
+    this.largest ??= Math.max(1, ...calls.sent);
+    const scale = width / this.largest;
     let x = 0;
     const strips = [];
     for (let place = 0, count = session.rows(call); place < count && calls.sent[call - 1]; place++) {
