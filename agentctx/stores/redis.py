@@ -121,17 +121,16 @@ class _Server:
         return int(done)
 
     def owned(self, now: float) -> list[Owned]:
-        return [
-            Owned(
-                bytes(owner),
-                int(size),
-                int(contents),
-                int(history) if history else None,
-                int(state) if state else None,
-                float(expires) if expires else math.inf,
-            )
-            for owner, size, contents, history, state, expires in self._ask("owned", now)
-        ]
+        found, cursor = dict[bytes, Owned](), b"0"
+        while True:  # some at a time: nobody else is served while a script runs
+            cursor, *told = self._ask("owned", now, cursor)
+            for each in told:  # one text each, which a client reads faster
+                size, contents, history, state, expires, owner = each.split(b" ", _NUMBERS)
+                versions = [int(version) if version else None for version in (history, state)]
+                until = float(expires) if expires else math.inf
+                found[owner] = Owned(owner, int(size), int(contents), versions[0], versions[1], until)
+            if cursor == b"0":
+                return list(found.values())
 
     def purge(self, owners: Sequence[bytes]) -> int:
         return sum(int(self._ask("purge", 0.0, owner)[0]) for owner in owners)
@@ -172,6 +171,9 @@ class _Server:
 
 _PLACE = 32
 """Digits in front of a piece: its version and its place."""
+
+_NUMBERS = 5
+"""Numbers that are told of an owner, before its name."""
 
 _CONFLICT, _FULL = -1, -2
 
@@ -372,16 +374,16 @@ function does.write()
 end
 
 function does.owned()
-  local told = {}
-  local owners = redis.call('HGETALL', P .. 'o')
+  local scanned = redis.call('HSCAN', P .. 'o', ARGV[3], 'COUNT', 500)
+  local told, owners = {scanned[1]}, scanned[2]
   for at = 1, #owners, 2 do
     local owner = owners[at]
     if alive(owner) then
-      told[#told + 1] = {
-        owner, owners[at + 1], redis.call('ZCARD', P .. 'h:' .. owner),
-        redis.call('HGET', P .. 'v', 'history:' .. owner), redis.call('HGET', P .. 'v', 'state:' .. owner),
-        redis.call('ZSCORE', P .. 'e', owner)
-      }
+      told[#told + 1] = table.concat({
+        owners[at + 1], redis.call('ZCARD', P .. 'h:' .. owner),
+        redis.call('HGET', P .. 'v', 'history:' .. owner) or '', redis.call('HGET', P .. 'v', 'state:' .. owner) or '',
+        redis.call('ZSCORE', P .. 'e', owner) or '', owner
+      }, ' ')
     end
   end
   return told

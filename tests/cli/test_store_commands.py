@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+import redis
 
 from agentctx.stores import RedisStore, SQLiteStore
 
@@ -247,3 +248,21 @@ def test_a_server_s_store_is_the_same(run, valkey):
     for _ in range(2):
         shown = run("store", "stats", "--store", valkey)
         assert (shown.exit_code, shown.stderr) == (2, "error: Redis: there is no store under the prefix agentctx\n")
+
+
+def test_a_server_with_many_conversations_is_asked_bit_by_bit(run, valkey):
+    """All are named, each once, and no question keeps the server from others for long."""
+
+    async def make():
+        async with RedisStore(valkey, prefix="many") as store:
+            return await fill(store)
+
+    anyio.run(make)
+    with redis.Redis.from_url(valkey) as client:
+        client.hset("{many}:o", mapping={f"cmore-{number}": 1 for number in range(5_000)})
+        client.config_resetstat()
+        named = [each["name"] for each in lines(run("store", "ls", "--json", "--store", valkey, "--namespace", "many"))]
+        asked = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert named[:2] == ["thread-42", "thread-43"]
+    assert len(set(named)) == len(named) == 5_003
+    assert asked >= 10

@@ -1,5 +1,7 @@
 """Servers that answer from a script: what goes wrong by it reaches the real SDKs as it does from the provider."""
 
+import doctest
+
 import anthropic
 import boto3
 import httpx
@@ -187,3 +189,11 @@ def test_what_no_server_can_do_is_refused():
     ):
         with pytest.raises(ConfigError, match=said), provider_server(*script):
             pass
+
+
+def test_the_example_runs():
+    """What the docstring shows is what the server does."""
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder(recurse=False).find(provider_server, "provider_server"):
+        runner.run(test)
+    assert runner.summarize() == (0, 4)
