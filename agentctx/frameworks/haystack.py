@@ -1,0 +1,275 @@
+"""Haystack: a chat generator that prepares what another one is called with; an agent's state stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from agentctx.clients.bridge import blocking
+from agentctx.core.message import Native
+from agentctx.errors import ConfigError
+from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.pipeline import Pipeline
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.session.sessions import Sessions
+
+try:
+    from haystack import component
+    from haystack.components.generators.chat.types import ChatGenerator
+    from haystack.dataclasses import (
+        ChatMessage,
+        ReasoningContent,
+        StreamingCallbackT,
+        TextContent,
+        ToolCall,
+        ToolCallResult,
+    )
+    from haystack.tools import ToolsType, flatten_tools_or_toolsets
+    from haystack.utils.async_utils import _execute_component_async
+except ImportError as error:
+    raise missing("ContextChatGenerator", "haystack-ai", "haystack") from error
+
+_API = ChatCompletions()
+
+
+@component
+class ContextChatGenerator:
+    """Another chat generator whose calls are prepared: ``ContextChatGenerator(generator, pipeline)``.
+
+    It stands wherever a chat generator does, in an agent or in a pipeline. A request that the model refuses as too
+    large is made smaller and sent again, once. What is billed is recorded. Haystack names no run: conversations of one
+    generator are told apart by how they begin; those that begin alike, or are kept, stand in ``with session:``
+    (``Sessions.open``).
+
+    Args:
+        chat_generator: The generator that is called.
+        pipeline: Prepares the calls; agentctx' pipeline, not Haystack's.
+        sessions: Holds the sessions by name, instead of ``pipeline``.
+        agentctx: The sessions, and the last view.
+
+    Raises:
+        ConfigError: If neither a pipeline nor sessions are given, or both.
+    """
+
+    def __init__(
+        self, chat_generator: ChatGenerator, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None
+    ) -> None:
+        self.chat_generator = chat_generator
+        self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+
+    def to_dict(self) -> NoReturn:
+        """Refuse to be written down: a pipeline consists of code.
+
+        Raises:
+            ConfigError: Always.
+        """
+        msg = (
+            "ContextChatGenerator: a pipeline of agentctx consists of code, which Haystack cannot write down; write "
+            "down the generator in it (.chat_generator), and put it into a new ContextChatGenerator when it is loaded"
+        )
+        raise ConfigError(msg)
+
+    def warm_up(self) -> None:
+        """Warm up the other generator."""
+        _call(self.chat_generator, "warm_up")
+
+    async def warm_up_async(self) -> None:
+        """Warm up the other generator on the serving event loop."""
+        await _call_async(self.chat_generator, "warm_up")
+
+    def close(self) -> None:
+        """Release what the other generator holds."""
+        _call(self.chat_generator, "close")
+
+    async def close_async(self) -> None:
+        """Release what the other generator holds."""
+        await _call_async(self.chat_generator, "close")
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(
+        self,
+        messages: list[ChatMessage] | str,
+        streaming_callback: StreamingCallbackT | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+        tools: ToolsType | None = None,
+    ) -> dict[str, Any]:
+        """The other generator's replies to the prepared messages."""
+        request = _request(self.chat_generator, messages, tools)
+        call = blocking(self.agentctx.begin, request)
+        given = _given(streaming_callback, generation_kwargs, tools)
+        try:
+            replies = self._other.run(messages=call.messages, **given)
+        except Exception as error:
+            if not blocking(call.recover, error):
+                raise
+            replies = self._other.run(messages=call.messages, **given)
+        return _recorded(call, replies)
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(
+        self,
+        messages: list[ChatMessage] | str,
+        streaming_callback: StreamingCallbackT | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+        tools: ToolsType | None = None,
+    ) -> dict[str, Any]:
+        """The other generator's replies to the prepared messages."""
+        request = _request(self.chat_generator, messages, tools)
+        call = await self.agentctx.begin(request)
+        given = _given(streaming_callback, generation_kwargs, tools)
+        try:
+            replies = await _execute_component_async(self._other, messages=call.messages, **given)
+        except Exception as error:
+            if not await call.recover(error):
+                raise
+            replies = await _execute_component_async(self._other, messages=call.messages, **given)
+        return _recorded(call, replies)
+
+    @property
+    def _other(self) -> Native:
+        return self.chat_generator
+
+
+def _call(generator: object, name: str) -> None:
+    method = getattr(generator, name, None)
+    if method is not None:
+        method()
+
+
+async def _call_async(generator: object, name: str) -> None:
+    method = getattr(generator, f"{name}_async", None)
+    if method is not None:
+        await method()
+    else:
+        _call(generator, name)
+
+
+def _given(callback: object, generation: object, tools: object) -> dict[str, Any]:
+    """What is passed on; what a generator does not know is left out where it is not given."""
+    named = {"streaming_callback": callback, "generation_kwargs": generation, "tools": tools}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _recorded(call: PreparedCall[ChatMessage], answer: dict[str, Any]) -> dict[str, Any]:
+    usage = next((reply.meta["usage"] for reply in answer["replies"] if reply.meta.get("usage")), None)
+    if usage is not None:
+        call.record(usage)
+    return answer
+
+
+def _request(generator: Native, messages: list[ChatMessage] | str, tools: ToolsType | None) -> Request[ChatMessage]:
+    given = [ChatMessage.from_user(messages)] if isinstance(messages, str) else messages
+    used = tools or getattr(generator, "tools", None)
+    definitions = [_tool_of(tool)[0] for tool in flatten_tools_or_toolsets(used)] if used else None
+    pieces = [_pieces_of(message) for message in given]
+    return Request(UNNAMED, _API, given, pieces, _write, tools=definitions, model=getattr(generator, "model", None))
+
+
+def _content(message: ChatMessage) -> Sequence[Any]:
+    content: Sequence[Any] = message._content  # noqa: SLF001 - nothing else has it in order
+    return content
+
+
+def _read(message: ChatMessage) -> list[Any]:
+    if message.tool_call_results:
+        return [_result(result) for result in message.tool_call_results]
+    if message.role.value != "assistant":
+        native: dict[str, Any] = message.to_openai_dict_format()
+        return [native]
+    calls = [_function(call) for call in message.tool_calls]
+    said = "\n".join(message.texts)
+    thought = [_thinking(each) for each in message.reasonings]
+    return [
+        {
+            "role": "assistant",
+            "content": said or (None if calls else ""),
+            **({"tool_calls": calls} if calls else {}),
+            **({"thinking_blocks": thought} if thought else {}),
+        }
+    ]
+
+
+def _result(result: ToolCallResult) -> dict[str, Any]:
+    content = result.result
+    if not isinstance(content, str):
+        content = [_part(part) for part in content]
+    return {"role": "tool", "tool_call_id": _id(result.origin), "content": content}
+
+
+def _part(part: Native) -> dict[str, Any]:
+    """What a tool says in parts; pictures and files of a tool have no place in Chat Completions, but are as large."""
+    if isinstance(part, TextContent):
+        return {"type": "text", "text": part.text}
+    (native,) = ChatMessage.from_user(content_parts=[part]).to_openai_dict_format()["content"]
+    found: dict[str, Any] = native
+    return found
+
+
+def _id(call: ToolCall) -> str:
+    name: str = call.id or call.tool_name
+    return name
+
+
+def _function(call: ToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": _id(call), "type": "function", "function": {"name": call.tool_name, "arguments": arguments}}
+
+
+def _thinking(reasoning: ReasoningContent) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": reasoning.reasoning_text}
+
+
+_pieces_of: Converted[ChatMessage] = Converted(_read, lambda message: [message.role, *_content(message)])
+_tool_of: Converted[Any] = Converted(lambda tool: [{"type": "function", "function": tool.tool_spec}], lambda _tool: ())
+
+
+def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
+    native = pieces[0].message
+    if was is None:
+        made: ChatMessage = ChatMessage.from_openai_dict_format(native)
+        return made
+    if was.tool_call_results:
+        results = [_result_of(was.tool_call_results[piece.place], piece) for piece in pieces]
+        return replace(was, _content=results)
+    if was.role.value == "assistant":
+        return replace(was, _content=_said(was, native))
+    made = ChatMessage.from_openai_dict_format(native)
+    known = {json.dumps(_part(part)): part for part in _content(was)}
+    return replace(was, _content=[known.get(json.dumps(_part(part)), part) for part in _content(made)])
+
+
+def _result_of(was: ToolCallResult, piece: Piece) -> ToolCallResult:
+    if not piece.changed:
+        return was
+    content = piece.message["content"]
+    if isinstance(content, str):
+        return replace(was, result=content)
+    known = {} if isinstance(was.result, str) else {json.dumps(_part(part)): part for part in was.result}
+    return replace(was, result=[known.get(json.dumps(part)) or TextContent(part["text"]) for part in content])
+
+
+def _said(was: ChatMessage, native: dict[str, Any]) -> list[Any]:
+    """What is left of an answer, in its order: the text as one where it changed."""
+    thought, calls = native.get("thinking_blocks") or (), {call["id"]: call for call in native.get("tool_calls") or ()}
+    text = native.get("content") or ""
+    same = text == "\n".join(was.texts)
+    words = [TextContent(text)] if text and not same else []
+    content: list[Any] = []
+    for part in _content(was):
+        if isinstance(part, TextContent):
+            content += [part] if same else words
+            words = []
+        elif isinstance(part, ReasoningContent):
+            content += [part] if _thinking(part) in thought else []
+        elif isinstance(part, ToolCall):
+            content += [_with_arguments(part, calls[_id(part)])] if _id(part) in calls else []
+        else:
+            content.append(part)
+    return [*content, *words]
+
+
+def _with_arguments(call: ToolCall, native: dict[str, Any]) -> ToolCall:
+    arguments = json.loads(native["function"]["arguments"] or "{}")
+    return call if arguments == call.arguments else replace(call, arguments=arguments)
