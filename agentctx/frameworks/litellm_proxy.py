@@ -82,6 +82,13 @@ class ContextLogger(CustomLogger):
 
     Raises:
         ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.litellm_proxy import ContextLogger
+        >>> context = ContextLogger(Pipeline(FitContextWindow(), budget=128_000))
+        >>> len(context.agentctx.sessions)
+        0
     """
 
     def __init__(self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
