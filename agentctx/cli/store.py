@@ -30,7 +30,7 @@ Limit = Annotated[
     str | None,
     typer.Option(metavar="N", show_default="50, with --json off", help="Name at most so many; or off."),
 ]
-Nobodys = Annotated[bool, typer.Option("--nobodys", help="Contents that were put for no conversation.")]
+Unowned = Annotated[bool, typer.Option("--unowned", help="Contents that were put for no conversation.")]
 
 _LIMIT = 50
 _WIDTH = 60
@@ -83,7 +83,7 @@ def stats(*, store: StorePlace = None, namespace: Namespace = None, json: option
         "histories": sum(each.history is not None for each in named),
         "states": sum(each.state is not None for each in named),
         "contents": sum(each.contents for each in named),
-        "nobodys_contents": sum(each.contents for each in found if each.name is None),
+        "unowned_contents": sum(each.contents for each in found if each.name is None),
         "largest": max((each.bytes for each in named), default=0),
         "first_expires": min((each.expires for each in found if each.expires is not None), default=None),
     }
@@ -128,7 +128,7 @@ def purge(
         list[str] | None, typer.Argument(metavar="[NAME]...", show_default=False, help="The conversations.")
     ] = None,
     *,
-    nobodys: Nobodys = False,
+    unowned: Unowned = False,
     expired: Annotated[bool, typer.Option("--expired", help="All that has expired.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     store: StorePlace = None,
@@ -143,9 +143,9 @@ def purge(
 
       agentctx store purge --expired --yes --store context.db
     """
-    wanted = [*dict.fromkeys(names or ()), *([None] if nobodys else [])]
+    wanted = [*dict.fromkeys(names or ()), *([None] if unowned else [])]
     if not wanted and not expired:
-        msg = "what is to be deleted? pass a NAME, --nobodys or --expired"
+        msg = "what is to be deleted? pass a NAME, --unowned or --expired"
         raise ConfigError(msg)
     there = with_store(store, namespace, lambda opened: _found(opened, wanted))
     if not yes and (there or expired):
@@ -154,8 +154,10 @@ def purge(
     if json:
         print_json(told)
         return
-    swept = f", {told['expired']:,} that had expired" if expired else ""
-    typer.echo(f"deleted {told['conversations']:,} of {told['bytes']:,} bytes{swept}")
+    parts = [_conversations(told["conversations"])] if told["conversations"] else []
+    parts += ["unowned contents"] if unowned else []
+    parts += [f"{told['expired']:,} that had expired"] if expired else []
+    typer.echo(f"deleted {' and '.join(parts) or 'nothing'}: {told['bytes']:,} bytes")
 
 
 for command in (ls, show, purge, stats):
@@ -185,7 +187,7 @@ def _table(found: Sequence[Stored]) -> Table:
 
 
 def _named(name: str | None) -> Text:
-    return Text("(nobody's)", style="dim") if name is None else Text(on_one_line(name, _WIDTH))
+    return Text("(unowned)", style="dim") if name is None else Text(on_one_line(name, _WIDTH))
 
 
 def _version(version: int | None) -> str:
@@ -205,7 +207,7 @@ def _print_stats(console: Console, told: dict[str, Any]) -> None:
         "bytes": f"{told['bytes']:,}",
         "histories": f"{told['histories']:,}",
         "states": f"{told['states']:,}",
-        "left out": contents + (f"; {told['nobodys_contents']:,} nobody's" if told["nobodys_contents"] else ""),
+        "left out": contents + (f"; {told['unowned_contents']:,} unowned" if told["unowned_contents"] else ""),
         "expires first": _time(told["first_expires"]),
     }
     for name, value in rows.items():
@@ -328,8 +330,8 @@ def _state(kept: _Kept) -> str:
 def _ask(there: Sequence[Stored], *, expired: bool) -> None:
     """Ask whether to delete; end the command where the answer is no."""
     named = [on_one_line(each.name, _WIDTH) for each in there if each.name is not None]
-    what = [repr(named[0]) if len(named) == 1 else f"{len(named):,} conversations"] if named else []
-    what += ["what is nobody's"] if len(named) < len(there) else []
+    what = [repr(named[0]) if len(named) == 1 else _conversations(len(named))] if named else []
+    what += ["unowned contents"] if len(named) < len(there) else []
     what += ["all that has expired"] if expired else []
     size = f" ({sum(each.bytes for each in there):,} bytes)" if there else ""
     try:
@@ -341,7 +343,12 @@ def _ask(there: Sequence[Stored], *, expired: bool) -> None:
         fail("nothing was deleted", FOUND)
 
 
+def _conversations(number: int) -> str:
+    return f"{number:,} conversation{'' if number == 1 else 's'}"
+
+
 async def _purged(store: ConversationStore, wanted: Sequence[str | None], *, expired: bool) -> dict[str, int]:
-    freed = [await store.purge(name) for name in wanted]
+    freed = [(name, await store.purge(name)) for name in wanted]
     swept = await store.sweep() if expired else 0
-    return {"conversations": sum(map(bool, freed)), "bytes": sum(freed), "expired": swept}
+    conversations = sum(name is not None and size > 0 for name, size in freed)
+    return {"conversations": conversations, "bytes": sum(size for _, size in freed), "expired": swept}

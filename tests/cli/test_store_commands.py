@@ -64,7 +64,17 @@ def test_the_conversations_are_named_the_largest_first(run, file):
     assert (named[0]["contents"], named[0]["history"], named[0]["state"]) == (2, 1, 1)
     assert named[0]["bytes"] > len(LOG) + len(PICTURE) + 111
     shown = run("store", "ls", env={"AGENTCTX_STORE": str(file[0])})
-    assert [line.split()[0] for line in shown.stdout.splitlines()[3:6]] == ["thread-42", "thread-43", "(nobody's)"]
+    assert [line.split()[0] for line in shown.stdout.splitlines()[3:6]] == ["thread-42", "thread-43", "(unowned)"]
+
+
+def test_how_much_there_is_is_told(run, file):
+    """The sums, for people and for machines."""
+    shown = run("store", "stats", "--store", file[0]).stdout.splitlines()
+    assert shown[0].startswith("conversations  2, the largest of ")
+    assert shown[4].endswith("; 1 unowned")
+    assert shown[5] == "expires first  never"
+    told = json.loads(run("store", "stats", "--store", file[0], "--json").stdout)
+    assert (told["conversations"], told["histories"], told["states"], told["contents"]) == (2, 1, 1, 3)
 
 
 def test_a_store_of_a_hundred_thousand_is_named_in_part(run, file):
@@ -143,11 +153,11 @@ def test_nothing_is_deleted_without_a_yes(run, file):
         assert shown.exit_code == code
         assert "nothing was deleted" in shown.stderr
     assert len(lines(run("store", "ls", "--store", path, "--json"))) == 3
-    assert "deleted 1 of " in run(*purge, stdin="y\n").stdout
+    assert "deleted 1 conversation: " in run(*purge, stdin="y\n").stdout
     assert [each["name"] for each in lines(run("store", "ls", "--store", path, "--json"))] == ["thread-43", None]
     assert run("recall", log, "--store", path).stdout_bytes == LOG
-    rest = run("store", "purge", "thread-43", "--nobodys", "--expired", "--yes", "--store", path, "--json")
-    assert lines(rest) == [{"conversations": 2, "bytes": len(LOG) + 10, "expired": 0}]
+    rest = run("store", "purge", "thread-43", "--unowned", "--expired", "--yes", "--store", path, "--json")
+    assert lines(rest) == [{"conversations": 1, "bytes": len(LOG) + 10, "expired": 0}]
     assert run("store", "ls", "--store", path).stdout == "the store is empty\n"
 
 
@@ -243,7 +253,7 @@ def test_a_server_s_store_is_the_same(run, valkey):
     assert [each["name"] for each in lines(run("store", "ls", *place, "--json"))] == ["thread-42", "thread-43", None]
     assert run("recall", picture[:8], *place).stdout_bytes == PICTURE
     assert "2 messages" in run("store", "show", "thread-42", *place).stdout
-    assert "deleted 1 of " in run("store", "purge", "thread-42", *place, "--yes").stdout
+    assert "deleted 1 conversation: " in run("store", "purge", "thread-42", *place, "--yes").stdout
     assert run("recall", log, *place).stdout_bytes == LOG
     for _ in range(2):
         shown = run("store", "stats", "--store", valkey)

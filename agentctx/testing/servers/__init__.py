@@ -5,13 +5,21 @@ hold, count it, refuse what is larger than their window in the provider's own wo
 They need the extra ``testing``.
 """
 
-from agentctx.testing.servers.anthropic import messages
-from agentctx.testing.servers.bedrock import converse
-from agentctx.testing.servers.desk import Desk, Said, serving
-from agentctx.testing.servers.gemini import generate_content
-from agentctx.testing.servers.openai_chat import chat_completions
-from agentctx.testing.servers.openai_responses import responses
-from agentctx.testing.servers.scripted import ProviderServer, provider_server
+from agentctx.errors import ConfigError
+
+try:
+    from agentctx.testing.servers.anthropic import messages
+    from agentctx.testing.servers.bedrock import converse
+    from agentctx.testing.servers.desk import Desk, Said, serving
+    from agentctx.testing.servers.gemini import generate_content
+    from agentctx.testing.servers.openai_chat import chat_completions
+    from agentctx.testing.servers.openai_responses import responses
+    from agentctx.testing.servers.scripted import ProviderServer, provider_server
+except ModuleNotFoundError as error:
+    if error.name not in ("starlette", "uvicorn"):
+        raise
+    _needed = "the local servers need starlette and uvicorn: pip install 'agentctx-middleware[testing]'"
+    raise ConfigError(_needed) from error
 
 __all__ = [
     "Desk",
