@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Native, Text
 from agentctx.core.protection import is_user_turn
+from agentctx.session.fingerprint import digest
 from agentctx.session.record import Record
 from agentctx.session.step_context import State
 from agentctx.wire_format import WireFormat
@@ -17,15 +18,20 @@ from agentctx.wire_format import WireFormat
 
 @frozen(eq=False, repr=False)
 class Beginning:
-    """The start of a conversation, in any format.
+    """The start of a conversation, in any format: digests of the words, which a state that is kept has room for.
 
     Args:
-        system: The words of the system prompt; empty when there is none, or it is not known any more.
-        task: The words of the first message in which the user speaks; empty when there is none.
+        system: Of the words of the system prompt; empty when there is none, or it is not known any more.
+        task: Of the words of the first message in which the user speaks; empty when there is none.
     """
 
-    system: tuple[str, ...] = ()
-    task: tuple[str, ...] = ()
+    system: bytes = b""
+    task: bytes = b""
+
+    @classmethod
+    def of(cls, system: Sequence[str], task: Sequence[str] = ()) -> Beginning:
+        """The start that has these words."""
+        return cls(digest(system) if system else b"", digest(task) if task else b"")
 
 
 @frozen(eq=False, repr=False)
@@ -86,13 +92,15 @@ def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
         if message.is_system:
             said += _words(message)
         elif is_user_turn(message):
-            return Beginning(tuple(said), _words(message))
-    return Beginning(tuple(said))
+            return Beginning.of(said, _words(message))
+    return Beginning.of(said)
 
 
 def beginning_of(state: State) -> Beginning | None:
     """How a conversation that is known begins; None before its first step."""
     if not state.steps:
+        return None
+    if state.record.missing is not None:  # its words are with the caller
         return None
     if state.last is not None and state.ctx is not None:
         return opening_of(state.last.messages, state.last.system, state.ctx.reader.wire).beginning

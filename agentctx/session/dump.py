@@ -6,7 +6,7 @@ import json
 from array import array
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from itertools import groupby, repeat
 from string import hexdigits
 from typing import Any
@@ -16,9 +16,8 @@ from attrs import asdict, evolve, fields, frozen
 from agentctx.core.budget import Budget, MediaLimits
 from agentctx.core.change_log import ChangeLog, Span, numbers
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Message, Native
+from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.protection import knowing_the_recap
-from agentctx.core.recap import Recap
 from agentctx.core.units import broken_pair
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.plan import Plan
@@ -29,7 +28,8 @@ from agentctx.providers.native import clean_text, from_json, to_json
 from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
-from agentctx.session.record import LastRequest, Record, call_ids, goes_out_as_another
+from agentctx.session.loading import as_recap, as_system, not_given
+from agentctx.session.record import LastRequest, Missing, Record, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
@@ -311,7 +311,7 @@ def load_budget(state: object, where: str) -> Budget | None:
         raise InvalidInput(where, str(error)) from error
 
 
-_LETTERS = "sduat"
+LETTERS = "sduat"
 """One for each role of ``message.ROLES``, in that order."""
 
 _RECORD = (
@@ -333,8 +333,8 @@ def dump_record(record: Record) -> dict[str, Any]:
     """
     edited = [place for place, origin in enumerate(record.origins) if origin is not None and not record.as_given(place)]
     out = _natives(_as_sent(record))
-    not_given = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
-    ours = (native for place, native in enumerate(out) if place in not_given)
+    changed = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
+    ours = (native for place, native in enumerate(out) if place in changed)
     tail = _natives([message.source for message in record.tail])
     stand = [record.stands_for(index) for index in range(len(record))]
     sums = *(digest(from_json(native)) for native in ours), exact_digest(out), exact_digest(tail)
@@ -342,7 +342,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "seen": b64encode(record.digested()).decode("ascii"),
         "sizes": list(record.sizes),
         "weights": list(record.byte_sizes),
-        "roles": "".join(_LETTERS[role] for role in record.roles),
+        "roles": "".join(LETTERS[role] for role in record.roles),
         "decided": _dump_runs(record.decided),
         "out": out,
         "origins": list(record.origins),
@@ -358,7 +358,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "unbound_from": record.unbound_from,
         "waiting": record.waiting,
         "foreign": record.foreign_count,
-        "payloads": [place for place in sorted(not_given) if _has_payload_of_its_own(record, place)],
+        "payloads": [place for place in sorted(changed) if has_payload_of_its_own(record, place)],
         "system_sent_as_user": sorted(_system_messages_as_others(record)),
         "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
         "stands": _dump_runs([messages for messages, _ in stand]),
@@ -371,14 +371,18 @@ def _dump_runs(column: Sequence[int]) -> list[list[int]]:
     return [[number, sum(1 for _ in run)] for number, run in groupby(column)]
 
 
-def _system_messages_as_others(record: Record) -> set[int]:
+def _system_messages_as_others(record: Record) -> AbstractSet[int]:
     """The indexes in the history of system messages that go out under another role."""
+    if record.missing is not None:
+        return record.missing.system
     known = zip((*record.view, *record.tail), (*record.origins, *record.tail_origin), strict=True)
     return {origin for message, origin in known if origin is not None and goes_out_as_another(message)}
 
 
-def _has_payload_of_its_own(record: Record, place: int) -> bool:
+def has_payload_of_its_own(record: Record, place: int) -> bool:
     """Whether what stands there was made of another payload than the caller's, or has one though a stage made it."""
+    if record.missing is not None:
+        return place in record.missing.payloads
     message = record.view[place]
     return (message.source if record.origins[place] is None else message.given) is not None
 
@@ -434,28 +438,35 @@ def load_record(state: object, wire: WireFormat) -> Record:
     digests = _digests(known, "seen")
     seen: list[Any] = [Digest(content) for content in digests]
     sizes, weights, calls, roles = _columns(known, len(seen))
-    out, view = _read(known, "out", wire)
+    given = [native for name in ("out", "tail") for native, _ in known.listed(name)]
+    left_out = any(native is None for native in given)  # what the caller holds
+    out, view = (
+        ([from_json(native) for native, _ in known.listed("out")], []) if left_out else _read(known, "out", wire)
+    )
     origins, edited = _origins(known, len(out), len(seen))
     _check_messages(known, out, origins, edited, digests)
     payloads = _payloads(known, origins, edited)
-    for place, origin in enumerate(origins):
-        if origin is None or place in edited:  # nothing that the caller passes says so
-            view[place] = _not_given(view[place], made=origin is None, own=place in payloads)
-    tail, tail_origin = _tail(known, wire, digests)
+    system = frozenset(known.wholes("system_sent_as_user", most=len(seen) - 1))
+    tail, tail_origin = _tail(known, wire, digests, left_out=left_out)
     _check_nulls(known)
     settled = _settled(known, origins, tail_origin[0] if tail else len(seen))
-    _check_pairs(known, view[:settled], wire)
-    _check_pairs(known, view, wire)
+    if left_out:
+        view = [Message("user" if origin is None else ROLES[roles[origin]], ()) for origin in origins]
+    else:
+        for place, origin in enumerate(origins):
+            if origin is None or place in edited:  # nothing that the caller passes says so
+                view[place] = not_given(view[place], made=origin is None, own=place in payloads)
+        _check_pairs(known, view[:settled], wire)
+        _check_pairs(known, view, wire)
+        view = knowing_the_recap(as_system(view, origins, system))
     changes, added = _changes(known, len(seen), len(out))
     spans = _spans(known, origins, len(seen))
-    system = frozenset(known.wholes("system_sent_as_user", most=len(seen) - 1))
-    known_view = knowing_the_recap(_as_system(view, origins, system))
-    ours = {origin for message, origin in zip(known_view, origins, strict=True) if message.as_recap}
+    ours = {origin for message, origin in zip(view, origins, strict=True) if message.as_recap}
     record = Record(
         seen=seen,
         sizes=numbers(sizes),
         byte_sizes=numbers(weights),
-        view=known_view,
+        view=view,
         out=out,
         shown=[
             Digest(digest(native)) if origin is None or place in edited else seen[origin]
@@ -463,7 +474,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
         ],
         origins=origins,
         final=settled,
-        tail=_as_recap(_as_system(tail, tail_origin, system), tail_origin, ours),
+        tail=as_recap(as_system(tail, tail_origin, system), tail_origin, ours),
         tail_origin=tail_origin,
         log=ChangeLog.of(changes, spans, _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
@@ -479,38 +490,11 @@ def load_record(state: object, wire: WireFormat) -> Record:
         instructions=frozenset(_digests(known, "instruction_digests")),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
+        missing=Missing(payloads, system) if left_out else None,
     )
     for stands in zip(_runs(known, "stands", len(seen), most=MOST_COUNTED), calls, strict=True):
         record.note_stands(*stands)
     return record
-
-
-def _not_given(message: Message, *, made: bool, own: bool) -> Message:
-    """A message of the view that the caller has not passed like that.
-
-    Args:
-        message: As it was sent.
-        made: Whether a stage made it.
-        own: Whether it has a payload other than the caller's, for example one that repair wrote.
-    """
-    if made:
-        ours = Recap.read(message) is not None
-        return evolve(message, as_recap=ours) if own else Message(message.role, message.parts, as_recap=ours)
-    if own:  # until the caller passes its own
-        return evolve(message, given=message.source)
-    return Message(message.role, message.parts, source=message.source)
-
-
-def _as_system(messages: Sequence[Message], origins: Sequence[int | None], system: frozenset[int]) -> list[Message]:
-    """The messages, those that were read from these places of the history as system messages."""
-    pairs = zip(messages, origins, strict=True)
-    return [evolve(message, as_system=True) if origin in system else message for message, origin in pairs]
-
-
-def _as_recap(messages: Sequence[Message], origins: Sequence[int], ours: set[int | None]) -> list[Message]:
-    """The messages, those that were read from these places of the history as recaps of ours."""
-    pairs = zip(messages, origins, strict=True)
-    return [evolve(message, as_recap=True) if origin in ours else message for message, origin in pairs]
 
 
 def _digests(known: Fields, name: str) -> list[bytes]:
@@ -531,7 +515,7 @@ def _columns(known: Fields, length: int) -> tuple[list[int], list[int], list[int
     for name, column in (("sizes", sizes), ("weights", weights), ("calls", calls), ("roles", letters)):
         if len(column) != length:
             raise known.fail(name, f"it has {len(column):,} entries for a history of {length:,} messages")
-    roles = [_LETTERS.find(letter) for letter in letters]
+    roles = [LETTERS.find(letter) for letter in letters]
     if -1 in roles:
         raise known.fail("roles", f"{letters[roles.index(-1)]!r} stands for no role")
     return sizes, weights, calls, roles
@@ -599,6 +583,8 @@ def _check_messages(
         )
     expected = dict(zip(ours, sums[:-2], strict=True))
     for place, origin in enumerate(origins):
+        if out[place] is None and place not in expected:
+            continue
         if place in expected and digest(out[place]) != expected[place]:
             raise InvalidInput(f"{known.at('out')}[{place}]", "it is not the message that was dumped")  # noqa: EM102
         if place not in expected and origin is not None and digest(out[place]) != digests[origin]:
@@ -624,14 +610,17 @@ def _payloads(known: Fields, origins: Sequence[int | None], edited: set[int]) ->
     return set(payloads)
 
 
-def _tail(known: Fields, wire: WireFormat, digests: Sequence[bytes]) -> tuple[list[Message], list[int]]:
-    """The messages of the tail, and their indexes in the history."""
-    natives, tail = _read(known, "tail", wire)
+def _tail(
+    known: Fields, wire: WireFormat, digests: Sequence[bytes], *, left_out: bool
+) -> tuple[list[Message], list[int]]:
+    """The messages of the tail, and their indexes in the history; empty ones where they are left out."""
+    natives, tail = ([], []) if left_out else _read(known, "tail", wire)
     length = len(digests)
+    tail = [Message("user", ()) for _ in known.listed("tail")] if left_out else tail
     origins = known.wholes("tail_origin", most=length - 1)
     if origins != list(range(length - len(tail), length)):
         raise known.fail("tail_origin", f"expected the indexes of the last {len(tail):,} messages")
-    for place, (native, origin) in enumerate(zip(natives, origins, strict=True)):
+    for place, (native, origin) in enumerate(zip(natives, origins, strict=not left_out)):
         if digest(native) != digests[origin]:
             raise InvalidInput(f"{known.at('tail')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
     return tail, origins
@@ -723,11 +712,17 @@ def dump_state(known: State) -> dict[str, Any]:
     Raises:
         InvalidInput: If JSON cannot hold a message of the view; names it.
     """
-    fixed = None if known.head_seen is None else digest(known.head_seen).hex()
-    last = known.last
-    opened_with = known.head_digest
-    if known.ctx is not None:
-        opened_with = Digest(digest(opening(known.ctx.context(()))))
+    return {
+        **dump_around(known),
+        "fixed": dump_head_seen(known),
+        "head": None if known.last is None else _plain_head(known.last),
+        "opening": dump_opening(known),
+        "record": dump_record(known.record),
+    }
+
+
+def dump_around(known: State) -> dict[str, Any]:
+    """What is known of a conversation beside its messages, system prompt and tools, as plain JSON values."""
     sent = known.last_request
     return {
         "model": known.model,
@@ -747,11 +742,19 @@ def dump_state(known: State) -> dict[str, Any]:
             "cleared": list(known.cleared_by_provider.values()),
         },
         "learned": [{"model": model, **dump_learned(each)} for model, each in known.limits_by_model.known.items()],
-        "fixed": fixed,
-        "head": None if last is None else _plain_head(last),
-        "opening": None if opened_with is None else opened_with.content.hex(),
-        "record": dump_record(known.record),
     }
+
+
+def dump_head_seen(known: State) -> str | None:
+    """The digest of what system prompt and tools looked like when they were passed in last."""
+    return None if known.head_seen is None else digest(known.head_seen).hex()
+
+
+def dump_opening(known: State) -> str | None:
+    """The digest of the system prompt and tools that reasoning is bound to."""
+    if known.ctx is not None:
+        return digest(opening(known.ctx.context(()))).hex()
+    return None if known.head_digest is None else known.head_digest.content.hex()
 
 
 def _moment(at: float | None) -> float | None:

@@ -22,6 +22,7 @@ from agentctx.engine.repair import REPAIR
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.session.fingerprint import begins_with, shared_length, snapshot, snapshots
+from agentctx.session.loading import read_missing
 from agentctx.session.record import Record, rebased, rewound, with_instructions
 from agentctx.session.step_context import Given, State, StepContext
 from agentctx.wire_format import WireFormat
@@ -41,6 +42,8 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
     if state.wire_name != spoken or (ctx.model != state.model and not understands(ctx.model, state.model)):
         other = (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]
         return Record() if other else Record(foreign_count=len(natives), instructions=record.instructions)
+    if record.missing is not None:
+        link(record, natives, ctx.reader.wire)
     others = state.counted_by is not None or ctx.model != state.model  # and not only a load
     counted_anew = state.counted_by is not meter
     if counted_anew:
@@ -364,6 +367,8 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     """
     known, viewed = shared_length(natives, record.seen), shared_length(natives, record.shown)
     if known < len(record.seen) and is_of_the_view(record, viewed, known):
+        if record.missing is not None:
+            read_missing(record, dict(enumerate(natives[:viewed])), (), wire)
         for place, look in enumerate(snapshots(natives[:viewed], 0)):
             origin = record.origins[place]
             if origin is not None and record.as_given(place):  # it stays so when the step fails
@@ -371,6 +376,12 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
             record.shown[place] = look
         record.otherwise = None
         return
+    if record.missing is not None:
+        here = enumerate(record.origins)
+        passed = {
+            at: natives[index] for at, index in here if index is not None and index < known and record.as_given(at)
+        }
+        read_missing(record, passed, natives[:known], wire)
     in_view = {origin for origin in record.origins if origin is not None}
     copies = snapshots(natives[:known], 0)
     as_given = [record.as_given(place) for place in range(len(record.origins))]

@@ -6,7 +6,7 @@ History, view, index, place, final, tail, seen, shown, given: the words are thos
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -68,6 +68,19 @@ class LastRequest(NamedTuple):
 
 
 @define(eq=False, repr=False)
+class Missing:
+    """What a load without the caller's messages cannot put into the view yet.
+
+    Args:
+        payloads: The places of the view's messages that were not made of the caller's payload alone.
+        system: The indexes of system messages that went out under another role.
+    """
+
+    payloads: AbstractSet[int]
+    system: AbstractSet[int]
+
+
+@define(eq=False, repr=False)
 class Record:
     """The history as the caller passes it, and the view that was made of it.
 
@@ -115,6 +128,8 @@ class Record:
             255 calls: recaps that the caller wrote back, mostly.
         digests: The digests of the first messages of the history, as far as they were asked for.
         linked: False after a load, until the caller's own history is in the place of the digests.
+        missing: After a load of a state that leaves out what the caller holds: nothing of the view was read yet, and
+            ``out`` has None for what is the caller's. None once the caller has passed it.
     """
 
     seen: list[Any] = field(factory=list)
@@ -149,6 +164,7 @@ class Record:
     stands: dict[int, tuple[int, int]] = field(factory=dict)
     digests: bytearray = field(factory=bytearray)
     linked: bool = True
+    missing: Missing | None = None
 
     def __len__(self) -> int:
         """How many messages of the history are known."""
@@ -203,8 +219,9 @@ class Record:
 
     def digested(self) -> bytes:
         """The digests of all messages of the history, one after the other; each is worked out once."""
-        for seen in self.seen[len(self.digests) // DIGEST_BYTES :]:
-            self.digests += digest(seen)
+        known = len(self.digests) // DIGEST_BYTES
+        if known < len(self.seen):
+            self.digests[known * DIGEST_BYTES :] = b"".join([digest(seen) for seen in self.seen[known:]])
         return bytes(self.digests)
 
     def note_made(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from os import urandom
 from threading import Lock
 from time import time
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from attrs import define, evolve, field, frozen
 
@@ -14,7 +14,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.clock import time_of
 from agentctx.core.events import OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.core.message import Native
-from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, View
+from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, StageReport, View
 from agentctx.economics.conditions import clearing_forecast, expected_forecast, priced, warmth_after
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
@@ -29,7 +29,7 @@ from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
 from agentctx.session.background import Background
 from agentctx.session.beginning import Beginning, Opening, beginning_of, opening_of
-from agentctx.session.current import Preparing, SessionBlock, enter, leave, preparing, speaker
+from agentctx.session.current import Preparing, SessionBlock, enter, leave, preparing, speaker, steps_around
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.learned_limits import LearnedLimits
 from agentctx.session.lock import SessionLock, Turn
@@ -39,6 +39,35 @@ from agentctx.session.usage import Judgement, cleared_tokens, is_one_prompt, jud
 
 MOST_OTHERS = 16
 """So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
+
+
+Take = Callable[[], Awaitable[list[tuple[View, int]]]]
+"""Takes steps; gives their views and numbers."""
+
+
+class Keeper(Protocol):
+    """Keeps a session in a store. It is asked while no step of the session is under way."""
+
+    @property
+    def current(self) -> bool:
+        """Whether ``refresh`` has nothing to do, as far as is known."""
+        ...
+
+    async def refresh(self, session: Session, /, *, surely: bool = False) -> None:
+        """Let the session go on from what is kept, where it does not yet."""
+        ...
+
+    async def keep(self, session: Session, /) -> bool:
+        """Save the session after a step; False: it was not, another was first, whose state the session has now."""
+        ...
+
+    async def save(self, session: Session, /) -> bool:
+        """Save the session between steps, and say whether all of it is kept."""
+        ...
+
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said with the step."""
+        ...
 
 
 @frozen
@@ -110,6 +139,7 @@ class Session:
     _background: Background = field(init=False, factory=Background, repr=False)
     _home: Session | None = field(init=False, default=None, repr=False)
     _others: list[Session] = field(init=False, factory=list, repr=False)
+    _keeper: Keeper | None = field(init=False, default=None, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -215,9 +245,14 @@ class Session:
         """
         if type(messages) is not list or not messages:
             as_list(messages)
+        given = Given(messages, system, tools)
+
+        async def step() -> list[tuple[View, int]]:
+            return [await self._step(given, model, format)]
+
         try:
             async with self._alone():
-                made = [await self._step(Given(messages, system, tools), model, format)]
+                made = await step() if self._keeper is None else await self._kept(self._keeper, step)
             await self._tell_of(made)
         except AgentctxError as error:
             observe(self.plan.observers, StepRefused(error, self.id, model or self.model))
@@ -240,8 +275,14 @@ class Session:
         if overflow is None:
             return None
         async with self._alone():
-            refused = self._state.last_request.tokens
-            made = await self._smaller(overflow)
+            refused, given = self._state.last_request.tokens, self._state.last
+
+            async def smaller() -> list[tuple[View, int]]:
+                if self._state.last is None and given is not None:  # another worker has gone on: its state was loaded
+                    await self._step(given)
+                return await self._smaller(overflow)
+
+            made = await smaller() if self._keeper is None else await self._kept(self._keeper, smaller)
         await self._tell_of(made)
         return self._recovered(made, refused)
 
@@ -265,16 +306,25 @@ class Session:
         overflow = classify_error(error)
         if overflow is None:
             return None
-        async with self._alone():
+        last: list[tuple[View, int]] = []
+
+        async def smaller() -> list[tuple[View, int]]:
+            nonlocal last
+            last = []
             try:
-                made = [await self._step(given, model, format)]
+                made = last = [await self._step(given, model, format)]
             except ContextOverflow:
-                return self._recovered([], sent)
-            last = made  # which suffices when it was the overtaking call that taught the limit
-            if not _small_enough(made[0][0], overflow, sent):
+                return []
+            if not _small_enough(made[0][0], overflow, sent):  # else it was the overtaking call that taught the limit
                 last = await self._smaller(overflow)
                 made = [*made, *last]
-        await self._tell_of(made)
+            return made
+
+        async with self._alone():
+            made = await smaller() if self._keeper is None else await self._kept(self._keeper, smaller)
+            last = made[-1:] if last else []
+        if made:
+            await self._tell_of(made)
         return self._recovered(last, sent)
 
     def _recovered(self, made: Sequence[tuple[View, int]], refused: int) -> View | None:
@@ -295,6 +345,61 @@ class Session:
                 event = StepPrepared(view.report, self.id, number, known.model, spoken, self._told_tokens)
                 self._told_tokens = view.report.tokens_before
                 observe(self.plan.observers, event)
+
+    async def _kept(self, keeper: Keeper, take: Take) -> list[tuple[View, int]]:
+        """What steps made, with the session saved after them; taken again where another worker was first."""
+        await keeper.refresh(self)
+        while True:
+            made = await take()
+            if await keeper.keep(self):
+                break
+            for _, number in made:
+                self._untold_steps.pop(number, None)
+        if made and (notes := keeper.notes()):
+            view, number = made[-1]
+            size = view.report.tokens_after
+            said = StageReport("Sessions", (), size, size, 0.0, notes)
+            report = evolve(view.report, stages=(*view.report.stages, said))
+            self.view = evolve(view, report=report)
+            made[-1] = self.view, number
+        return made
+
+    async def refresh(self, *, surely: bool = False) -> None:
+        """Go on from what is kept of the conversation, where ``Sessions`` keeps it in a store.
+
+        Args:
+            surely: Look whether another worker has gone on, also where none is known to.
+        """
+        if self._keeper is None or (self._keeper.current and not surely) or self._is_at_work():
+            return
+        async with self._alone():
+            await self._keeper.refresh(self, surely=surely)
+
+    async def save(self) -> bool:
+        """Save what was recorded since the last step, where ``Sessions`` keeps it in a store.
+
+        Returns:
+            Whether all of it is kept.
+        """
+        if self._keeper is None or self._is_at_work():
+            return True
+        async with self._alone():
+            return await self._keeper.save(self)
+
+    def _is_at_work(self) -> bool:
+        """Whether the running code is part of a step of this session."""
+        return any(step.session is self for step in steps_around())
+
+    def kept_by(self, keeper: Keeper) -> Self:
+        """The session itself; its steps are saved from now on."""
+        self._keeper = keeper
+        return self
+
+    def go_on_from(self, saved: Session) -> None:
+        """Take over what another session knows of the same conversation; no step of this one is under way."""
+        self._state, self._children, self._retried = saved._state, saved._children, saved._retried
+        self.billed_tokens, self.view, self._unjudged = saved.billed_tokens, None, None
+        self._begun = saved._begun or self._begun
 
     def _alone(self) -> Turn:
         """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.

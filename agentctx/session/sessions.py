@@ -1,4 +1,4 @@
-"""Conversations by name: as many as there is room for in memory, the others put away and had back."""
+"""Conversations by name: kept in a store, or as many as there is room for in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from agentctx.core.message import Native
 from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
+from agentctx.protocols import StateStore
 from agentctx.session.current import Within, start_outside
+from agentctx.session.keeping import StateKeeper
 from agentctx.session.lock import SessionLock
 from agentctx.session.session import Session
 
@@ -92,6 +94,13 @@ def _a_pipeline(_sessions: object, _attribute: Native, value: Native) -> None:
         raise ConfigError(msg)
 
 
+def _a_state_store(_sessions: object, _attribute: Native, value: Native) -> None:
+    missing = [name for name in ("load_state", "save_state") if not callable(getattr(value, name, None))]
+    if value is not None and missing:
+        msg = f"Sessions: store is {value!r:.80}; it has no {' and no '.join(missing)}"
+        raise ConfigError(msg)
+
+
 def _at_least_one(_sessions: object, attribute: Native, value: Native) -> None:
     if not isinstance(value, int) or value < 1:
         msg = f"Sessions: {attribute.name} is {value!r}; it is a number of sessions, at least 1"
@@ -108,10 +117,23 @@ def _seconds(_sessions: object, attribute: Native, value: Native) -> None:
 class Sessions(Mapping[Hashable, Session]):
     """The sessions of many conversations, by name. Safe to share between tasks, threads and wrapped clients.
 
-    It is a mapping of those in memory: ``sessions["thread-42"].dump()``; ``sessions[name] = session`` puts one in.
+    With a store, each is saved after every step, and many workers may serve one conversation: a step costs what is new,
+    and gives the view that it would give in a session that never moved. Where another worker has gone on, its state is
+    loaded, and the step prepared again; nothing that was kept is lost. The caller passes its history, or its views, as
+    ever: messages that go out as they came are not in the store. A store that fails costs no step: what it has not
+    taken is said in the report, under ``"Sessions"``, and saved with the next step that can. A state that is lost,
+    expired or damaged begins again from what the caller passes, and the report says so.
+
+    What is recorded is saved with the next step, or where ``open`` ends; by a wrapped client at once. A session that
+    was loaded cannot ``recover`` before its first step.
+
+    It is a mapping of those in memory: ``sessions["thread-42"].dump()``; ``sessions[name] = session`` puts one in,
+    which is not in the store.
 
     Args:
         pipeline: The pipeline of all of them.
+        store: Keeps their states: a store of ``agentctx.stores``, or one of your own. Names are texts then.
+        timeout: Seconds that a step waits for one answer of the store.
         capacity: So many are held in memory; with one more, the one that is unused for longest is evicted. One in use
             is not.
         idle: Those unused for so many seconds are evicted when another one is asked for; None: never.
@@ -122,16 +144,28 @@ class Sessions(Mapping[Hashable, Session]):
         clock: Seconds, by which sessions are idle.
 
     Raises:
-        ConfigError: If a number makes no sense.
+        ConfigError: If an option makes no sense.
 
     Example:
         >>> from agentctx import Budget, FitContextWindow, Pipeline, Sessions
         >>> sessions = Sessions(Pipeline(FitContextWindow(), budget=Budget(window=8_000)), capacity=100)
         >>> async with sessions.open("thread-42") as session:
         ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
+
+        In a store, for all workers:
+
+        >>> from agentctx.stores import MemoryStore  # or SQLiteStore("context.db"), RedisStore(url), PostgresStore(url)
+        >>> store, pipeline = MemoryStore(), Pipeline(FitContextWindow(), budget=Budget(window=8_000))
+        >>> async with Sessions(pipeline, store).open("thread-42") as session:
+        ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
+        >>> async with Sessions(pipeline, store).open("thread-42") as session:  # another worker
+        ...     session.steps
+        1
     """
 
     pipeline: Plan = field(validator=_a_pipeline)
+    store: StateStore | None = field(default=None, validator=_a_state_store)
+    timeout: float = field(default=SECONDS, kw_only=True, validator=_seconds)
     capacity: int = field(default=1_024, kw_only=True, validator=_at_least_one)
     idle: float | None = field(default=None, kw_only=True, validator=_seconds)
     load: Load | None = field(default=None, kw_only=True, repr=False)
@@ -147,6 +181,12 @@ class Sessions(Mapping[Hashable, Session]):
     _paused: float = field(init=False, default=-math.inf, repr=False)
     _eviction_began: float = field(init=False, default=-math.inf, repr=False)
     _slow: bool = field(init=False, default=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse two ways to have states back."""
+        if self.store is not None and self.load is not None:
+            msg = "Sessions: load= brings states from elsewhere, and store= has them: pass one of them"
+            raise ConfigError(msg)
 
     def __getitem__(self, name: Hashable) -> Session:
         """The session of that name, if it is in memory."""
@@ -176,13 +216,19 @@ class Sessions(Mapping[Hashable, Session]):
             model: The model that is called first, for a conversation that begins.
 
         Raises:
-            InvalidInput: If the state that was loaded is damaged; names the place.
+            ConfigError: If there is a store, and the name is no text.
+            InvalidInput: If what ``load`` gave is damaged; names the place.
             UnknownModel: If the budget is the model's and the model table does not know it.
             StoreError: If ``load`` raises.
         """
         async with self.using(name, model) as session:
-            with session:
-                yield session
+            held = self._held.get(name)
+            await session.refresh(surely=held is None or held.users < 2)
+            try:
+                with session:
+                    yield session
+            finally:
+                await session.save()
 
     @asynccontextmanager
     async def using(
@@ -195,6 +241,7 @@ class Sessions(Mapping[Hashable, Session]):
         held = await self._acquire(name, model, format)
         try:
             await self._evict()
+            await held.session.refresh()
             yield held.session
         finally:
             self._release(name, held)
@@ -220,6 +267,9 @@ class Sessions(Mapping[Hashable, Session]):
                 observe(self.pipeline.observers, SessionClosed(name, "closed"))
 
     async def _acquire(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
+        if self.store is not None and not (isinstance(name, str) and name):
+            msg = f"Sessions: a conversation in a store is named by a text that is not empty, not by {name!r:.80}"
+            raise ConfigError(msg)
         held = self._in_memory(name)
         if held is None:
             async with self._lock_of(name) as work:
@@ -232,6 +282,8 @@ class Sessions(Mapping[Hashable, Session]):
                         if state is None
                         else Session.load(self.pipeline, state)
                     )
+                    if self.store is not None:
+                        session.kept_by(StateKeeper(self.store, str(name), self.timeout))
                     with self._guard:
                         held = self._held[name] = _Held(session, self._now(), users=1)
                     observe(self.pipeline.observers, SessionOpened(name, state is not None))
@@ -276,7 +328,7 @@ class Sessions(Mapping[Hashable, Session]):
             if begun - self._eviction_began < PAUSE or next(self._surplus(), None) is None:
                 return
             self._eviction_began = begun
-        if self.on_evict is None:
+        if self.on_evict is None and self.store is None:
             await self._evict_all()
             self._eviction_began = -math.inf
             return
@@ -351,9 +403,14 @@ class Sessions(Mapping[Hashable, Session]):
                     self._held.move_to_end(later)
 
     async def _handed_over(self, event: SessionEvicted, held: _Held) -> bool:
-        """Whether whoever listens has taken the session over."""
+        """Whether all of the session is in the store, and whoever listens has taken it over."""
+        if not await event.session.save():
+            self._paused = self._now() + PAUSE
+            logger.warning("session %r is not wholly in the store; it is held on", event.name)
+            return False
         if self.on_evict is None:
-            self._warn(event)
+            if self.store is None:
+                self._warn(event)
             return True
         if held.hook_running:
             logger.warning("on_evict is still at work on session %r; it is held on", event.name)
@@ -379,7 +436,7 @@ class Sessions(Mapping[Hashable, Session]):
             self._warned = True
             logger.warning(
                 "session %r is forgotten: %d conversations are held at once, and its next request begins anew; "
-                "pass Sessions(pipeline, capacity=..., on_evict=..., load=...) to hold more, or to keep them",
+                "pass Sessions(pipeline, store) to keep them, or capacity=... to hold more",
                 event.name,
                 self.capacity,
             )

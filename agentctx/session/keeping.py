@@ -1,0 +1,230 @@
+"""A session in a store: loaded, saved after each step, and gone on with where another worker was first.
+
+What the store has wins. Who finds at a save that another worker has gone on takes over that worker's state and prepares
+the step again, from what its own caller has passed: every step that was acknowledged is in what goes on, and the view
+is the one that a session would have made that had never moved. What only this worker knew is what was billed since its
+last save, and steps that a failing store has not taken, of which was said that they are not kept.
+
+A store that fails, hangs or answers nonsense costs no step: what is unsaved is saved with the next one that can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from os import urandom
+from random import random
+from typing import Any, TypeVar
+
+import anyio
+from attrs import define, field
+
+from agentctx.core.message import ROLES
+from agentctx.engine.listeners import logger
+from agentctx.errors import InvalidInput, StoreConflict, StoreError
+from agentctx.offload import offload
+from agentctx.protocols import StateStore
+from agentctx.session.saving import NewerState, Pieces, read, written_by
+from agentctx.session.session import Session
+
+T = TypeVar("T")
+
+ATTEMPTS = 64
+"""So often a step is taken again where others are first."""
+
+BEGUN_ANEW = "nothing was kept of this conversation: it begins again from the history that was passed"
+LOST = "the store did not have the state any more: it was saved anew"
+OTHERS = f"not kept: others were first {ATTEMPTS} times"
+
+
+@define(eq=False, repr=False)
+class StateKeeper:
+    """Keeps one session in a store.
+
+    Args:
+        store: The store.
+        name: The conversation.
+        timeout: Seconds that one call of the store may take.
+        unsaved: Why something is not kept; None when all is.
+    """
+
+    store: StateStore
+    name: str
+    timeout: float
+    unsaved: str | None = None
+    # The version that was loaded, or saved last, and what the store has with it; None before it was loaded.
+    _version: int | None = None
+    _known: Pieces = field(factory=Pieces)
+    # What tells the write of which it is not known whether it was done; whether others write too; whether nothing was
+    # there; how often others were first in this step; what is to be said.
+    _pending: str | None = None
+    _shared: bool = False
+    _empty: bool = False
+    _attempts: int = 0
+    _notes: list[str] = field(factory=list)
+
+    @property
+    def current(self) -> bool:
+        """Whether the state was loaded, and nobody else is known to write."""
+        return self._version is not None and not self._shared
+
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said with the step, once."""
+        notes = (*self._notes, *(() if self.unsaved is None else (self.unsaved,)))
+        self._notes.clear()
+        return notes
+
+    async def refresh(self, session: Session, /, *, surely: bool = False) -> None:
+        """Load the state, where it was not loaded yet, or others write too.
+
+        Raises:
+            UnknownModel: If the budget is the model's and the model table does not know it.
+        """
+        self._attempts = 0
+        if self.current and not surely:
+            return
+        try:
+            snapshot = await self._asked(self.store.load_state(self.name))
+            version, pieces = _checked(snapshot)
+        except StoreError as error:
+            self._fail("the state cannot be loaded", error)
+            return
+        if version == self._version:
+            self._shared = False
+            return
+        self._shared = self._version is not None
+        await self._take_over(session, version, pieces)
+
+    async def keep(self, session: Session, /) -> bool:
+        """Save the session after a step; False: another was first, whose state the session has now.
+
+        Raises:
+            UnknownModel: If the budget is the model's and the model table does not know it.
+        """
+        if self._empty and ROLES.index("assistant") in session._state.record.roles:  # noqa: SLF001 - a part of the session
+            self._notes.append(BEGUN_ANEW)
+        self._empty = False
+        while self._version is not None and self._attempts < ATTEMPTS:
+            if await self._saved(session):
+                return True
+            self._attempts += 1
+            if self._attempts > 1:
+                await anyio.sleep(random() * 0.002 * min(self._attempts, 10))  # noqa: S311 - not all come back at once
+            try:
+                version, pieces = _checked(await self._asked(self.store.load_state(self.name)))
+            except StoreError as error:
+                self._fail("the step is not kept", error)
+                return True
+            self._shared = True
+            if await self._take_over(session, version, pieces):
+                return False
+        if self._attempts >= ATTEMPTS:
+            self._fail(OTHERS)
+        return True
+
+    async def save(self, session: Session, /) -> bool:
+        """Save the session between steps, and say whether all of it is kept."""
+        if self._version is None:
+            return not session.steps
+        if not await self._saved(session):
+            self._shared = True  # what was billed for a step that another worker has gone on from: the next one tells
+            return True
+        return self.unsaved is None
+
+    async def _saved(self, session: Session) -> bool:
+        """Save what has changed; False: it is not the store's version that this goes on from."""
+        write = urandom(8).hex()
+        try:
+            changed, after = await offload(lambda: self._known.changed(session, write), self._known.new(session))
+        except InvalidInput as error:
+            self._fail("the step is not kept", error)
+            return True
+        if not changed:
+            return True
+        self._pending = write
+        try:
+            saving = self.store.save_state(self.name, changed, self._version, key=write)
+            version = _checked_version(await self._asked(saving))
+        except StoreConflict:
+            return False
+        except StoreError as error:
+            self._fail("the step is not kept", error)
+            return True
+        self._version, self._known, self._pending, self.unsaved = version, after, None, None
+        return True
+
+    async def _take_over(self, session: Session, version: int, pieces: Mapping[str, bytes]) -> bool:
+        """Let the session go on from what the store has; False: it has nothing to go on from but what is ours."""
+        before, self._version = self._version, version
+        if not pieces:
+            self._known, self._empty = Pieces(), not session.steps
+            if before is not None:
+                self._notes.append(LOST)
+            return False
+        if self._pending is not None and written_by(pieces) == self._pending:  # ours, though no answer came
+            self._known, self._pending = Pieces.of(pieces), None
+            return False
+        try:
+            saved = await offload(lambda: read(session.plan, pieces), len(pieces) * 32)
+        except NewerState as error:
+            self._version = None  # not to be written over
+            self._fail("the state cannot be loaded", error)
+            return False
+        except InvalidInput as error:
+            self._known = Pieces.of(pieces)
+            self._notes.append(f"the state that was kept is damaged, and was given up: {error}")
+            return False
+        self._known, self._pending, self.unsaved = saved.pieces, None, None
+        session.go_on_from(saved.session)
+        return True
+
+    async def _asked(self, call: Awaitable[T]) -> T:
+        """What the store answers in time.
+
+        Raises:
+            StoreError: Whatever is wrong with it.
+        """
+        try:
+            with anyio.fail_after(self.timeout):
+                return await call
+        except StoreError:
+            raise
+        except TimeoutError:
+            msg = f"the {type(self.store).__name__} did not answer within {self.timeout:g} seconds"
+            raise StoreError(msg) from None
+        except Exception as error:  # a store is the user's
+            msg = f"the {type(self.store).__name__} raised {type(error).__name__}: {error}"
+            raise StoreError(msg) from error
+
+    def _fail(self, what: str, error: Exception | None = None) -> None:
+        said = what if error is None else f"{what}: {error}"
+        if self.unsaved is None:
+            logger.warning("session %r: %s", self.name, said)
+        self.unsaved = said
+
+
+def _checked_version(version: object) -> int:
+    """The version that a store has answered.
+
+    Raises:
+        StoreError: If it has answered something else.
+    """
+    if isinstance(version, bool) or not isinstance(version, int):
+        msg = f"it answered {version!r:.80}, and no version"
+        raise StoreError(msg)
+    return version
+
+
+def _checked(snapshot: object) -> tuple[int, Mapping[str, bytes]]:
+    """The version and the pieces that a store has answered.
+
+    Raises:
+        StoreError: If it has answered something else.
+    """
+    pieces: Any = getattr(snapshot, "pieces", None)
+    version = _checked_version(getattr(snapshot, "version", None))
+    if not isinstance(pieces, Mapping) or not all(
+        isinstance(name, str) and isinstance(body, bytes) for name, body in pieces.items()
+    ):
+        msg = f"it answered {snapshot!r:.80}, and no state"
+        raise StoreError(msg)
+    return version, pieces
