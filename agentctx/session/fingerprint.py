@@ -48,8 +48,10 @@ def digest(native: object) -> bytes:
     """
     if isinstance(native, Digest):
         return native.content
-    text = json.dumps(_canonical(native), sort_keys=True, ensure_ascii=False)
-    return _digest_of(text.encode("utf-8", "surrogatepass"))
+    return _digest_of(_sorted(_canonical(native)).encode("utf-8", "surrogatepass"))
+
+
+_sorted = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
 def exact_digest(plain: object) -> bytes:

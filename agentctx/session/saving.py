@@ -105,8 +105,10 @@ class Pieces:
 
     Args:
         sums: The checksum of each piece but the head, by name.
+        total: Their sum.
         head: What the head said, without what tells one write from another; empty where there is none.
         columns: The columns of the history.
+        record: The record that was saved.
         shown: What each message of the view looked like.
         origins: Where each came from.
         runs: The same as runs: place, index in the history (or None), how many.
@@ -117,21 +119,24 @@ class Pieces:
     """
 
     sums: dict[str, int] = field(factory=dict)
+    total: int = 0
     head: str = ""
     columns: Sequence[bytes] = (b"",) * len(_COLUMNS)
-    shown: Sequence[Native] = ()
-    origins: Sequence[int | None] = ()
+    record: Record | None = None
+    shown: Sequence[Native] = field(factory=list)
+    origins: Sequence[int | None] = field(factory=list)
     runs: list[list[int | None]] = field(factory=list)
     system: list[tuple[int, int]] = field(factory=list)
-    changes: Sequence[Change] = ()
-    spans: Sequence[Span] = ()
+    changes: Sequence[Change] = field(factory=list)
+    spans: Sequence[Span] = field(factory=list)
     handles: Mapping[int, str] = field(factory=dict)
     _digests: dict[str, tuple[tuple[object, ...], str | None]] = field(factory=dict)
 
     @classmethod
     def of(cls, pieces: Mapping[str, bytes]) -> Pieces:
         """What a store has, of which nothing else is known."""
-        return cls({name: int.from_bytes(body[:_SUM_BYTES], "big") for name, body in pieces.items() if name != "head"})
+        sums = {name: _number(body) for name, body in pieces.items() if name != "head"}
+        return cls(sums, sum(sums.values()))
 
     def new(self, session: Session) -> int:
         """About how many messages have to be looked at to tell what has changed."""
@@ -181,7 +186,7 @@ class Pieces:
             return {}, self
         known.head = text
         made.pieces["head"] = _closed(
-            "head", f'{{"write":"{write}","sum":{sum(known.sums.values()) % 2**64},"head":{text}}}'.encode("ascii")
+            "head", f'{{"write":"{write}","sum":{known.total},"head":{text}}}'.encode("ascii")
         )
         return made.pieces, known
 
@@ -212,18 +217,18 @@ class _Changed:
 
     def put(self, name: str, content: bytes) -> None:
         """Write a piece, unless the store has it."""
-        closed = _closed(name, content)
-        total = int.from_bytes(closed[:_SUM_BYTES], "big")
-        if self.after.sums.get(name) != total:
-            self.pieces[name], self.after.sums[name] = closed, total
-        else:
-            self.pieces.pop(name, None)
+        closed, known = _closed(name, content), self.after
+        before, now = known.sums.get(name), _number(closed)
+        if before != now:
+            self.pieces[name], known.sums[name] = closed, now
+            known.total += now - (before or 0)
 
     def drop(self, names: Iterable[str]) -> None:
         """Take pieces away, as far as the store has them."""
         for name in names:
-            if self.after.sums.pop(name, None) is not None:
+            if (before := self.after.sums.pop(name, None)) is not None:
                 self.pieces[name] = None
+                self.after.total -= before
 
     def rows(self, record: Record) -> dict[str, Any]:
         """The columns of the history; gives what is not a whole piece yet."""
@@ -248,7 +253,8 @@ class _Changed:
     def view(self, record: Record) -> dict[str, Any]:
         """The view: where its messages come from, and those that are not the caller's."""
         known, shown, origins = self.after, record.shown, record.origins
-        start = min(_same_start(known.shown, shown), _same_start(known.origins, origins))
+        same = known.record is record  # then what is equal was the same object before
+        start = min(_same_start(known.shown, shown, equal=same), _same_start(known.origins, origins))
         before = {_name(place, known.origins[place]) for place in range(start, len(known.origins))}
         if not known.shown:  # after a load
             before = {name for name in known.sums if name.startswith(("edited/", "made/"))}
@@ -270,7 +276,8 @@ class _Changed:
                 now.add(name := _name(place, origin))
                 self.put(name, _dump_message(record, place))
         self.drop(before - now)
-        known.shown, known.origins, known.runs, known.system = list(shown), list(origins), runs, system
+        known.record, known.shown, known.origins = record, list(shown), list(origins)
+        known.runs, known.system = runs, system
         tail = zip(record.tail, record.tail_origin, strict=True)
         told = {index for _, index in system}.union(index for each, index in tail if goes_out_as_another(each))
         if record.missing is not None:
@@ -304,9 +311,11 @@ class _Changed:
         known.spans, known.handles = list(log.spans), dict(log.handles)
 
 
-def _same_start(before: Sequence[Any], now: Sequence[Any]) -> int:
-    """How many at the start are the very same objects."""
+def _same_start(before: Sequence[Any], now: Sequence[Any], *, equal: bool = True) -> int:
+    """How many at the start are the very same objects; all, too, where they are equal and that suffices."""
     shared = min(len(before), len(now))
+    if equal and before == now[: len(before)]:  # much faster, and so it is after nearly every step
+        return len(before)
     return next(compress(count(), map(is_not, before, now)), shared)
 
 
@@ -339,6 +348,10 @@ def _dump_begun(begun: Beginning | None) -> list[str] | None:
 
 def _closed(name: str, content: bytes) -> bytes:
     return _sum(name, content) + content
+
+
+def _number(closed: bytes) -> int:
+    return int.from_bytes(closed[:_SUM_BYTES], "big")
 
 
 def _sum(name: str, content: bytes) -> bytes:
@@ -386,7 +399,7 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
     write, total, head = _head(pieces)
     contents = {name: _opened(name, body) for name, body in pieces.items() if name != "head"}
     known = Pieces.of(pieces)
-    if sum(known.sums.values()) % 2**64 != total:
+    if known.total != total:
         raise _damaged("head", "the pieces are not those that were saved with it")
     try:
         state = _state(head, contents)

@@ -131,12 +131,14 @@ class _Memory:
             if write.version is not None and write.version != document.version:
                 raise StoreConflict(claim.name, document.version)
             gone = {*write.put, *(document.pieces if write.drop is None else write.drop)}
-            left = {piece: place for piece, place in document.pieces.items() if piece not in gone}
+            left = {piece: document.pieces[piece] for piece in gone if piece in document.pieces}
             added = {piece: (document.version + 1, next(self._order), body) for piece, body in write.put.items()}
-            grown = _size(left) + _size(added) - _size(document.pieces)
+            grown = _size(added) - _size(left)
             self._check(claim, owner, grown)
             document.version += 1
-            document.pieces = left | added
+            for piece in left:
+                del document.pieces[piece]
+            document.pieces |= added
             document.keys[write.key] = document.version
             if len(document.keys) > REMEMBERED:
                 del document.keys[next(iter(document.keys))]
