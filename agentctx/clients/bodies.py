@@ -26,10 +26,10 @@ def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answe
     """Look at a response's body from now on."""
     pull = _reading(http, http.aiter_bytes().__anext__ if waits else pulling(http.iter_bytes().__next__))
     events = "text/event-stream" in http.headers.get("content-type", "")
-    given = _events(pull) if events else _whole(pull, call)
+    given = _events(pull) if events else _whole(pull, call, waits=waits)
     kind: Any = type(http)
     close = partial(kind.aclose if waits else kind.close, http)
-    started = Started(Held(call, (), said_in if events else _nothing_said), given, close)
+    started = Started(Held(call, (), waits, said_in if events else _nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
     http.__class__ = _watching(kind, frozenset((_ASYNC if waits else _SYNC).items()))
     return Answer(value, close=started.drop, stream=started if events else None)
@@ -71,7 +71,7 @@ def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[byte
     return next_event
 
 
-def _whole(pull: Pull, call: ModelCall) -> Pull:
+def _whole(pull: Pull, call: ModelCall, *, waits: bool) -> Pull:
     """The pieces as they come; when all have come, the usage in them is recorded."""
     seen: list[bytes] = []
 
@@ -82,6 +82,7 @@ def _whole(pull: Pull, call: ModelCall) -> Pull:
             body, seen[:] = _read(b"".join(seen)), []
             if body is not None:
                 call.learn(call.adapter.usage(body), call.adapter.applied_edits(body))
+                await call.kept(waits=waits)
             raise
         seen.append(piece)
         return piece

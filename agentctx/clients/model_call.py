@@ -6,9 +6,11 @@ Written once for both kinds of client: for a sync client nothing in here waits, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+import anyio
 from attrs import define, frozen
 
 from agentctx.clients.bridge import blocking, drive
@@ -128,6 +130,20 @@ class ModelCall:
         session, sent = None if self.session is None else self.session.id, self.view.report.tokens_after
         event = UsageRecorded(usage, billed, sent, session, self.request.model, self.adapter.format)
         observe(self.pipeline.observers, event)
+
+    async def kept(self, *, waits: bool) -> None:
+        """Save what was recorded, where the session is kept in a store. It raises nothing, and a cancellation waits.
+
+        Args:
+            waits: Whether the client is async; else this blocks.
+        """
+        if self.session is None or not self.session.is_kept:
+            return
+        try:
+            with anyio.CancelScope(shield=True) if waits else nullcontext():
+                await self.session.save() if waits else blocking(self.session.save)
+        except AgentctxError as error:
+            logger.warning("what the model call cost could not be saved: %s", error)
 
     def untold(self) -> None:
         """A stream has ended without any usage: say once for this client what brings it."""
@@ -355,4 +371,6 @@ async def _attempt(call: ModelCall, send: Send, ways: Ways) -> Answer:
         value = await send(call.written())
     except ways.errors as error:
         return Answer(error=error)
-    return await ways.open(value, call, ways)
+    opened = await ways.open(value, call, ways)
+    await call.kept(waits=ways.waits)
+    return opened

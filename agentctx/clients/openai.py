@@ -55,7 +55,11 @@ def _request(kind: Native, conversations: Conversations, ways: Ways) -> Callable
         if adapter is None:
             value = await ways.sent(kind.request(client, cast_to, options, **more))
             call = _earlier(options, conversations)
-            return value if call is None else (await _open(value, call, ways)).value
+            if call is None:
+                return value
+            opened = await _open(value, call, ways)
+            await call.kept(waits=ways.waits)
+            return opened.value
 
         async def send(body: dict[str, Native]) -> Native:
             return await ways.sent(kind.request(client, cast_to, _with_body(options, body), **more))

@@ -40,6 +40,7 @@ class Held:
     """A stream on its way to the caller.
 
     Args:
+        waits: Whether the client is async.
         read: What an event says, as the API's adapter takes it; None when it says nothing.
         begun: Whether the first content, or an error in its place, was read: nothing is sent again from then on.
         seen: The kinds of the events that the caller has seen before the first content.
@@ -49,6 +50,7 @@ class Held:
 
     call: ModelCall
     errors: tuple[type[Exception], ...]
+    waits: bool
     read: Callable[[Any], Any] = _as_it_is
     waiting: deque[Any] = field(factory=deque)
     failure: Exception | None = None
@@ -97,7 +99,7 @@ class Held:
         except StopAsyncIteration:
             if self.usage is None and not self.over:
                 self.call.untold()
-            self.finish()
+            await self.finish()
             raise
         except self.errors as error:
             if self.begun:
@@ -157,14 +159,16 @@ class Held:
             raise StopAsyncIteration
         return await (pull() if self.under is None else self.under.next(pull, _nothing))
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """Record the usage, once."""
         usage, self.usage, self.over = self.usage, None, True
         self.call.learn(usage, self.edits)
+        if usage is not None:
+            await self.call.kept(waits=self.waits)
 
     async def let_go(self) -> None:
         """The reader closes the stream."""
-        self.finish()
+        await self.finish()
         if self.under is not None:
             await self.under.let_go()
         if self.second is not None:
@@ -256,7 +260,7 @@ def pulling(step: Callable[[], Any]) -> Pull:
 
 def hold(stream: Native, call: ModelCall, ways: Ways, value: Native = None) -> Answer:
     """Look at what an SDK's stream object hands out, from now on; ``value`` is what holds the stream, if not itself."""
-    _put_in_front(stream, Held(call, ways.errors), _ASYNC if ways.waits else _SYNC)
+    _put_in_front(stream, Held(call, ways.errors, ways.waits), _ASYNC if ways.waits else _SYNC)
     return _answer(stream if value is None else value, _started(stream, waits=ways.waits))
 
 
@@ -269,7 +273,9 @@ def follow(
 ) -> Answer:
     """Look at what a generator, or an async one, yields; the answer is another one."""
     pull = stream.__anext__ if ways.waits else pulling(stream.__next__)
-    started = Started(Held(call, ways.errors, read), pull, close or (stream.aclose if ways.waits else stream.close))
+    started = Started(
+        Held(call, ways.errors, ways.waits, read), pull, close or (stream.aclose if ways.waits else stream.close)
+    )
     return _answer((_rest_async if ways.waits else _rest)(stream, started), started)
 
 

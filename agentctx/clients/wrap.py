@@ -72,8 +72,9 @@ def wrap(
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
         key: Names the conversation of a request, given its body; None means none. A plain function.
-        sessions: Holds the sessions of the keys, so many at once, loads them and is told of evictions; may be shared by
-            several clients. Without it, 1,024 are held, and the first that is forgotten is said in the log.
+        sessions: Holds the sessions of the keys, so many at once; with a store, for all workers: each is saved when a
+            call was prepared, and when it is known what it cost. May be shared by several clients. Without it, 1,024
+            are held, and the first that is forgotten is said in the log.
 
     Raises:
         ConfigError: If no file knows this client, ``key`` is no plain function, or ``sessions`` has no use or another

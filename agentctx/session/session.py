@@ -364,6 +364,11 @@ class Session:
             made[-1] = self.view, number
         return made
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether ``Sessions`` keeps it in a store."""
+        return self._keeper is not None
+
     async def refresh(self, *, surely: bool = False) -> None:
         """Go on from what is kept of the conversation, where ``Sessions`` keeps it in a store.
 
