@@ -114,7 +114,7 @@ class Pieces:
         runs: The same as runs: place, index in the history (or None), how many.
         system: Places and indexes of system messages that go out under another role.
         changes: The changes of the log.
-        spans: What has left the view.
+        spans: What has left the view; None where that is not known.
         handles: Where that is kept.
     """
 
@@ -128,7 +128,7 @@ class Pieces:
     runs: list[list[int | None]] = field(factory=list)
     system: list[tuple[int, int]] = field(factory=list)
     changes: Sequence[Change] = field(factory=list)
-    spans: Sequence[Span] = field(factory=list)
+    spans: Sequence[Span] | None = None
     handles: Mapping[int, str] = field(factory=dict)
     _digests: dict[str, tuple[tuple[object, ...], str | None]] = field(factory=dict)
 
