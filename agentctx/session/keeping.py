@@ -54,9 +54,9 @@ class StateKeeper:
     # The version that was loaded, or saved last, and what the store has with it; None before it was loaded.
     _version: int | None = None
     _known: Pieces = field(factory=Pieces)
-    # What tells the write of which it is not known whether it was done; whether others write too; whether nothing was
-    # there; how often others were first in this step; what is to be said.
-    _pending: str | None = None
+    # What tells the writes from others of which it is not known whether they were done; whether others write too;
+    # whether nothing was there; how often others were first in this step; what is to be said.
+    _pending: set[str] = field(factory=set)
     _shared: bool = False
     _empty: bool = False
     _attempts: int = 0
@@ -100,9 +100,15 @@ class StateKeeper:
         Raises:
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
-        if self._empty and ROLES.index("assistant") in session._state.record.roles:  # noqa: SLF001 - a part of the session
+        roles = session._state.record.roles  # noqa: SLF001 - a part of the session
+        begun_anew, self._empty = self._empty and ROLES.index("assistant") in roles, False
+        if not await self._kept(session):
+            return False
+        if begun_anew:
             self._notes.append(BEGUN_ANEW)
-        self._empty = False
+        return True
+
+    async def _kept(self, session: Session) -> bool:
         while self._version is not None and self._attempts < ATTEMPTS:
             if await self._saved(session):
                 return True
@@ -140,7 +146,7 @@ class StateKeeper:
             return True
         if not changed:
             return True
-        self._pending = write
+        self._pending.add(write)
         try:
             saving = self.store.save_state(self.name, changed, self._version, key=write)
             version = _checked_version(await self._asked(saving))
@@ -149,7 +155,8 @@ class StateKeeper:
         except StoreError as error:
             self._fail("the step is not kept", error)
             return True
-        self._version, self._known, self._pending, self.unsaved = version, after, None, None
+        self._version, self._known, self.unsaved = version, after, None
+        self._pending.clear()
         return True
 
     async def _take_over(self, session: Session, version: int, pieces: Mapping[str, bytes]) -> bool:
@@ -160,8 +167,9 @@ class StateKeeper:
             if before is not None:
                 self._notes.append(LOST)
             return False
-        if self._pending is not None and written_by(pieces) == self._pending:  # ours, though no answer came
-            self._known, self._pending = Pieces.of(pieces), None
+        if self._pending and written_by(pieces) in self._pending:  # ours, though no answer came
+            self._known = Pieces.of(pieces)
+            self._pending.clear()
             return False
         try:
             saved = await offload(lambda: read(session.plan, pieces), len(pieces) * 32)
@@ -173,7 +181,8 @@ class StateKeeper:
             self._known = Pieces.of(pieces)
             self._notes.append(f"the state that was kept is damaged, and was given up: {error}")
             return False
-        self._known, self._pending, self.unsaved = saved.pieces, None, None
+        self._known, self.unsaved = saved.pieces, None
+        self._pending.clear()
         session.go_on_from(saved.session)
         return True
 

@@ -134,8 +134,12 @@ class Pieces:
 
     @classmethod
     def of(cls, pieces: Mapping[str, bytes]) -> Pieces:
-        """What a store has, of which nothing else is known."""
-        sums = {name: _number(body) for name, body in pieces.items() if name != "head"}
+        """What a store has, of which nothing else is known; a piece that is damaged has the checksum of no other."""
+        sums = {
+            name: _number(body) if body[:_SUM_BYTES] == _sum(name, body[_SUM_BYTES:]) else -1
+            for name, body in pieces.items()
+            if name != "head"
+        }
         return cls(sums, sum(sums.values()))
 
     def new(self, session: Session) -> int:

@@ -1,0 +1,432 @@
+"""Sessions in a store: whoever goes on with a conversation does what one worker would have done that never moved."""
+
+import gzip
+import json
+from copy import deepcopy
+from hashlib import blake2b
+from pathlib import Path
+from statistics import median
+from time import monotonic
+
+import anyio
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from agentctx import (
+    AgentctxError,
+    Budget,
+    ClearToolResults,
+    ConfigError,
+    FitContextWindow,
+    Ledger,
+    Pipeline,
+    PlaceCacheMarkers,
+    Session,
+    Sessions,
+    TruncateToolOutputs,
+    validate,
+)
+from agentctx.errors import StoreFull, StoreUnavailable
+from agentctx.presets import coding_agent
+from agentctx.replay import Recording, calls_of
+from agentctx.session.keeping import BEGUN_ANEW, LOST
+from agentctx.stores import MemoryStore, SQLiteStore
+from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.testing.histories import broken_histories, budgets, histories, stages
+from agentctx.testing.scenario import texts_of
+
+MODELS = st.sampled_from([None, "claude-opus-5-5", "claude-sonnet-4-5", "gpt-5.4"])
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sessions" / "coding_agent.jsonl"
+FORMATS = "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"
+
+
+def rounds(count, format_name="openai-chat", size=60):
+    """A task and rounds of one call each."""
+    turns = [user("the task")]
+    for number in range(count):
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", f"line {number}\n" * size)]
+    return transcript(format_name, *turns)
+
+
+def pipeline(**options):
+    return Pipeline(
+        TruncateToolOutputs(150), ClearToolResults(4), FitContextWindow(), Ledger(),
+        budget=Budget(2_000, trigger=1_600, target=800), **options,
+    )  # fmt: skip
+
+
+def told(view):
+    """Everything that a view says, but for how long it took, and that a conversation began with words of the model."""
+    report = view.report.to_dict()
+    report["stages"] = [stage for stage in report["stages"] if stage["notes"] != (BEGUN_ANEW,)]
+    for timed in (report, *report["stages"]):
+        del timed["seconds"]
+    return texts_of(view.messages), view.system, view.tools, view.options, view.origins, report
+
+
+def without_handles(said):
+    """The same without handles, which stand for what only a caller has that keeps its history."""
+    for change in (*said[-1]["in_force"], *(each for stage in said[-1]["stages"] for each in stage["changes"])):
+        del change["handle"]
+    return said
+
+
+def notes(view):
+    return [note for stage in view.report.stages if stage.stage == "Sessions" for note in stage.notes]
+
+
+async def step(session, messages, history):
+    """The view of a step, and what it says; None and the error."""
+    try:
+        view = await session.prepare(messages, history.system, history.tools, format=history.format)
+    except AgentctxError as error:
+        return None, (type(error), str(error))
+    return view, told(view)
+
+
+@settings(max_examples=40)
+@given(
+    history=st.one_of(histories(max_rounds=8), broken_histories(max_rounds=8)),
+    stage=st.one_of(stages(), st.just(PlaceCacheMarkers())),
+    budget=st.one_of(st.none(), budgets(3_000)),
+    model=MODELS,
+    every=st.integers(1, 4),
+    loop=st.sampled_from(["keeps", "writes back", "goes back"]),
+    billing=st.sampled_from([None, 0.8, 1.3]),
+)
+def test_handing_over_changes_nothing(both_loops, *, history, stage, budget, model, every, loop, billing):
+    """However often another worker goes on, every view and every report is that of a session that never moved."""
+
+    async def walk():
+        plans = [Pipeline(stage, budget=budget, store=MemoryStore()) for _ in range(2)]
+        alone, store = plans[0].session(model=model), MemoryStore()
+        sessions, lengths = Sessions(plans[1], store), []
+        for number in range(1, len(history.messages) + 1):
+            lengths += [number, max(1, number - 3)] if loop == "goes back" and number % 3 == 0 else [number]
+        known, views = 0, [[], []]
+        for number, length in enumerate(lengths, 1):
+            if number % every == 0:
+                sessions = Sessions(plans[1], store)
+            given = [history.messages[:length]] * 2
+            if loop == "writes back":
+                given = [[*view, *history.messages[known:length]] for view in views]
+                known = length
+            one = await step(alone, deepcopy(given[0]), history)
+            async with sessions.open("x", model) as session:
+                other = await step(session, deepcopy(given[1]), history)
+                if loop == "writes back":
+                    views = [
+                        list(given[at] if view is None else view.messages) for at, (view, _) in enumerate((one, other))
+                    ]
+                for each, (view, _) in ((alone, one), (session, other)):
+                    if billing is not None and view is not None:
+                        each.record({"prompt_tokens": int(view.report.tokens_after * billing) + 7})
+                assert alone.budget == session.budget
+            if loop == "writes back" and one[0] is not None and other[0] is not None:
+                assert without_handles(one[1]) == without_handles(other[1])
+            else:
+                assert one[1] == other[1]
+
+    both_loops(walk)
+
+
+def recordings(shared):
+    """Recorded sessions: one of each kind where they are at hand, else the one that comes with the project."""
+    paths = sorted((shared / "transcripts").glob("*.jsonl.gz")) if shared else []
+    for path in paths or [EXAMPLE]:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+            known = json.loads(next(iter(lines)))
+        messages, system = known["messages"], known.get("system")
+        if system is not None and known["format"] == "openai-chat":
+            messages, system = [{"role": "system", "content": system}, *messages], None
+        yield Recording(messages, system, known.get("tools"), known["format"], id=known["id"], pending=False)
+
+
+@pytest.mark.anyio
+async def test_recorded_sessions_are_handed_over(shared, tmp_path):
+    """A hand-over at every tenth step of recorded sessions: byte-identical views and reports."""
+    stores = MemoryStore(), SQLiteStore(tmp_path / "context.db")
+    cuts = 0
+    for at, recording in enumerate(recordings(shared)):
+        store = stores[at % 2]
+        budget = Budget(12_000)
+        alone, sessions = coding_agent(budget).session(), Sessions(coding_agent(budget), store)
+        for number, length in enumerate(calls_of(recording)[:21], 1):
+            if number % 10 == 0:
+                sessions = Sessions(coding_agent(budget), store)
+            given = recording.messages[:length]
+            one, said = await step(alone, given, recording)
+            async with sessions.open(recording.id) as session:
+                _, also_said = await step(session, given, recording)
+                for each in (alone, session):
+                    if one is not None:
+                        each.record({"prompt_tokens": int(one.report.tokens_after * 1.1) + 7})
+            assert said == also_said
+            cuts += one is not None and one.report.first_changed is not None
+    assert cuts
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_each_format_is_handed_over(format_name):
+    """In each format a hand-over at every step, after going back and to another branch too, changes no view."""
+    messages, other = rounds(14, format_name), rounds(14, format_name, size=40)
+    alone, store = pipeline().session(), MemoryStore()
+    walk = [messages[:1], *(messages[:length] for length in range(3, 26, 2)), messages[:11], other[:13], messages[:29]]
+    for passed in walk:
+        expected = await alone.prepare(passed, format=format_name)
+        async with Sessions(pipeline(), store).open("x") as session:
+            assert told(await session.prepare(deepcopy(passed), format=format_name)) == told(expected)
+
+
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_workers_take_turns(tmp_path):
+    """Two workers that serve one conversation in turns, each with its session in memory, go on as one would."""
+    messages, alone = rounds(20), pipeline().session()
+    workers = [Sessions(pipeline(), SQLiteStore(tmp_path / "context.db")) for _ in range(2)]
+    for number, length in enumerate(range(1, 42, 2)):
+        async with workers[number % 2].using("x") as session:
+            view = await session.prepare(messages[:length])
+        assert told(view) == told(await alone.prepare(messages[:length]))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_many_at_once(kind, tmp_path):
+    """Twenty tasks at once on one conversation, of ten workers: each gets a legal view, and each step is kept once."""
+    memory = MemoryStore()
+    stores = [memory if kind == "memory" else SQLiteStore(tmp_path / "context.db", timeout=30) for _ in range(10)]
+    workers, messages, views = [Sessions(pipeline(), store, timeout=30) for store in stores], rounds(25), []
+
+    async def work(number):
+        async with workers[number % 10].open("x") as session:
+            views.append(await session.prepare(messages[: 2 * number + 1]))
+
+    async with workers[0].open("x") as session:
+        await session.prepare(messages[:1])
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(work, number)
+    assert len(views) == 20
+    for view in views:
+        assert validate({"messages": view.messages}, format="openai-chat") == ()
+        assert not notes(view)
+    async with Sessions(pipeline(), stores[0]).open("x") as session:
+        assert session.steps == 21
+
+
+class Faulty:
+    """A store that can go wrong in several ways."""
+
+    def __init__(self, store, how="well"):
+        self.store, self.how, self.asked = store, how, 0
+
+    async def load_state(self, name):
+        return await self._do(lambda: self.store.load_state(name))
+
+    async def save_state(self, name, changed, version, *, key=None):
+        return await self._do(lambda: self.store.save_state(name, changed, version, key=key))
+
+    async def _do(self, call):
+        self.asked += 1
+        if self.how == "unanswered":  # what was asked is done
+            await call()
+        if self.how in {"down", "unanswered"}:
+            raise StoreUnavailable(self.how)
+        if self.how == "full":
+            raise StoreFull(self.how)
+        if self.how == "broken":
+            raise OSError(self.how)
+        if self.how == "hangs":
+            await anyio.sleep_forever()
+        return "nonsense" if self.how == "nonsense" else await call()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("how", ["down", "unanswered", "full", "broken", "hangs", "nonsense"])
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_a_store_that_fails_costs_no_step(how, begun):
+    """The step gives in time the view that it would give, says what is not kept, and the next one that can saves it."""
+    events, messages, alone = [], rounds(12), pipeline().session()
+    store = Faulty(MemoryStore(), "well" if begun else how)
+    sessions = Sessions(pipeline(on_compact=events.append), store, timeout=0.05)
+    async with sessions.open("x") as session:
+        for length in (1, 3, 15, 17):
+            store.how = "well" if begun and length == 1 else how
+            told_before, began = len(events), monotonic()
+            view = await session.prepare(messages[:length])
+            assert monotonic() - began < 2
+            expected = await alone.prepare(messages[:length])
+            assert view.messages == expected.messages
+            if length > 1 or not begun:
+                assert len(notes(view)) == 1
+                assert len(events) == told_before + 1
+        store.how = "well"
+        view = await session.prepare(messages[:19])
+        assert notes(view) == []
+        assert view.messages == (await alone.prepare(messages[:19])).messages
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert session.steps == 5
+        assert told(await session.prepare(messages[:21])) == told(await alone.prepare(messages[:21]))
+
+
+@pytest.fixture
+async def kept():
+    """The state of a conversation with all kinds of pieces, in a store, and the history."""
+    store, messages = MemoryStore(), rounds(60)
+    async with Sessions(pipeline(store=MemoryStore()), store).open("x") as session:
+        for length in range(1, 120, 2):
+            await session.prepare(messages[:length])
+    return store, messages
+
+
+@pytest.mark.anyio
+async def test_damage_is_noticed_and_costs_only_what_was_decided(kept):
+    """Whatever piece is lost, changed or another's: the session begins again and says so, and is saved anew."""
+    store, messages = kept
+    known = await store.load_state("x")
+    assert {name.partition("/")[0] for name in known.pieces} == {"head", "rows", "said", "gone", "edited", "made"}
+    broken = [{name: body[:-3] + bytes([body[-3] ^ 1]) + body[-2:]} for name, body in known.pieces.items()]
+    broken += [{name: None} for name in known.pieces]
+    broken += [{"rows/0": known.pieces["rows/1"]}, {"head": b""}, {"head": known.pieces["gone"]}, {"edited/0": b"x"}]
+    for number, damage in enumerate(broken):
+        name = f"x{number}"
+        await store.save_state(name, known.pieces, None)
+        await store.save_state(name, damage, None)
+        async with Sessions(pipeline(), store).open(name) as session:
+            view = await session.prepare(messages)
+            (note,) = notes(view)
+            assert "damaged" in note
+            assert validate({"messages": view.messages}, format="openai-chat") == ()
+        async with Sessions(pipeline(), store).open(name) as session:
+            assert (await session.prepare(messages)).messages == view.messages
+            assert session.steps == 2
+
+
+@pytest.mark.anyio
+async def test_what_a_newer_release_has_saved_is_left_alone(kept):
+    """A state that this release cannot read is not written over; the steps go on, and say so."""
+    store, messages = kept
+    known = await store.load_state("x")
+    head = known.pieces["head"][8:].replace(b'"saved":1', b'"saved":2')
+    checksum = blake2b(b"head\0" + head, digest_size=8).digest()
+    version = await store.save_state("x", {"head": checksum + head}, None)
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert "newer release" in notes(await session.prepare(messages))[0]
+    assert (await store.load_state("x")).version == version
+
+
+@pytest.mark.anyio
+async def test_what_is_lost_is_saved_anew(kept):
+    """Where the state is taken away while a worker goes on, that worker's is saved; a new one begins again."""
+    store, messages = kept
+    worker = Sessions(pipeline(), store)
+    async with worker.open("x") as session:
+        await session.prepare(messages[:119])
+        await store.purge("x")
+        assert notes(await session.prepare(messages[:121])) == [LOST]
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert session.steps == 62
+    await store.purge("x")
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert notes(await session.prepare(messages)) == [BEGUN_ANEW]
+
+
+class Noting:
+    """A store that notes what is saved."""
+
+    def __init__(self):
+        self.store, self.saved = MemoryStore(), []
+
+    async def load_state(self, name):
+        return await self.store.load_state(name)
+
+    async def save_state(self, name, changed, version, *, key=None):
+        self.saved.append(sum(len(body or b"") for body in changed.values()))
+        return await self.store.save_state(name, changed, version, key=key)
+
+
+@pytest.mark.anyio
+async def test_a_step_saves_what_is_new():
+    """At 500 messages a saved step is at most 10 KB, and no more at 1,000; what goes out as it came is not in it."""
+    store, messages = Noting(), rounds(510, size=30)
+    plan = Pipeline(FitContextWindow(), budget=Budget(60_000, trigger=0.8, target=0.5))
+    async with Sessions(plan, store).open("x") as session:
+        for length in range(1, 1_002, 2):
+            view = await session.prepare(messages[:length])
+            session.record({"prompt_tokens": view.report.tokens_after + 5})
+    early, late = median(store.saved[230:270]), median(store.saved[-40:])
+    assert early < 10_000
+    assert late < early * 1.25
+    assert len(store.saved) == 502  # one a step, and what was recorded last
+    pieces = b"".join((await store.load_state("x")).pieces.values())
+    assert b"the task" not in pieces
+    assert b"line 500" not in pieces
+    assert len(pieces) < 100_000
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_was_overtaken_recovers():
+    """After an overflow, the smaller view of a worker that another one has overtaken is prepared from what is kept."""
+    messages, store = rounds(12), MemoryStore()
+    one, other = Sessions(pipeline(), store), Sessions(pipeline(), store)
+    error = OverflowedError("This model's maximum context length is 900 tokens, however you requested 1200 tokens")
+    async with one.using("x") as session:
+        before = await session.prepare(messages[:13])
+        async with other.open("x") as overtaking:
+            await overtaking.prepare(messages[:15])
+        view = await session.recover(error)
+        assert view.report.tokens_after < min(900, before.report.tokens_after)
+    async with other.open("x") as session:
+        assert session.budget.limit <= 900
+        assert await session.recover(error) is None  # it has no step of its own yet
+
+
+class OverflowedError(Exception):
+    """A refusal in a provider's words."""
+
+    code = "context_length_exceeded"
+
+
+@pytest.mark.anyio
+async def test_two_conversations_of_one_name_are_told_apart_by_a_worker_that_loads():
+    """A guardrail's call that comes first to a new worker does not go on from the agent's state."""
+    messages, store = rounds(10), MemoryStore()
+    guard = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is this safe?"}]
+    async with Sessions(pipeline(), store).open("x") as session:
+        await session.holding(messages[:13], None, "openai-chat", None).prepare(messages[:13])
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert session.holding(guard, None, "openai-chat", None) is not session
+        assert session.holding(messages[:15], None, "openai-chat", None) is session
+
+
+@pytest.mark.anyio
+async def test_a_loaded_state_can_be_dumped_before_its_next_step(kept):
+    """What was loaded, and not gone on with, dumps to a state that goes on in the same way."""
+    store, messages = kept
+    async with Sessions(pipeline(), store).open("x") as session:
+        state = json.loads(json.dumps(session.dump()))
+        expected = await session.prepare(messages)
+    view = await Session.load(pipeline(), state).prepare(messages)
+    assert told(view) == told(expected)
+
+
+@pytest.mark.parametrize("name", [None, 7, ""])
+@pytest.mark.anyio
+async def test_names_in_a_store_are_texts(name):
+    """Another name is refused before anything is done."""
+    with pytest.raises(ConfigError, match="named by a text"):
+        async with Sessions(pipeline(), MemoryStore()).open(name):
+            pass
+
+
+def test_what_is_no_store_is_refused():
+    """A store that keeps no states is refused where it is passed, and so are two ways to have states back."""
+    with pytest.raises(ConfigError, match="it has no load_state and no save_state"):
+        Sessions(pipeline(), "context.db")
+    with pytest.raises(ConfigError, match="pass one of them"):
+        Sessions(pipeline(), MemoryStore(), load={}.get)
