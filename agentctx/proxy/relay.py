@@ -142,7 +142,7 @@ class Pieces:
 
 def relayed(answer: httpx.Response, call: ModelCall, framing: Framing) -> Started:
     """A stream that is handed on: read for its usage, restarted where it says that the request was too large."""
-    held = Held(call, ())
+    held = Held(call, (), waits=True)
     held.read = partial(_said, held, framing)
     pieces = Pieces(answer.aiter_bytes(), framing, lambda: held.begun)
     return Started(held, pieces.next, answer.aclose)
@@ -168,12 +168,13 @@ def listed(answer: httpx.Response, call: ModelCall) -> Started:
             data = await anext(source)
         except StopAsyncIteration:
             _learn(call, bytes(seen))
+            await call.kept(waits=True)
             raise
         if len(seen) <= MOST_OF_A_LIST:
             seen.extend(data)
         return Piece(data)
 
-    return Started(Held(call, (), _nothing), pull, answer.aclose)
+    return Started(Held(call, (), waits=True, read=_nothing), pull, answer.aclose)
 
 
 def _nothing(_piece: Piece) -> None:

@@ -127,8 +127,7 @@ class Sessions(Mapping[Hashable, Session]):
     What is recorded is saved with the next step, or where ``open`` ends; by a wrapped client at once. A session that
     was loaded cannot ``recover`` before its first step.
 
-    It is a mapping of those in memory: ``sessions["thread-42"].dump()``; ``sessions[name] = session`` puts one in,
-    which is not in the store.
+    It is a mapping of those in memory: ``sessions["thread-42"].dump()``; ``sessions[name] = session`` puts one in.
 
     Args:
         pipeline: The pipeline of all of them.
@@ -193,7 +192,8 @@ class Sessions(Mapping[Hashable, Session]):
         return self._held[name].session
 
     def __setitem__(self, name: Hashable, session: Session) -> None:
-        """Hold a session under a name, for example one that was loaded."""
+        """Hold a session under a name, for example one that was loaded; what the store has under that name wins."""
+        self._keep(name, session)
         with self._guard:
             self._held[name] = _Held(session, self._now())
             self._held.move_to_end(name)
@@ -267,9 +267,7 @@ class Sessions(Mapping[Hashable, Session]):
                 observe(self.pipeline.observers, SessionClosed(name, "closed"))
 
     async def _acquire(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
-        if self.store is not None and not (isinstance(name, str) and name):
-            msg = f"Sessions: a conversation in a store is named by a text that is not empty, not by {name!r:.80}"
-            raise ConfigError(msg)
+        self._check(name)
         held = self._in_memory(name)
         if held is None:
             async with self._lock_of(name) as work:
@@ -282,12 +280,22 @@ class Sessions(Mapping[Hashable, Session]):
                         if state is None
                         else Session.load(self.pipeline, state)
                     )
-                    if self.store is not None:
-                        session.kept_by(StateKeeper(self.store, str(name), self.timeout))
+                    self._keep(name, session)
                     with self._guard:
                         held = self._held[name] = _Held(session, self._now(), users=1)
                     observe(self.pipeline.observers, SessionOpened(name, state is not None))
         return held
+
+    def _check(self, name: Hashable) -> None:
+        if self.store is not None and not (isinstance(name, str) and name):
+            msg = f"Sessions: a conversation in a store is named by a text that is not empty, not by {name!r:.80}"
+            raise ConfigError(msg)
+
+    def _keep(self, name: Hashable, session: Session) -> None:
+        """Let the session be saved, if there is a store."""
+        self._check(name)
+        if self.store is not None:
+            session.kept_by(StateKeeper(self.store, str(name), self.timeout))
 
     async def _loaded(self, load: Load, name: Hashable) -> Native:
         try:
