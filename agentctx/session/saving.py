@@ -365,7 +365,7 @@ def _sum(name: str, content: bytes) -> bytes:
 
 
 @frozen(eq=False)
-class Saved:
+class SavedState:
     """What was read of a session's pieces.
 
     Args:
@@ -387,7 +387,7 @@ def written_by(pieces: Mapping[str, bytes]) -> str | None:
         return None
 
 
-def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None = None) -> Saved:
+def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None = None) -> SavedState:
     """The session that was saved.
 
     Args:
@@ -412,7 +412,7 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
         raise _damaged("head", f"{type(error).__name__}: {error}") from error
     session = Session.load(plan, state, on_compact)
     session._begun = begun  # noqa: SLF001 - a part of the session
-    return Saved(session, write, known)
+    return SavedState(session, write, known)
 
 
 def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, dict[str, Any]]:
