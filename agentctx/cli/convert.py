@@ -92,14 +92,8 @@ def _converted(
         model=model,
         from_model=from_model or recording.model,
         system=recording.system,
-        tools=recording.tools or _nested_tools(entry),
+        tools=recording.tools,
     )
-
-
-def _nested_tools(entry: Transcript) -> Native:
-    """The tools of a Converse request, which stand one level deeper."""
-    config = entry.document.get("toolConfig") if entry.key is not None else None
-    return config.get("tools") if isinstance(config, Mapping) else None
 
 
 def _document(entry: Transcript, done: Converted, to: str, model: str | None) -> Native:

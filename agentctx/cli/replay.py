@@ -44,6 +44,7 @@ from agentctx.show import (
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.costs import reckoned, unlogged
 from agentctx.transcripts.reading import chosen as chosen_of
+from agentctx.transcripts.transcript import with_format
 
 All = Annotated[bool, typer.Option("--all", help="Every recording in the file, not only the first.")]
 Show = Annotated[
@@ -153,9 +154,8 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     if asked.json:
         told = {} if found is None else {"retention": {**asdict(found), "lost": found.lost}}
         steps_told = list(map(step_json, steps))
-        print_json(
-            {**_head(entry, budget), "steps": steps_told, "summary": asdict(summary), "costs": asdict(costs), **told}
-        )
+        head = {**_head(entry, budget), "format": asked.format or with_format(entry.recording, model).format}
+        print_json({**head, "steps": steps_told, "summary": asdict(summary), "costs": asdict(costs), **told})
     else:
         with printing() as console:
             _print_replay(console, entry, budget, steps)
@@ -187,7 +187,6 @@ def _head(entry: Transcript, budget: Budget) -> dict[str, Any]:
     return {
         "id": recording.id,
         "source": entry.source or None,
-        "format": recording.format,
         "messages": len(recording.messages),
         "budget": {
             "window": budget.window,

@@ -68,6 +68,13 @@ def _langchain(fields: Fields) -> bool:
     return (kind in ("human", "ai") and "content" in fields) or _has(fields, "additional_kwargs", "content")
 
 
+def _trace(fields: Fields) -> bool:
+    """Spans as OTLP has them, as its console exporter prints them, or as Jaeger keeps them."""
+    data = _items(fields.get("data"))
+    spans = _at_all(fields.get("context"), "trace_id") or any(_has(each, "traceID", "spans") for each in data)
+    return spans or not _SPANS.isdisjoint(fields) or _has(fields, "traceID", "spans")
+
+
 def _claude_code(fields: Fields) -> bool:
     if isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields):
         return True
@@ -285,8 +292,16 @@ DOCUMENTS: tuple[OtherTool, ...] = (
         lambda fields: fields.get("type") in _CODEX_EXEC and not {"thread_id", "item", "usage"}.isdisjoint(fields),
         "the rollout in ~/.codex/sessions",
     ),
+    OtherTool("an OpenTelemetry trace", _trace, "the messages of one conversation"),
     OtherTool(
-        "an OpenTelemetry trace", lambda fields: not _SPANS.isdisjoint(fields), "the messages of one conversation"
+        "the list of prompts of Claude Code",
+        lambda fields: _has(fields, "display", "project"),
+        "a session in projects/",
+    ),
+    OtherTool(
+        "the list of prompts of Codex",
+        lambda fields: _has(fields, "session_id", "ts", "text"),
+        "a rollout in sessions/",
     ),
     OtherTool("an HTTP archive (HAR)", lambda fields: _at_all(fields.get("log"), "entries"), "each request by itself"),
     OtherTool("an export of Cursor", lambda fields: not _CURSOR.isdisjoint(fields)),
@@ -349,7 +364,7 @@ def described(tool: OtherTool) -> str:
     how = f" (take {tool.instead})" if tool.instead else ""
     whose = (
         tool.name
-        if tool.name.startswith(("a ", "an ", "the output"))
+        if tool.name.startswith(("a ", "an ", "the output", "the list"))
         else f"a transcript of {tool.name} in its own shape"
     )
     return f"this is {whose}, and not messages of a model's provider{how}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field
@@ -10,7 +11,7 @@ from attrs import define, field
 from agentctx.core.message import Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.transcripts.bills import seconds, usage_of
-from agentctx.transcripts.files import Fields
+from agentctx.transcripts.files import Fields, parse
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, content_parts
 
@@ -92,6 +93,27 @@ def read_trajectory(document: Fields, place: str) -> Iterator[Read]:
     if not events:
         raise InvalidInput(place, "this trajectory of OpenHands holds no events: no model was called")
     yield read(events, document)
+
+
+def read_folder(folder: Path, max_bytes: int) -> Iterator[Read]:
+    """The events of a folder as the SDK keeps them: ``events/event-00000-<id>.json``, a file each.
+
+    Args:
+        folder: The conversation's folder, or the one of its events.
+        max_bytes: All events together may have no more.
+
+    Raises:
+        InvalidInput: If no events are in it, one cannot be read, or they are larger together.
+    """
+    files = sorted([*folder.glob("event-*.json"), *folder.glob("events/event-*.json")])
+    if not files:
+        raise InvalidInput(str(folder), "is a directory, not a file")
+    size = sum(file.stat().st_size for file in files)
+    if size > max_bytes:
+        raise InvalidInput(str(folder), f"has more than {max_bytes:,} bytes: pass --max-bytes to read more of it")
+    events = [parse(str(file), (1, file.read_bytes())) for file in files]
+    name = folder.parent.name if folder.name == "events" else folder.name
+    yield read(events, {"id": name})
 
 
 def _flat(events: Sequence[Native]) -> Iterator[Native]:

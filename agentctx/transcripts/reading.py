@@ -7,7 +7,8 @@ What a file may hold:
 * JSON lines, each one message of the same session;
 * one JSON document: a list of messages, or a request object;
 * a session, a log or a dump of a tool in the table ``READERS``;
-* an ``.eval`` file of Inspect, which is a zip archive.
+* an ``.eval`` file of Inspect, which is a zip archive;
+* a folder of OpenHands' events, a file each.
 
 Any of them may be compressed with gzip. What is in no shape that is known is refused, by name where the name is known.
 """
@@ -48,6 +49,7 @@ from agentctx.transcripts.files import (
     parse,
     place,
     refuse_other_kinds,
+    translated,
 )
 from agentctx.transcripts.transcript import Layout, Read, Transcript, of_a_tool
 
@@ -114,6 +116,12 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Transc
         ['gpt-5.4']
     """
     name = name_of(source)
+    if source != "-" and Path(source).is_dir():
+        with translated(name):
+            yield from (
+                of_a_tool(read, openhands.NAME, name) for read in openhands.read_folder(Path(source), max_bytes)
+            )
+        return
     with opened(source, max_bytes) as stream:
         start = stream.peek()
         if start.startswith(ZIP):
@@ -325,7 +333,8 @@ def _own(value: Native, layout: Layout, where: str) -> Transcript:
 def _recording(value: Mapping[str, Any], key: str, where: str) -> Recording:
     meta = value.get("meta")
     model = value.get("model") or value.get("modelId") or (meta.get("model") if isinstance(meta, dict) else None)
-    tools = value.get("tools")
+    config = value.get("toolConfig")  # where Bedrock has them
+    tools = config.get("tools") if isinstance(config, dict) and "tools" not in value else value.get("tools")
     if tools is not None and not isinstance(tools, list):
         raise InvalidInput(where, f"'tools' is {_kind(tools)}, not a list")
     return Recording(

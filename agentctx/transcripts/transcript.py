@@ -119,7 +119,7 @@ def _as_json(value: Native, *, indent: int | None = None) -> bytes:
 
 def of_a_tool(read: Read, source: str, place: str) -> Transcript:
     """What was read from another tool's shape: a recorded session of ours, or a request that was about to be sent."""
-    recording = _with_format(read.recording)
+    recording = with_format(read.recording)
     if recording.pending and recording.format is not None:
         wire = format_named(recording.format, recording.model)
         asked = wire.request(recording.messages, recording.system, recording.tools, recording.model)
@@ -137,12 +137,17 @@ def of_a_tool(read: Read, source: str, place: str) -> Transcript:
     return Transcript(recording, document, "messages", Layout.LINE, place, source, read.notes)
 
 
-def _with_format(recording: Recording) -> Recording:
-    """The recording with its format found out, where nothing names it and one fits."""
+def with_format(recording: Recording, model: str | None = None) -> Recording:
+    """The recording with its format found out, where nothing names it and one fits.
+
+    Args:
+        recording: The recording.
+        model: The model, when it is not the recorded one.
+    """
     if recording.format is not None:
         return recording
     try:
-        found = found_format(recording.messages, recording.system, recording.tools, None, recording.model)
+        found = found_format(recording.messages, recording.system, recording.tools, None, model or recording.model)
     except InvalidInput:  # nothing fits, or several do: whoever replays it says so
         return recording
     return evolve(recording, format=found.wire.name)

@@ -153,6 +153,26 @@ def test_what_frameworks_keep_is_read_word_for_word(name):
     assert recording.tools is not None or name == "pydantic_ai.json"
 
 
+def test_a_folder_of_events_is_one_conversation(tmp_path):
+    """What OpenHands' SDK keeps, a file for each event, is read as the events in one file are; and with the limit."""
+    events = tmp_path / "conversation-1" / "events"
+    events.mkdir(parents=True)
+    for place, line in enumerate(lines_of("openhands_events.jsonl")):
+        (events / f"event-{place:05}-e.json").write_text(line, "utf-8")
+    (whole,) = read("openhands_events.jsonl")
+    for folder in (events, events.parent):
+        (found,) = read_transcripts(str(folder))
+        assert found.recording.messages == whole.recording.messages
+        assert found.recording.id == "conversation-1"
+    with pytest.raises(InvalidInput, match="has more than 500 bytes: pass --max-bytes"):
+        list(read_transcripts(str(events), 500))
+
+
+def test_tools_of_bodies_are_read_where_they_stand():
+    """Bedrock keeps tools a level deeper: they are counted, too."""
+    assert [tool["toolSpec"]["name"] for tool in read("bedrock_body.json")[0].recording.tools] == ["read"]
+
+
 def test_inspect_s_archive_and_document_hold_the_same():
     """The two formats of one log give the same conversations, with long texts back in their places."""
     archive, document = read("inspect.eval"), read("inspect.json")
@@ -222,6 +242,9 @@ def test_a_log_without_a_word_says_that_no_model_was_called(name, tmp_path):
         (b'data: {"id": "x"}\n\ndata: [DONE]\n', "this is a recorded stream of server-sent events"),
         (b'{"resourceSpans": [{"scopeSpans": []}]}', "this is an OpenTelemetry trace"),
         (b'{"type": "thread.started", "thread_id": "t"}', "this is the output of codex exec --json"),
+        (b'{"name": "chat", "context": {"trace_id": "0x1", "span_id": "0x2"}}', "this is an OpenTelemetry trace"),
+        (b"# Fix\n_Exported on 1/5/2026 from Cursor (1.2)_\n", "this is an export of Cursor as Markdown"),
+        (b'{"display": "Fix it", "project": "/work"}', "this is the list of prompts of Claude Code"),
         (b'{"log": {"version": "1.2", "entries": []}}', "this is an HTTP archive"),
         (b'{"version": 1, "tabs": [], "composerData": {}}', "this is an export of Cursor"),
         (b'{"conversations": [{"from": "human", "value": "x"}]}', "this is a transcript of ShareGPT"),
