@@ -102,8 +102,8 @@ def _text(body):
     return "".join(json.dumps(body[key]) for key in (*_HEAD, *_MESSAGES) if key in body)
 
 
-def beside(framework, plain, ours, *, rounds=2):
-    """Say what a call of ours takes beside a plain one, in milliseconds of processor time: the best of some loops.
+def beside(framework, plain, ours, *, rounds=1):
+    """Say what a call of ours takes beside a plain one, in milliseconds of processor time: once or more often, and the best of it.
 
     The server is in this process: what it takes is in both.
 
