@@ -103,12 +103,12 @@ _schemas_of: Converted[Any] = Converted(_schemas, lambda _asked: ())
 
 
 def _with(request: ModelRequest[Any], call: PreparedCall[BaseMessage]) -> ModelRequest[Any]:
+    messages: list[Any] = call.messages
     if request.system_message is None:
-        return request.override(messages=call.messages)
-    system, *messages = call.messages
-    return request.override(messages=messages, system_message=system)
+        return request.override(messages=messages)
+    return request.override(messages=messages[1:], system_message=messages[0])
 
 
-def _record(call: PreparedCall[BaseMessage], response: ModelResponse[Any] | ExtendedModelResponse[Any]) -> None:
-    result = getattr(response, "model_response", response).result
-    call.record(next(filter(None, map(usage_of, result)), None))
+def _record(call: PreparedCall[BaseMessage], response: Native) -> None:
+    said = getattr(response, "model_response", response)
+    call.record(next(filter(None, map(usage_of, getattr(said, "result", [said]))), None))

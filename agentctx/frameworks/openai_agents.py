@@ -214,13 +214,14 @@ class ContextFilter(RunHooks[Any]):
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Prepare a call."""
         given, agent = data.model_data, data.agent
-        called = {each.get("call_id") for each in given.input if each.get("type") == "function_call"}
-        if any(each.get("type") == "function_call_output" and each["call_id"] not in called for each in given.input):
+        items: list[Any] = given.input
+        called = {each.get("call_id") for each in items if each.get("type") == "function_call"}
+        if any(each.get("type") == "function_call_output" and each["call_id"] not in called for each in items):
             raise ConfigError(_PARTLY.format("ContextFilter"))
         tools = await agent.get_all_tools(RunContextWrapper(data.context))
         offered = [each if isinstance(each, Handoff) else handoff(each) for each in agent.handoffs]
         model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", None)
-        request = _request(_named(), given.input, given.instructions, (*tools, *offered), model)
+        request = _request(_named(), items, given.instructions, (*tools, *offered), model)
         call = await self.agentctx.begin(request)
         self._call.set(call)
         return ModelInputData(input=call.messages, instructions=given.instructions)

@@ -317,9 +317,13 @@ def _parts_of_response(was: ModelResponse, native: Mapping[str, Any]) -> list[An
         elif isinstance(part, ThinkingPart) and part.signature and part.provider_name == "anthropic":
             parts += [part] if _thinking(part) in thought else []
         elif (block := next(blocks, None)) is not None:
-            same = block == _said(part) or not isinstance(part, TextPart)
-            parts.append(part if same else replace(part, content=_words([block])))
+            text = isinstance(part, TextPart) and block != _said(part)
+            parts.append(_worded(part, _words([block])) if text else part)
     return parts
+
+
+def _worded(part: Native, words: str) -> Native:
+    return replace(part, content=words)
 
 
 def _called(part: ToolCallPart, arguments: str) -> ToolCallPart:

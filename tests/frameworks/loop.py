@@ -103,7 +103,7 @@ def _text(body):
 
 
 def beside(framework, plain, ours, *, rounds=1):
-    """Say what a call of ours takes beside a plain one, in milliseconds of processor time: once or more often, and the best of it.
+    """Say what a call of ours takes beside a plain one, in milliseconds of processor time, at best.
 
     The server is in this process: what it takes is in both.
 
