@@ -157,7 +157,7 @@ class Pipeline(Plan):
             observe(self.observers, StepRefused(error, model=model))
             raise
         if self.observers:
-            observe(self.observers, StepPrepared(view.report, model=model, format=format))
+            observe(self.observers, StepPrepared(view, model=model, format=format))
         return view
 
     def within(self, budget: Budget) -> Pipeline:

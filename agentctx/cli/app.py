@@ -18,6 +18,7 @@ from agentctx.cli.report import report
 from agentctx.cli.sessions import sessions
 from agentctx.cli.store import store_app
 from agentctx.cli.validate import validate
+from agentctx.cli.window import window
 
 _EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that cannot fit); 2 bad input or usage."
 
@@ -28,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXITS,
 )
-for command in (replay, report, compare, compact, convert, count, validate):
+for command in (replay, report, compare, compact, convert, count, window, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
 app.command(epilog=_EXITS)(sessions)
 app.command(epilog=_EXITS)(proxy)

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from attrs import field, frozen
 
 from agentctx.core.message import Native
-from agentctx.core.report import Report, SilentTruncationSuspected
+from agentctx.core.report import Report, SilentTruncationSuspected, View
 
 
 @frozen
@@ -15,7 +15,7 @@ class StepPrepared:
     """A request was prepared: every one, also where nothing was changed.
 
     Args:
-        report: What was done, with sizes in tokens and how long it took in seconds.
+        view: What is to be sent, with its report.
         session: The session's id; None for a stateless call, or where it has none.
         step: The number of the session's step, from 0; None for a stateless call.
         model: The model's name; None when it is not known.
@@ -31,12 +31,17 @@ class StepPrepared:
         (True, 8)
     """
 
-    report: Report = field(repr=False)
+    view: View = field(repr=False)
     session: str | None = None
     step: int | None = None
     model: str | None = None
     format: str | None = None
     known_tokens: int = 0
+
+    @property
+    def report(self) -> Report:
+        """What was done, with sizes in tokens and how long it took in seconds."""
+        return self.view.report
 
 
 @frozen

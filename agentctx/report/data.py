@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import shared
 from agentctx.core.message import Context, Message, Tool
-from agentctx.core.report import View
 from agentctx.engine.reading import as_list, reader
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Meter, declared
 from agentctx.replay import Recording, Step, replay
 from agentctx.report.costs import Costs, costs, trimming
-from agentctx.report.kinds import KINDS, tokens_by_kind, tokens_of_head
 from agentctx.report.rows import Items, Layout, RowChange, RowLog
+from agentctx.tokens.kinds import KINDS, KindSizes, tokens_of_head
 
 
 @frozen
@@ -111,7 +109,7 @@ async def session_data(
     source = reader(natives, system=recording.system, tools=recording.tools, format=recording.format, model=model)
     given = source.messages(natives)
     head = Context((), *source.head(recording.system, recording.tools))
-    items, sizes = Items(), _Sizes(source.meter)
+    items, sizes = Items(), KindSizes(source.meter)
     log, calls = RowLog(given, items), []
     async for step in replay(recording, pipeline, model=model):
         calls.append(_call(step, log, sizes))
@@ -142,32 +140,9 @@ async def session_data(
     )
 
 
-def _call(step: Step, log: RowLog, sizes: _Sizes) -> ShownCall:
+def _call(step: Step, log: RowLog, sizes: KindSizes) -> ShownCall:
     if step.view is None:
         log.miss(step.number, step.index)
         return ShownCall(step, (0,) * len(KINDS), 0)
     unchanged = log.see(step.number, step.index, step.view)
-    return ShownCall(step.without_view(), sizes.of(step.view), unchanged)
-
-
-@define
-class _Sizes:
-    """Tokens of requests by kind; what a request shares with the one before is not looked at again."""
-
-    meter: Meter
-    _messages: Sequence[Message] = field(factory=tuple, init=False)
-    _sums: list[tuple[int, ...]] = field(factory=list, init=False)
-
-    def of(self, view: View) -> tuple[int, ...]:
-        """Tokens of a request by kind, in the order of ``KINDS``."""
-        messages = view.context.messages
-        same = shared(self._messages, messages)
-        del self._sums[same:]
-        for message in messages[same:]:
-            found = tokens_by_kind(message, self.meter)
-            before = self._sums[-1] if self._sums else (0,) * len(KINDS)
-            self._sums.append(tuple(sum_ + found.get(kind, 0) for sum_, kind in zip(before, KINDS, strict=True)))
-        self._messages = messages
-        head = tokens_of_head(view.context, self.meter)
-        whole = self._sums[-1] if self._sums else (0,) * len(KINDS)
-        return tuple(sum_ + head.get(kind, 0) for sum_, kind in zip(whole, KINDS, strict=True))
+    return ShownCall(step.without_view(), sizes.of(step.view.context), unchanged)

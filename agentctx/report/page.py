@@ -17,9 +17,9 @@ from attrs import define, field
 from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.replay import Step
 from agentctx.report.data import SessionData
-from agentctx.report.kinds import KINDS, kind_of, main_kind
 from agentctx.report.rows import RowChange, State
 from agentctx.show import left_out, part_texts, summarise
+from agentctx.tokens.kinds import KINDS, kind_of, main_kind
 
 CAPS = (20_000, 8_000, 3_000, 1_000, 400, 120)
 """The most characters of a text in the page: the first with which the page is small enough holds."""

@@ -342,7 +342,7 @@ class Session:
         if self.plan.observers:
             known, spoken = self._state, self._state.wire_name or self._state.format
             for view, number in made:
-                event = StepPrepared(view.report, self.id, number, known.model, spoken, self._told_tokens)
+                event = StepPrepared(view, self.id, number, known.model, spoken, self._told_tokens)
                 self._told_tokens = view.report.tokens_before
                 observe(self.plan.observers, event)
 

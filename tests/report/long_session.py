@@ -10,8 +10,8 @@ from agentctx.replay import Recording, Step
 from agentctx.report import SessionData
 from agentctx.report.costs import costs, growing
 from agentctx.report.data import ShownCall
-from agentctx.report.kinds import KINDS
 from agentctx.report.rows import Added, Layout, RowChange, State
+from agentctx.tokens.kinds import KINDS
 
 CALLS = 2_000
 BETWEEN = 200

@@ -8,8 +8,8 @@ import pytest
 from agentctx import Budget, FitContextWindow, Outcome, Pipeline, presets
 from agentctx.memory import Offload, Recall
 from agentctx.replay import Recording
-from agentctx.report.kinds import KINDS
 from agentctx.stores import MemoryStore
+from agentctx.tokens.kinds import KINDS
 from agentctx.transcripts import read_transcripts
 from agentctx.transcripts.costs import reckoned
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from attrs import define, field
+
+from agentctx.core.compare import shared
 from agentctx.core.message import Context, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
 from agentctx.protocols import Meter
@@ -54,3 +57,30 @@ def tokens_of_head(context: Context, meter: Meter) -> dict[str, int]:
     whole = meter.fixed(context)
     system = meter.fixed(Context((), context.system, ()))
     return {"system": system, "tools": whole - system} if context.tools else {"system": whole}
+
+
+@define
+class KindSizes:
+    """Tokens of requests by kind; what a request shares with the one before is not looked at again.
+
+    Args:
+        meter: Counts messages.
+    """
+
+    meter: Meter
+    _messages: Sequence[Message] = field(factory=tuple, init=False)
+    _sums: list[tuple[int, ...]] = field(factory=list, init=False)
+
+    def of(self, context: Context) -> tuple[int, ...]:
+        """Tokens of a request by kind, in the order of ``KINDS``."""
+        messages = context.messages
+        same = shared(self._messages, messages)
+        del self._sums[same:]
+        for message in messages[same:]:
+            found = tokens_by_kind(message, self.meter)
+            before = self._sums[-1] if self._sums else (0,) * len(KINDS)
+            self._sums.append(tuple(sum_ + found.get(kind, 0) for sum_, kind in zip(before, KINDS, strict=True)))
+        self._messages = messages
+        head = tokens_of_head(context, self.meter)
+        whole = self._sums[-1] if self._sums else (0,) * len(KINDS)
+        return tuple(sum_ + head.get(kind, 0) for sum_, kind in zip(whole, KINDS, strict=True))
