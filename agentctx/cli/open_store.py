@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 import typer
@@ -91,11 +92,21 @@ def store_at(
         return stores.SQLiteStore(place, timeout=_TIMEOUT, create=create, ttl=ttl)
     scheme, rest, name = url[1].lower(), url[2], namespace or "agentctx"
     if scheme in _REDIS:
+        _check_port(place)
         return stores.RedisStore(f"{_REDIS[scheme]}://{rest}", prefix=name, timeout=_TIMEOUT, create=create, ttl=ttl)
     if scheme in _POSTGRES:
         return stores.PostgresStore(place, schema=name, timeout=_TIMEOUT, create=create, ttl=ttl)
     msg = f"--store: {scheme}:// is no store: pass a SQLite file, redis://..., unix://..., or postgresql://..."
     raise ConfigError(msg)
+
+
+def _check_port(place: str) -> None:
+    """Refuse a URL that redis-py cannot read; it would quote what it takes for the port, such as half a password."""
+    try:
+        _ = urlsplit(place).port
+    except ValueError:
+        msg = "--store: what stands behind the host is no port; in a password / # ? : and @ are written as %2F %23 ..."
+        raise ConfigError(msg) from None
 
 
 def _without_password(said: str, place: str) -> str:

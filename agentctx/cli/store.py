@@ -63,7 +63,7 @@ def ls(
             print_json(asdict(each))
     else:
         with printing() as console:
-            console.print(_table(named) if named else "the store is empty")
+            console.print(_table(named) if found else "the store is empty")
     _tell_rest(len(found) - len(named))
 
 

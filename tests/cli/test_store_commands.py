@@ -86,6 +86,7 @@ def test_a_store_of_a_hundred_thousand_is_named_in_part(run, file):
     shown = run("store", "ls", "--store", file[0])
     assert len(shown.stdout.splitlines()) == 50 + 4
     assert "note: 99,953 more" in shown.stderr
+    assert "empty" not in run("store", "ls", "--limit", "0", "--store", file[0]).stdout
     assert run("store", "ls", "--store", file[0], "--json").stdout.count("\n") == 100_003
     assert json.loads(run("store", "stats", "--store", file[0], "--json").stdout)["conversations"] == 100_002
 
@@ -179,6 +180,8 @@ def test_what_cannot_be_opened_is_said_in_one_line_and_not_made(run, tmp_path):
         f"unix://{tmp_path}/no.sock": "Redis: ConnectionError",
         f"postgresql://me:hush-hush@/db?host={tmp_path}": "PostgreSQL: connection",
         "postgresql://me:hush hush@host/db": "PostgreSQL: ",
+        "redis://me:hush/hush@host:1/0": "is no port",
+        "unix://me:hush/hush@host": "is no port",
     }
     for place, said in cases.items():
         shown = run("store", "ls", "--store", place)

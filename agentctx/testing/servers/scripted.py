@@ -79,6 +79,8 @@ def provider_server(
 ) -> Iterator[ProviderServer]:
     """Serve a provider's API on this machine, as strict as the provider, until the block ends.
 
+    The script is that of one conversation: calls at once take its entries in the order in which they are answered.
+
     Args:
         format: ``"openai-chat"``, ``"openai-responses"``, ``"anthropic"``, ``"gemini"`` or ``"bedrock"``.
         answers: The script: texts, ``assistant(...)`` turns (the ids of their calls are the server's), and a
@@ -143,7 +145,7 @@ class _Scripted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if "count" in scope["path"].rpartition("/")[2].lower():  # the provider's count of tokens asks no model
+        if scope["method"] != "POST" or "count" in scope["path"].rpartition("/")[2].lower():  # which asks no model
             await self.app(scope, receive, send)
             return
         entry = self.model.next
