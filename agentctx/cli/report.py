@@ -71,8 +71,6 @@ def report(  # noqa: PLR0913 - each is an option of the command
       agentctx report session.jsonl --window 32k --preset coding_agent -o session.html
 
       agentctx report session.jsonl --model claude-sonnet-4-5 --no-content
-
-      agentctx report --session 1 --open
     """
     if no_content and full:
         msg = "--no-content and --full: pass one of them"

@@ -35,6 +35,7 @@ class _Rollout:
     id: str | None = None
     system: str | None = None
     model: str | None = None
+    window: int = 0
     compacted: int = 0
     rolled_back: int = 0
     _total: Native = None
@@ -93,6 +94,8 @@ class _Rollout:
         """Note what a call was billed: an event may come again without one, with the same sum."""
         if not isinstance(info, Mapping) or self._answered is None:
             return
+        window = info.get("model_context_window")
+        self.window = window if isinstance(window, int) and not isinstance(window, bool) else self.window
         total, before = info.get("total_token_usage"), self._total
         if total is not None and total == before:
             return
@@ -127,6 +130,8 @@ def read(lines: LogLines) -> Iterator[Read]:
     if rollout.rolled_back:
         turns = "1 turn that was" if rollout.rolled_back == 1 else f"{rollout.rolled_back:,} turns that were"
         notes.append(f"{turns} taken back: left out")
+    if rollout.window > 0:
+        notes.append(f"it ran in a window of {rollout.window:,} tokens: --window {rollout.window} replays it in that")
     recording = Recording(
         rollout.items,
         system=rollout.system,

@@ -177,8 +177,11 @@ def _one(name: str, line: Line) -> Iterator[Transcript]:
 def _many(name: str, first: Line, second: Line, lines: Iterator[Line], stream: IO[bytes]) -> Iterator[Transcript]:
     try:
         value = parse(name, first)
-    except InvalidInput:  # a document over several lines begins with half a value
-        yield from _pretty(name, first, second, stream)
+    except InvalidInput:
+        if (log := _log_of(_parsed(name, second))) is not None:  # a log whose first line is damaged
+            yield from _logged(name, log, chain((first, second), lines))
+        else:  # a document over several lines begins with half a value
+            yield from _pretty(name, first, second, stream)
         return
     where, rest = place(name, first[0]), chain((second,), lines)
     tool = _tool_of(value)
@@ -196,6 +199,14 @@ def _many(name: str, first: Line, second: Line, lines: Iterator[Line], stream: I
         yield from _document(value, Layout.LINE, where)
         for line in rest:
             yield from _document(parse(name, line), Layout.LINE, place(name, line[0]))
+
+
+def _parsed(name: str, line: Line) -> Native:
+    """The value of a line, None when it is none."""
+    try:
+        return parse(name, line)
+    except InvalidInput:
+        return None
 
 
 def _pretty(name: str, first: Line, second: Line, stream: IO[bytes]) -> Iterator[Transcript]:

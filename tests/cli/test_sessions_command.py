@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentctx.economics.prices import Usage
-from agentctx.replay import Billed, Recording
+from agentctx.replay import Billed, Recording, Step
 from agentctx.transcripts.costs import billed_cost, reckoned
 
 FIXTURES = Path(__file__).parents[1] / "transcripts" / "fixtures"
@@ -112,6 +112,23 @@ def test_a_recording_without_a_call_says_so(run, jsonl, record):
     """A replay of words that no model was asked for says that there was none."""
     shown = run("replay", jsonl(record([{"role": "assistant", "content": "Hello"}], "one")), "--window", "8k")
     assert (shown.exit_code, "no model calls: " in shown.stdout) == (0, True)
+
+
+def test_costs_are_reckoned_by_the_provider_s_cache_rules():
+    """What both ways share with their call before is read from the cache in whole steps, while it lives."""
+    messages = [{"role": role, "content": "Hello"} for role in ("user", "assistant") * 2]
+    steps = [
+        Step(1, 1, 0, 1, tokens_given=2_000, tokens_sent=2_000),
+        Step(2, 3, 1, 3, tokens_given=4_000, tokens_sent=3_000, prefix_tokens=1_500),
+    ]
+    costs = reckoned(Recording(messages, model="gpt-5.4"), steps)
+    assert (costs.without.usage.fresh, costs.without.usage.cached) == (2_000 + 4_000 - 1_920, 1_920)
+    assert (costs.sent.usage.fresh, costs.sent.usage.cached) == (2_000 + 3_000 - 1_408, 1_408)
+    out = costs.sent.usage.output
+    assert costs.sent.usd == pytest.approx((3_592 * 2.5 + 1_408 * 0.25 + out * 15) / 1e6)
+    late = tuple(Billed(index, Usage(fresh=10), at=at) for index, at in ((1, 1e9), (3, 1e9 + 86_400)))
+    costs = reckoned(Recording(messages, model="gpt-5.4", billed=late), steps)
+    assert (costs.without.usage.cached, costs.sent.usage.cached) == (0, 0)
 
 
 def test_recorded_prices_go_before_reckoned_ones():

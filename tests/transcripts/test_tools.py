@@ -221,8 +221,17 @@ def test_a_log_that_is_being_written_is_read_to_its_last_whole_line(name, tmp_pa
     first, *_ = read_transcripts(written(tmp_path, [*lines, lines[-1][:20]]))
     assert any(f"line {len(lines) + 1} is cut short and left out" in note for note in first.notes)
     assert first.recording == read(name)[0].recording
-    first, *_ = read_transcripts(written(tmp_path, [lines[0], "\x00\x00 {", *lines[1:]]))
-    assert any("1 damaged line is left out: line 2" in note for note in first.notes)
+    for place in (1, 0):
+        first, *_ = read_transcripts(written(tmp_path, [*lines[:place], "\x00\x00 {", *lines[place:]]))
+        assert any(f"1 damaged line is left out: line {place + 1}" in note for note in first.notes)
+        assert first.recording == read(name)[0].recording
+
+
+def test_a_sub_agent_s_own_file_is_its_conversation(tmp_path):
+    """A file that holds a side chain alone, as newer versions write it, is read as one conversation."""
+    (found,) = read_transcripts(written(tmp_path, [line for line in lines_of("claude_code.jsonl") if "a1b2" in line]))
+    assert found.recording.messages == read("claude_code.jsonl")[1].recording.messages
+    assert not any("side chain" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("name", ["claude_code.jsonl", "codex.jsonl"])
