@@ -115,6 +115,16 @@ class PreparedCall(Generic[M]):
         if self.call is not None:
             self.call.learn(usage)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the conversation is kept in a store."""
+        return self.call is not None and self.call.session is not None and self.call.session.is_kept
+
+    async def save(self) -> None:
+        """Save what was recorded, where the conversation is kept in a store; else the next step does. As ``record``."""
+        if self.call is not None:
+            await self.call.kept(waits=True)
+
     def _write(self) -> None:
         self.messages = list(self.request.objects) if self.call is None else _written(self.request, self.call.view)
 
@@ -189,6 +199,9 @@ class ModelCalls:
             raise ConfigError(msg)
         patch_threads_once()
         self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
+        self._unnamed = self._conversations
+        if held.store is not None:  # which keeps what has a name
+            self._unnamed = Conversations(held.pipeline, key=_name_of, sessions=Sessions(held.pipeline))
 
     def __repr__(self) -> str:
         """One line: how many sessions there are, and the last view."""
@@ -219,8 +232,10 @@ class ModelCalls:
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
         flat = [message for pieces in request.pieces for message in pieces]
-        adapter = _Apart(request, flat)
-        return PreparedCall(request, await begin(self._conversations, adapter, {_NAME: request.name}))
+        where = self._unnamed if request.name == UNNAMED else self._conversations
+        call = await begin(where, _Apart(request, flat), {_NAME: request.name})
+        self._conversations.view = where.view
+        return PreparedCall(request, call)
 
 
 _NAME = "agentctx_name"

@@ -64,6 +64,8 @@ class ContextMiddleware(AgentMiddleware[Any, Any]):
                 raise
             response = handler(_with(request, call))
         _record(call, response)
+        if call.is_kept:
+            blocking(call.save)
         return response
 
     async def awrap_model_call(
@@ -80,6 +82,7 @@ class ContextMiddleware(AgentMiddleware[Any, Any]):
                 raise
             response = await handler(_with(request, call))
         _record(call, response)
+        await call.save()
         return response
 
 

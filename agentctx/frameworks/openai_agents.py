@@ -86,6 +86,7 @@ class ContextModel(Model):
                 raise
             said = await self.model.get_response(*self._sent(asked, call), **more)
         call.record(_usage(said.usage))
+        await call.save()
         return said
 
     async def stream_response(
@@ -183,6 +184,7 @@ async def _recorded(call: PreparedCall[Any], events: AsyncIterator[Any]) -> Asyn
         if answer is not None:
             call.record(_usage(getattr(answer, "usage", None)))
         yield event
+    await call.save()
 
 
 class ContextFilter(RunHooks[Any]):
@@ -231,6 +233,7 @@ class ContextFilter(RunHooks[Any]):
         call = self._call.get()
         if call is not None:
             call.record(_usage(response.usage))
+            await call.save()
 
 
 _session_id: ContextVar[str | None] = ContextVar("agentctx_session_id", default=None)

@@ -111,6 +111,7 @@ class _OfRun(AbstractCapability[Any]):
                     "prompt_tokens_details": {"cached_tokens": used.cache_read_tokens},
                 }
             )
+            await self._call.save()
         self._call, self._smaller = None, False
         return response
 

@@ -31,9 +31,10 @@ from loop import (
 from openai import BadRequestError
 from pydantic import BaseModel, Field
 
-from agentctx import Budget, count
+from agentctx import Budget, Sessions, count
 from agentctx.frameworks.langchain import ContextMiddleware
 from agentctx.presets import coding_agent
+from agentctx.stores import MemoryStore
 from agentctx.testing.servers import chat_completions, messages
 
 pytestmark = pytest.mark.anyio
@@ -199,6 +200,22 @@ def test_a_thread_is_gone_back_in(serve):
         agent.invoke(given, config)
     assert len(desk.requests) == len(desk.accepted)
     assert len(agent.get_state(config).values["messages"]) > 2 * STEPS
+
+
+def test_another_worker_goes_on(serve):
+    """With the sessions in a store, a worker that has never seen the thread goes on with its prefix."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    store, saver, config = MemoryStore(), InMemorySaver(), {"configurable": {"thread_id": "thread-1"}}
+
+    def worker():
+        context = ContextMiddleware(sessions=Sessions(pipeline(), store))
+        return create_agent(model_at(url), [read_file], system_prompt=SYSTEM, middleware=[context], checkpointer=saver)
+
+    with pytest.raises(GraphRecursionError):
+        worker().invoke(task(), {**config, "recursion_limit": 56})
+    assert STEPS / 2 < len(desk.accepted) < STEPS
+    worker().invoke(None, {**config, **LONG})
+    check(desk)
 
 
 HOW = {"type": "adaptive"}
