@@ -27,7 +27,7 @@ from attrs import define, field
 
 THINKS = 0.5
 PIECES, PAUSE = 10, 0.05
-RESTS = 1.0
+RESTS = 4.0
 TOOL_OUTPUT = "The quick brown fox jumps over the lazy dog, line {}.\n"
 
 _PROVIDER = """
