@@ -25,9 +25,10 @@ import anyio
 import httpx
 from attrs import define, field
 
-THINKS = 0.5
-PIECES, PAUSE = 10, 0.05
-RESTS = 4.0
+THINKS = 2.0
+PIECES, PAUSE = 10, 0.1
+RESTS = 12.0
+"""Seconds that a conversation rests between its steps, on average, while its tools run."""
 TOOL_OUTPUT = "The quick brown fox jumps over the lazy dog, line {}.\n"
 
 _PROVIDER = """
@@ -178,19 +179,30 @@ async def talk(address: str, conversations: list[Conversation], steps: int, line
 def latency(talking: int, turns: int, steps: int) -> dict[str, object]:
     """The time to the first byte, through the forwarder and through the proxy in turns."""
     found: dict[str, list[float]] = {"forwarder": [], "proxy": []}
-    mixed = 0
+    mixed, busy = 0, dict.fromkeys(found, 0.0)
     with servers(THINKS, PIECES, "16k") as at:
+        for name in found:  # what is loaded at the first request
+            anyio.run(talk, at[name][0], [Conversation(f"canary-first-{place}") for place in range(3)], 1, 40)
         for turn in range(turns):
             for name, seconds in found.items():
                 conversations = [Conversation(f"canary-{turn}-{place}") for place in range(talking)]
+                before = processor_time(at[name][1])
                 anyio.run(talk, at[name][0], conversations, steps, 40)
+                busy[name] += processor_time(at[name][1]) - before
                 seconds += [each for one in conversations for each in one.seconds]
                 mixed += sum(one.mixed for one in conversations)
         counted = httpx.get(f"{at['proxy'][0]}/metrics").text
     told = {name: _told(seconds) for name, seconds in found.items()}
     added = {name: told["proxy"][name] - told["forwarder"][name] for name in told["proxy"]}
-    prepare = _mean(counted, "agentctx_proxy_prepare_seconds")
-    return {"conversations at once": talking, **told, "added": added, "prepare, mean": prepare, "mixed up": mixed}
+    each = {name: 1_000 * busy[name] / len(seconds) for name, seconds in found.items()}
+    return {
+        "conversations at once": talking,
+        "requests": {name: len(seconds) for name, seconds in found.items()},
+        "ms to the first byte": {**told, "added": added},
+        "ms of processor time for each request": each,
+        "ms to prepare, mean": _mean(counted, "agentctx_proxy_prepare_seconds"),
+        "mixed up": mixed,
+    }
 
 
 def _told(seconds: list[float]) -> dict[str, float]:
@@ -237,6 +249,12 @@ def memory(requests: int) -> dict[str, object]:
         "most": max(sizes),
         "ms each": 1_000 * each,
     }
+
+
+def processor_time(pid: int) -> float:
+    """The seconds that a process has worked."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> float:
