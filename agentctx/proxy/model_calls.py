@@ -106,7 +106,9 @@ class Known:
         """The sessions of a pipeline."""
         found = self._sessions.get(id(pipeline))
         if found is None:
-            found = self._sessions[id(pipeline)] = Sessions(pipeline, capacity=self.histories.most + IN_FLIGHT)
+            found = self._sessions[id(pipeline)] = Sessions(
+                pipeline, self.store, capacity=self.histories.most + IN_FLIGHT
+            )
         return found
 
     async def forget(self, name: str) -> None:

@@ -6,9 +6,10 @@ import re
 import anyio
 import pytest
 from conftest import pipeline, proxying
-from talks import TASK
+from talks import TASK, chat, rounds
 
 from agentctx.proxy import Proxy, Upstreams
+from agentctx.stores import SQLiteStore
 from agentctx.testing.servers import serving
 
 STEPS = 3
@@ -73,3 +74,18 @@ async def test_two_hundred_conversations_at_once_are_not_mixed_up(provider_url):
     sessions = next(iter(proxy._known._sessions.values()))
     assert len(sessions) == 200
     assert min(each.steps for each in sessions.values()) >= STEPS - 1
+
+
+def test_two_workers_serve_one_conversation(provider, tmp_path):
+    """Asked in turns, two workers with one store send what one proxy would send; no key is in the store."""
+    at = provider("openai")
+    places = [SQLiteStore(tmp_path / "proxy.db") for _ in range(2)]
+    workers = [Proxy(pipeline(), Upstreams(everything=at.address), store=place) for place in places]
+    with proxying(workers[0]) as first, proxying(workers[1]) as second:
+        for number in range(8, 18):
+            for url in (at.url, (first, second)[number % 2]):
+                chat(url, rounds(number, "shared"), stream=True, key="sk-a-key-that-is-nowhere")
+    alone, together = at.desk.accepted[::2], at.desk.accepted[1::2]
+    assert together == alone
+    assert len({name for worker in workers for each in worker._known._sessions.values() for name in each}) == 1
+    assert b"sk-a-key-that-is-nowhere" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
