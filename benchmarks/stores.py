@@ -6,6 +6,7 @@ call to its answer; processor time is that of this process. Run it with the ``de
     python benchmarks/stores.py                  # some minutes
     python benchmarks/stores.py --quick          # a fifth of that
     python benchmarks/stores.py --only sqlite    # one store
+    python benchmarks/stores.py --sessions       # sessions alone
     python benchmarks/stores.py --backend trio
     python benchmarks/stores.py --json           # for machines; --markdown for README.md
 """
@@ -13,9 +14,10 @@ call to its answer; processor time is that of this process. Run it with the ``de
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,9 +26,12 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 import anyio
+from attrs import define, field
 from rows import Row, as_json, markdown, show
 
+from agentctx import Budget, FitContextWindow, Pipeline, Sessions, TruncateToolOutputs
 from agentctx.memory import Recall
+from agentctx.protocols import StateSnapshot
 from agentctx.stores import ConversationStore, MemoryStore, PostgresStore, RedisStore, SQLiteStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "stores"))
@@ -46,6 +51,9 @@ MANY = 1_000
 
 BAR = 0.5
 """Milliseconds of processor time that saving a step may take."""
+
+MOST_BYTES = 10_000
+"""Bytes that saving a step of a session may write, at the median."""
 
 
 async def timed(times: int, call: Callable[[int], Awaitable[object]]) -> tuple[float, float, float]:
@@ -117,9 +125,80 @@ async def steps(name: str, store: ConversationStore, times: int) -> list[Row]:
         async def reopen(_turn: int, whose: str = conversation) -> None:
             await store.load_state(whose)
 
-        rows += rows_of(f"{name}: save a step, {length} messages", await timed(times, save), BAR)
+        rows += rows_of(f"{name}: save {STEP:,} bytes of a state, {length} messages", await timed(times, save), BAR)
         rows += rows_of(f"{name}: append a message to {length}", await timed(times, append))
-        rows += rows_of(f"{name}: open a session, {length} messages", await timed(times, reopen))
+        rows += rows_of(f"{name}: load a state, {length} messages", await timed(times, reopen))
+    return rows
+
+
+def said(number: int, whose: str) -> list[dict[str, object]]:
+    """A call of a tool, and its result: of five, one is long; texts of its own, which nobody has counted before."""
+    arguments = json.dumps({"path": f"src/module_{number}.py"})
+    called = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": arguments}}
+    content = f"line {number} of {whose}\n" * (20 if number % 5 else 400)
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": f"call_{number}", "content": content},
+    ]
+
+
+@define
+class Weighed:
+    """A store that notes how many bytes each save of a state has.
+
+    Args:
+        store: The store.
+        sizes: What was noted.
+    """
+
+    store: ConversationStore
+    sizes: list[int] = field(factory=list)
+
+    async def load_state(self, name: str, /) -> StateSnapshot:
+        """As the store."""
+        return await self.store.load_state(name)
+
+    async def save_state(
+        self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """As the store."""
+        self.sizes.append(sum(len(piece or b"") for piece in changed.values()))
+        return await self.store.save_state(name, changed, version, key=key)
+
+
+async def sessions(name: str, store: ConversationStore, times: int) -> list[Row]:
+    """What a step of a session costs more where it is saved, of a short and of a long history; and opening it."""
+    rows = []
+    for length in (LONG, 4 * LONG):
+        plan = Pipeline(TruncateToolOutputs(300), FitContextWindow(), budget=Budget(400_000, trigger=0.8, target=0.5))
+        asked: list[dict[str, object]] = [{"role": "user", "content": "Why does the build fail?"}]
+        alones, kepts = (
+            asked + [each for number in range(length // 2 + times) for each in said(number, whose)]
+            for whose in ("alone", name)
+        )
+        weighed, alone = Weighed(store), plan.session()
+        kept, conversation = Sessions(plan, weighed), f"session-{length}"
+        extra: dict[str, list[float]] = {"wall": [], "processor": []}
+        async with kept.open(conversation) as session:
+            for end in range(length + 1, length + 1 + 2 * times, 2):
+                spent = []
+                for each, given in ((alone, alones[:end]), (session, kepts[:end])):
+                    begun, worked = perf_counter(), process_time()
+                    await each.prepare(given)
+                    spent.append((perf_counter() - begun, process_time() - worked))
+                if end > length + 1:  # the first saves all of it
+                    extra["wall"].append((spent[1][0] - spent[0][0]) * 1_000)
+                    extra["processor"].append((spent[1][1] - spent[0][1]) * 1_000)
+        taken = median(extra["wall"]), quantiles(extra["wall"], n=100)[98], median(extra["processor"])
+        what = f"{name}: a session's step saved, {length:,} messages"
+        rows += rows_of(what, taken, BAR)
+        rows.append(Row(f"{what}, bytes", median(weighed.sizes[1:]), MOST_BYTES, unit="B"))
+
+        async def reopen(_turn: int, conversation: str = conversation, plan: Pipeline = plan) -> None:
+            async with Sessions(plan, store).open(conversation):
+                pass
+
+        rows += rows_of(f"{name}: open a session, {length:,} messages", await timed(10, reopen))
     return rows
 
 
@@ -142,13 +221,17 @@ async def at_once(name: str, store: ConversationStore) -> list[Row]:
     return [Row(f"{name}: {MANY:,} conversations at once, steps saved", rate, None, at_least=True, unit="/s")]
 
 
-async def measure(stores: dict[str, ConversationStore], times: int) -> list[Row]:
-    """All lines of the table."""
+async def measure(stores: dict[str, ConversationStore], times: int, *, alone: bool) -> list[Row]:
+    """All lines of the table; those of sessions alone."""
     rows: list[Row] = []
     for name, store in stores.items():
         async with store:
+            if alone:
+                rows += await sessions(name, store, times)
+                continue
             rows += await contents(name, store, times)
             rows += await steps(name, store, times)
+            rows += await sessions(name, store, times)
             rows += await at_once(name, store)
     return rows
 
@@ -157,6 +240,7 @@ def main() -> int:
     """Measure, print, and say whether each bar is kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sessions", action="store_true")
     parser.add_argument("--only", choices=["memory", "sqlite", "redis", "postgres"])
     parser.add_argument("--backend", choices=["asyncio", "trio"], default="asyncio")
     parser.add_argument("--json", action="store_true")
@@ -173,7 +257,8 @@ def main() -> int:
             stores["redis"] = RedisStore(places["redis"], **limits)
             stores["postgres"] = PostgresStore(places["postgres"], **limits)
         chosen = stores if options.only is None else {options.only: stores[options.only]}
-        rows = anyio.run(partial(measure, chosen, 40 if options.quick else 200), backend=options.backend)
+        times = 40 if options.quick else 200
+        rows = anyio.run(partial(measure, chosen, times, alone=options.sessions), backend=options.backend)
     if options.json or options.markdown:
         print(as_json(rows, backend=options.backend) if options.json else markdown(rows))
     else:

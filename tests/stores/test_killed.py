@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from agentctx import Sessions
 from agentctx.errors import StoreUnavailable
 from agentctx.stores import PostgresStore, RedisStore, SQLiteStore
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.anyio
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from session_writer import history, pipeline  # noqa: E402 - as the next
 from writer import record, sum_of  # noqa: E402 - it stands beside this file
 
 KILLS = int(os.environ.get("AGENTCTX_KILLS", "3"))
@@ -86,6 +88,30 @@ async def test_processes_that_are_killed_leave_all_that_was_acknowledged(tmp_pat
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     connection.close()
+
+
+async def test_a_session_that_is_saved_by_a_process_that_is_killed(tmp_path):
+    """Workers are killed while they save a session: the next one goes on after the last step that was acknowledged."""
+    path, told, chosen = tmp_path / "context.db", tmp_path / "told", random.Random(2)  # noqa: S311 - when to kill
+    alone, steps = pipeline().session(), 0
+    for _ in range(KILLS):
+        told.write_bytes(b"")
+        with told.open("ab") as out:
+            command = [sys.executable, HERE / "session_writer.py", path]
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)  # noqa: ASYNC220 - it only starts
+        wait_for(told, 0)
+        await anyio.sleep(0.2 + chosen.random() * 0.1)
+        process.kill()
+        assert process.communicate()[1] == b""
+        acknowledged = int(told.read_text().split("\n")[-2].split()[1])
+        async with Sessions(pipeline(), SQLiteStore(path)).open("shared") as session:
+            assert steps < acknowledged <= session.steps <= acknowledged + 1
+            for step in range(steps, session.steps):
+                await alone.prepare(history(step))
+            view = await session.prepare(history(session.steps))
+            assert view.messages == (await alone.prepare(history(alone.steps))).messages
+            assert "Sessions" not in {stage.stage for stage in view.report.stages}
+            steps = session.steps
 
 
 async def load(store, acknowledged, done):
