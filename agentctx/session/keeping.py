@@ -25,6 +25,7 @@ from agentctx.offload import offload
 from agentctx.protocols import StateStore
 from agentctx.session.saving import NewerState, Pieces, read, written_by
 from agentctx.session.session import Session
+from agentctx.stores.store import ConversationStore
 
 T = TypeVar("T")
 
@@ -193,6 +194,8 @@ class StateKeeper:
             StoreError: Whatever is wrong with it.
         """
         try:
+            if isinstance(self.store, ConversationStore) and self.store.timeout <= self.timeout:
+                return await call  # it keeps the time itself
             with anyio.fail_after(self.timeout):
                 return await call
         except StoreError:
