@@ -42,6 +42,15 @@ class ContextPlugin(BasePlugin):
 
     Raises:
         ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.google_adk import ContextPlugin
+        >>> from google.adk.agents import LlmAgent
+        >>> from google.adk.apps import App
+        >>> plugin = ContextPlugin(Pipeline(FitContextWindow(), budget=128_000))
+        >>> App(name="reading", root_agent=LlmAgent(name="reader"), plugins=[plugin]).plugins[0].name
+        'agentctx'
     """
 
     def __init__(

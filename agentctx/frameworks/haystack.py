@@ -51,6 +51,14 @@ class ContextChatGenerator:
 
     Raises:
         ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.haystack import ContextChatGenerator
+        >>> from haystack.components.generators.chat import MockChatGenerator
+        >>> generator = ContextChatGenerator(MockChatGenerator("Hello."), Pipeline(FitContextWindow(), budget=128_000))
+        >>> generator.run("Hi.")["replies"][0].text
+        'Hello.'
     """
 
     def __init__(

@@ -55,6 +55,15 @@ class ContextLLM(FunctionCallingLLM):
 
     Raises:
         ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.llama_index import ContextLLM
+        >>> from llama_index.core.llms import ChatMessage, MockLLM
+        >>> llm = ContextLLM(MockLLM(), Pipeline(FitContextWindow(), budget=128_000))
+        >>> answer = llm.chat([ChatMessage("Hello.")])
+        >>> len(llm.agentctx.sessions)
+        1
     """
 
     llm: LLM

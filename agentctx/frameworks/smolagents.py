@@ -51,6 +51,17 @@ class ContextModel(Model):
 
     Raises:
         ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.smolagents import ContextModel
+        >>> from smolagents.models import ChatMessage, Model
+        >>> class Echo(Model):
+        ...     def generate(self, messages, **_options):
+        ...         return ChatMessage("assistant", messages[-1].content)
+        >>> model = ContextModel(Echo(), Pipeline(FitContextWindow(), budget=128_000))
+        >>> model.generate([ChatMessage("user", "Hello.")]).content
+        'Hello.'
     """
 
     def __init__(self, model: Model, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:

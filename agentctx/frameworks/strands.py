@@ -39,6 +39,13 @@ class ContextConversationManager(ConversationManager):
 
     Raises:
         ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.strands import ContextConversationManager
+        >>> manager = ContextConversationManager(Pipeline(FitContextWindow(), budget=128_000))
+        >>> len(manager.agentctx.sessions)
+        0
     """
 
     def __init__(self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:

@@ -1,0 +1,325 @@
+"""Microsoft's Agent Framework: chat middleware that prepares each model call; sessions keep what was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+from attrs import define, field
+
+from agentctx.core.message import Native
+from agentctx.engine.listeners import logger
+from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.pipeline import Pipeline
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.session.sessions import Sessions
+
+try:
+    from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, Message, ResponseStream
+except ImportError as error:
+    raise missing("ContextMiddleware", "agent-framework-core", "agent-framework") from error
+
+_API = ChatCompletions()
+_OWN_HISTORY = "agent_framework_local_history"
+_KEPT_BY_PROVIDER = (
+    "a model call of Agent Framework is sent as it is: it goes on from a conversation that the provider keeps, which "
+    "can be neither counted nor cut; pass default_options={'store': False} to the agent"
+)
+
+
+class ContextMiddleware(ChatMiddleware):
+    """Prepares each model call of an agent: ``Agent(client, middleware=[ContextMiddleware(pipeline)])``.
+
+    The agent's history keeps all messages. Each model call gets a view of them, in the session that is called as the
+    ``AgentSession``; agents in one session are told apart by how they begin. A request that the model refuses as too
+    large is made smaller and sent again, once, a stream as long as nothing of it came. What is billed is recorded. What
+    goes on from a conversation that the provider keeps is sent as it is, and the log says so.
+
+    Args:
+        pipeline: Prepares the calls.
+        sessions: Holds the sessions by name, instead of ``pipeline``.
+        agentctx: The sessions, and the last view.
+
+    Raises:
+        ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agent_framework import Agent
+        >>> from agent_framework.openai import OpenAIChatCompletionClient
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.agent_framework import ContextMiddleware
+        >>> client = OpenAIChatCompletionClient(model="gpt-5.4", api_key="none")
+        >>> agent = Agent(client, middleware=[ContextMiddleware(Pipeline(FitContextWindow(), budget=128_000))])
+        >>> len(agent.middleware[0].agentctx.sessions)
+        0
+    """
+
+    def __init__(self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
+        self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Let the call be made with the view."""
+        options = context.options or {}
+        if not str(options.get("conversation_id") or _OWN_HISTORY).startswith(_OWN_HISTORY):
+            logger.warning(_KEPT_BY_PROVIDER)
+            await call_next()
+            return
+        head = [Message("system", [options["instructions"]])] if options.get("instructions") else []
+        written = _Written()
+        call = await self.agentctx.begin(_request(context, [*head, *context.messages], written))
+
+        def put() -> None:
+            """Send the view, without the instructions, which stand in the options."""
+            context.messages = [message for message in call.messages if message not in head]
+            written.tell(context)
+
+        put()
+        if context.stream:
+            await call_next()
+            context.result = _stream(context, call, put, call_next)
+            return
+        try:
+            await call_next()
+        except Exception as error:
+            if not await call.recover(error):
+                raise
+            put()
+            await call_next()
+        _record(call, context.result)
+
+
+@define
+class _Written:
+    """Messages that were made anew, with those that they were made of."""
+
+    pairs: list[tuple[Message, Message]] = field(factory=list)
+
+    def __call__(self, was: Message | None, pieces: Sequence[Piece]) -> Message:
+        """Make a message."""
+        message = _write(was, pieces)
+        if was is not None:
+            self.pairs.append((message, was))
+        return message
+
+    def tell(self, context: Native) -> None:
+        """Say which message was made of which, for a compaction further in."""
+        for message, was in self.pairs:
+            context.record_message_replacement(message, was)
+        self.pairs.clear()
+
+
+def _stream(
+    context: Native, call: PreparedCall[Message], put: Callable[[], None], call_next: Callable[[], Awaitable[None]]
+) -> ResponseStream[Any, Any]:
+    """The stream of the call; of the smaller one where the first says before anything else that it was too large."""
+    read: list[Any] = [context.result]
+
+    async def updates() -> AsyncIterator[Any]:
+        said = False
+        try:
+            async for update in read[-1]:
+                said = True
+                yield update
+        except Exception as error:
+            if said or not await call.recover(error):
+                raise
+            put()
+            await call_next()
+            read.append(context.result)
+        else:
+            return
+        async for update in read[-1]:
+            yield update
+
+    async def finished(_updates: Sequence[Any]) -> ChatResponse:
+        response: ChatResponse = await read[-1].get_final_response()
+        _record(call, response)
+        return response
+
+    return ResponseStream(updates(), finalizer=finished)
+
+
+def _record(call: PreparedCall[Message], response: Native) -> None:
+    usage = getattr(response, "usage_details", None)
+    if usage and usage.get("input_token_count"):
+        call.record({"prompt_tokens": usage["input_token_count"], "completion_tokens": usage.get("output_token_count")})
+
+
+def _request(context: Native, messages: Sequence[Message], write: _Written) -> Request[Message]:
+    options = context.options or {}
+    tools = [each for tool in options.get("tools") or () for each in _tool_of(tool)]
+    session = context.session
+    return Request(
+        name=UNNAMED if session is None else session.session_id,
+        adapter=_API,
+        objects=messages,
+        pieces=[_pieces_of(message) for message in messages],
+        write=write,
+        tools=tools or None,
+        model=options.get("model") or getattr(context.client, "model", None),
+    )
+
+
+def _tool_of(tool: Native) -> list[Any]:
+    """A function's definition; what the provider runs itself is not counted."""
+    if isinstance(tool, Mapping):
+        return [tool] if tool.get("type") == "function" and "function" in tool else []
+    return _function_of(tool) if hasattr(tool, "to_json_schema_spec") else []
+
+
+def _read(message: Message) -> list[Any]:
+    results = [_result(content) for content in message.contents if content.type == "function_result"]
+    beside = [content for content in message.contents if content.type != "function_result"]
+    if message.role == "assistant":
+        return [*results, *([_said(beside)] if beside or not results else [])]
+    if results and not beside:
+        return results
+    role = message.role if message.role in ("system", "developer") else "user"
+    parts = [_part(content) for content in beside]
+    words = all(part["type"] == "text" for part in parts)
+    said = "\n".join(part["text"] for part in parts) if words else parts
+    return [*results, {"role": role, "content": said}]
+
+
+def _said(contents: Sequence[Content]) -> dict[str, Any]:
+    calls = [_call(content) for content in contents if _is_call(content)]
+    thought = [_thinking(content) for content in contents if content.type == "text_reasoning"]
+    parts = [_part(content) for content in contents if not _is_call(content) and content.type != "text_reasoning"]
+    words = "\n".join(part.get("text") or json.dumps(part) for part in parts)
+    return {
+        "role": "assistant",
+        "content": words or (None if calls else ""),
+        **({"tool_calls": calls} if calls else {}),
+        **({"thinking_blocks": thought} if thought else {}),
+    }
+
+
+def _is_call(content: Content) -> bool:
+    """Whether a call is answered by a message of the history, and not by the provider."""
+    return content.type == "function_call" and not content.hosted and not content.informational_only
+
+
+def _call(content: Content) -> dict[str, Any]:
+    arguments = content.arguments if isinstance(content.arguments, str) else json.dumps(content.arguments or {})
+    function = {"name": content.name or "", "arguments": arguments or "{}"}
+    return {"id": content.call_id or "", "type": "function", "function": function}
+
+
+def _thinking(content: Content) -> dict[str, Any]:
+    signed = {"signature": content.protected_data} if content.protected_data else {}
+    return {"type": "thinking", "thinking": content.text or "", **signed}
+
+
+def _result(content: Content) -> dict[str, Any]:
+    answers = {"role": "tool", "tool_call_id": content.call_id or ""}
+    items = content.items or ()
+    if any(item.type != "text" for item in items):
+        return {**answers, "content": [_part(item) for item in items]}
+    said = "\n".join(item.text or "" for item in items) if items else content.result
+    return {**answers, "content": said if isinstance(said, str) else json.dumps(said, default=str)}
+
+
+def _part(content: Content) -> dict[str, Any]:
+    """A content as a part; what Chat Completions does not know is counted as text, and comes back as it was."""
+    if content.type == "text":
+        return {"type": "text", "text": content.text or ""}
+    uri, kind = content.uri or "", content.media_type or ""
+    if content.type in ("data", "uri") and kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": uri}}
+    if content.type == "data" and kind == "application/pdf":
+        return {"type": "file", "file": {"file_data": uri, "filename": "document.pdf"}}
+    if content.type in ("data", "uri"):
+        return {"type": "text", "text": f"{kind} {uri[:200]}"}
+    return {"type": "text", "text": json.dumps(content.to_dict(), default=str)}
+
+
+def _consists_of(message: Message) -> Sequence[object]:
+    inside = [part for each in message.contents for part in (each, each.text, each.arguments, each.result, each.items)]
+    return [message.role, *inside]
+
+
+_pieces_of: Converted[Message] = Converted(_read, _consists_of)
+_function_of: Converted[Any] = Converted(lambda tool: [tool.to_json_schema_spec()], lambda _tool: ())
+
+
+def _write(was: Message | None, pieces: Sequence[Piece]) -> Message:
+    if was is None:
+        return _made(pieces[0].message)
+    before = _pieces_of(was)
+    left = {piece.place: piece for piece in pieces}
+    results = iter(range(sum(native["role"] == "tool" for native in before)))
+    beside = next((piece for place, piece in left.items() if before[place]["role"] != "tool"), None)
+    others = [] if beside is None else _others(was, before[beside.place], beside)
+    contents: list[Any] = []
+    for content in was.contents:
+        if content.type == "function_result":
+            piece = left.get(next(results))
+            contents += [] if piece is None else [_answered(content, piece)]
+        else:
+            contents += [each for kept, each in others if kept is content]
+    contents += [each for kept, each in others if kept is None]
+    named = {"author_name": was.author_name, "message_id": was.message_id}
+    return Message(was.role, contents, additional_properties=was.additional_properties, **named)
+
+
+def _others(was: Message, before: Mapping[str, Any], piece: Piece) -> list[tuple[Content | None, Content]]:
+    """What is left beside results: each with what it was, None for text that takes the place of other text."""
+    beside = [content for content in was.contents if content.type != "function_result"]
+    if not piece.changed:
+        return [(content, content) for content in beside]
+    native = piece.message
+    calls = {call["id"]: call["function"]["arguments"] for call in native.get("tool_calls") or ()}
+    thought, said = native.get("thinking_blocks") or (), native.get("content") or ""
+    parts = said if isinstance(said, list) else None
+    same = said == (before.get("content") or "")
+    left: list[tuple[Content | None, Content]] = []
+    for content in beside:
+        if _is_call(content):
+            left += [(content, _with_arguments(content, calls[content.call_id]))] if content.call_id in calls else []
+        elif content.type == "text_reasoning":
+            left += [(content, content)] if _thinking(content) in thought else []
+        elif same or (parts is not None and _part(content) in parts) or (parts is None and content.type != "text"):
+            left.append((content, content))
+    if same:
+        return left
+    kept = [_part(content) for content, _ in left if content is not None]
+    words = [part["text"] for part in parts or () if part["type"] == "text" and part not in kept]
+    return [*left, *((None, Content.from_text(text)) for text in ([said] if parts is None and said else words))]
+
+
+def _with_arguments(content: Content, arguments: str) -> Content:
+    if arguments == _call(content)["function"]["arguments"]:
+        return content
+    changed = copy(content)
+    changed.arguments = arguments if isinstance(content.arguments, str) else json.loads(arguments)
+    changed.raw_representation = None
+    return changed
+
+
+def _answered(content: Content, piece: Piece) -> Content:
+    """A function's result as it is to be sent."""
+    if not piece.changed:
+        return content
+    said, changed = piece.message["content"], copy(content)
+    parts = [{"type": "text", "text": said}] if isinstance(said, str) else said
+    known = [(_part(item), item) for item in content.items or ()]
+    changed.items = [next((item for part, item in known if part == each), None) or _text(each) for each in parts]
+    changed.result = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    changed.raw_representation = None
+    return changed
+
+
+def _text(part: Mapping[str, Any]) -> Content:
+    made: Content = Content.from_text(part.get("text") or "")
+    return made
+
+
+def _made(native: Mapping[str, Any]) -> Message:
+    """A message that a stage or a repair put in."""
+    content = native.get("content") or ""
+    text = content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
+    if native["role"] == "tool":
+        return Message("tool", [Content.from_function_result(native["tool_call_id"], result=text)])
+    return Message(native["role"], [text])
