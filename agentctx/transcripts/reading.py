@@ -166,8 +166,9 @@ def _archive(source: str, name: str, max_bytes: int) -> Iterator[Transcript]:
 def _one(name: str, line: Line) -> Iterator[Transcript]:
     value = parse(name, line)
     where = place(name, line[0])
-    if (log := _log_of(value)) is not None:
-        yield from _logged(name, log, [line])
+    tool, how = _reader_of(value)
+    if how.log is not None:
+        yield from _logged(tool, how.log, LogLines(name, [line]))
     elif _is_message(value):
         yield _own([value], Layout.MESSAGE_LINES, where)
     else:
@@ -178,23 +179,25 @@ def _many(name: str, first: Line, second: Line, lines: Iterator[Line], stream: I
     try:
         value = parse(name, first)
     except InvalidInput:
-        if (log := _log_of(_parsed(name, second))) is not None:  # a log whose first line is damaged
-            yield from _logged(name, log, chain((first, second), lines))
+        tool, how = _reader_of(_parsed(name, second))
+        if how.log is not None:  # a log whose first line is damaged
+            yield from _logged(tool, how.log, LogLines(name, chain((first, second), lines)))
         else:  # a document over several lines begins with half a value
             yield from _pretty(name, first, second, stream)
         return
     where, rest = place(name, first[0]), chain((second,), lines)
-    tool = _tool_of(value)
-    if (log := _log_of(value)) is not None:
-        yield from _logged(name, log, chain((first,), rest))
-    elif tool is not None and READERS[tool].messages is not None:
-        messages = [value, *(parse(name, line) for line in rest)]
-        yield _messages(tool, messages, {}, where)
+    every = LogLines(name, chain((first,), rest))
+    tool, how = _reader_of(value)
+    if how.log is not None:
+        yield from _logged(tool, how.log, every)
+    elif how.messages is not None:
+        messages = [fields for _, fields in every]
+        yield from _noted([_messages(tool, how.messages, messages, {}, where)], every)
     elif _is_message(value):
         messages = [value, *(parse(name, line) for line in rest)]
         yield _own(messages, Layout.MESSAGE_LINES, where)
     elif isinstance(value, dict) and exchanges.name_of(value) is not None:
-        yield from _exchanges(name, chain((first,), rest))
+        yield from _noted(_joined(_exchange(place(name, number), fields) for number, fields in every), every)
     else:
         yield from _document(value, Layout.LINE, where)
         for line in rest:
@@ -220,15 +223,14 @@ def _document(value: Native, layout: Layout, where: str) -> Iterator[Transcript]
     if isinstance(value, dict) and (kind := exchanges.name_of(value)) is not None:
         yield of_a_tool(exchanges.read(value, where), kind, where)
         return
-    tool = _tool_of(value)
-    if tool is not None and isinstance(value, dict) and (read := READERS[tool].document) is not None:
-        for found in read(value, where):
-            yield of_a_tool(found, tool, where)
+    tool, how = _reader_of(value)
+    if isinstance(value, dict) and how.document is not None:
+        yield from (of_a_tool(found, tool, where) for found in how.document(value, where))
         return
     messages, beside = _listed(value)
-    tool = next((tool for each in messages[:LOOKED_AT] if (tool := _tool_of(each)) is not None), None)
-    if tool is not None and READERS[tool].messages is not None:
-        yield _messages(tool, messages, beside, where)
+    tool, how = next((found for each in messages[:LOOKED_AT] if (found := _reader_of(each))[0]), _NO_TOOL)
+    if how.messages is not None:
+        yield _messages(tool, how.messages, messages, beside, where)
     elif isinstance(value, list) and exchanges.is_list(value):
         yield from _joined((exchanges.read(each, where), where, exchanges.LOG) for each in value)
     else:
@@ -245,46 +247,46 @@ def _listed(value: Native) -> tuple[Sequence[Native], Fields]:
     return found, value
 
 
-def _tool_of(value: Native) -> str | None:
-    """The name of the tool in whose shape a value is, when it is read."""
+def _reader_of(value: Native) -> tuple[str, ToolReader]:
+    """The name of the tool in whose shape a value is, and how it is read; an empty name when none reads it."""
     found = tool_of(value)
-    return found.name if found is not None and found.name in READERS else None
+    return (found.name, READERS[found.name]) if found is not None and found.name in READERS else _NO_TOOL
 
 
-def _log_of(value: Native) -> str | None:
-    """The name of the tool whose log begins with this value."""
-    tool = _tool_of(value)
-    return tool if tool is not None and READERS[tool].log is not None else None
+_NO_TOOL = ("", ToolReader())
 
 
-def _logged(name: str, tool: str, lines: Iterable[Line]) -> Iterator[Transcript]:
-    read = READERS[tool].log
-    assert read is not None  # noqa: S101 - as it was asked for
-    for found in read(LogLines(name, lines)):
-        yield of_a_tool(found, tool, name)
+def _logged(tool: str, read: LogReader, lines: LogLines) -> Iterator[Transcript]:
+    yield from (of_a_tool(found, tool, lines.name) for found in read(lines))
 
 
-def _messages(tool: str, messages: Sequence[Native], beside: Fields, where: str) -> Transcript:
-    read = READERS[tool].messages
-    assert read is not None  # noqa: S101 - as it was asked for
-    return of_a_tool(read(messages, beside), tool, where)
+def _messages(tool: str, read: MessagesReader, messages: Sequence[Native], beside: Fields, where: str) -> Transcript:
+    try:
+        return of_a_tool(read(messages, beside), tool, where)
+    except InvalidInput as error:
+        raise InvalidInput(where, str(error)) from None
 
 
-def _exchanges(name: str, lines: Iterable[Line]) -> Iterator[Transcript]:
-    """The conversations of a log of requests; in a batch each line is one of its own."""
-    yield from _joined(_read_exchange(name, line) for line in lines)
+def _noted(found: Iterable[Transcript], lines: LogLines) -> Iterator[Transcript]:
+    """The transcripts, the last one with what there is to say of lines that were left out."""
+    last = None
+    for transcript in found:
+        if last is not None:
+            yield last
+        last = transcript
+    if last is not None:
+        yield evolve(last, notes=(*last.notes, *lines.notes))
 
 
-def _read_exchange(name: str, line: Line) -> tuple[Read, str, str]:
-    value, where = parse(name, line), place(name, line[0])
-    kind = exchanges.name_of(value) if isinstance(value, dict) else None
+def _exchange(where: str, fields: Fields) -> tuple[Read, str, str]:
+    kind = exchanges.name_of(fields)
     if kind is None:
         raise InvalidInput(where, "this line holds no request, as the lines before it do")
-    return exchanges.read(value, where), where, kind
+    return exchanges.read(fields, where), where, kind
 
 
 def _joined(found: Iterable[tuple[Read, str, str]]) -> Iterator[Transcript]:
-    """Requests that go on with a conversation, as one: its longest, with what was billed for all."""
+    """Requests that go on with a conversation, as one: the longest, with what was billed for all; not in batches."""
     waiting: list[tuple[Read, str, str]] = []
     for read, where, kind in found:
         if kind in (exchanges.OPENAI_BATCH, exchanges.ANTHROPIC_BATCH):

@@ -227,6 +227,23 @@ def test_a_log_that_is_being_written_is_read_to_its_last_whole_line(name, tmp_pa
         assert first.recording == read(name)[0].recording
 
 
+@pytest.mark.parametrize("name", ["exchanges.jsonl", "openhands_events.jsonl"])
+def test_logs_of_requests_and_of_events_may_be_cut_short_too(name, tmp_path):
+    """What stands before a last line that is cut short is read, and the rest is said."""
+    lines = lines_of(name)
+    found = list(read_transcripts(written(tmp_path, [*lines, lines[-1][:30]])))
+    assert [one.recording for one in found] == [one.recording for one in read(name)]
+    assert any(f"line {len(lines) + 1} is cut short and left out" in note for note in found[-1].notes)
+
+
+def test_an_error_within_a_dump_names_the_file(tmp_path):
+    """What is no message among messages is named with the file and its place."""
+    messages = json.loads((FIXTURES / "langchain.json").read_text("utf-8"))
+    path = written(tmp_path, [json.dumps([*messages, "hello"])])
+    with pytest.raises(InvalidInput, match=r"file.jsonl, line 1: messages\[6\]: this is no message of LangChain"):
+        list(read_transcripts(path))
+
+
 def test_a_sub_agent_s_own_file_is_its_conversation(tmp_path):
     """A file that holds a side chain alone, as newer versions write it, is read as one conversation."""
     (found,) = read_transcripts(written(tmp_path, [line for line in lines_of("claude_code.jsonl") if "a1b2" in line]))
