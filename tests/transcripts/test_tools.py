@@ -263,7 +263,7 @@ def test_a_log_without_a_word_says_that_no_model_was_called(name, tmp_path):
     [
         (b"SQLite format 3\x00" + bytes(80), "this is an SQLite database"),
         (b"PAR1" + bytes(80), "this is a Parquet file"),
-        (gzip.compress(b"%PDF-1.7 ..."), "this is a PDF document"),
+        (gzip.compress(b"%PDF-1.7 ...", mtime=0), "this is a PDF document"),
         (b"<!DOCTYPE html><html>", "this is a web page"),
         (b'data: {"id": "x"}\n\ndata: [DONE]\n', "this is a recorded stream of server-sent events"),
         (b'{"resourceSpans": [{"scopeSpans": []}]}', "this is an OpenTelemetry trace"),
