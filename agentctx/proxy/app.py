@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -52,6 +53,10 @@ T = TypeVar("T")
 
 MAX_BODY = 64_000_000
 """Bytes of a model call's body that are taken, if nothing else is said."""
+
+MOST_REASONS = 50
+"""For so many reasons the log says why a model call was not prepared."""
+_NUMBERS = re.compile(r"\[\d+\]")
 
 CLEAN_UP = 5.0
 """Seconds that letting go of a connection may take."""
@@ -185,6 +190,7 @@ class Proxy:
     _upstream: Upstream | None = field(init=False, default=None, repr=False)
     _active: int = field(init=False, default=0, repr=False)
     _app: Starlette = field(init=False, repr=False)
+    _said: set[tuple[str, Provider]] = field(init=False, factory=set, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Open no connection yet."""
@@ -243,6 +249,15 @@ class Proxy:
         if not request.path.startswith("/"):
             return "agentctx proxy: it passes on requests for paths, and not for other addresses"
         return None
+
+    def say_unread(self, why: str, provider: Provider) -> None:
+        """Say in the log that a model call is passed on as it came, once for each reason."""
+        reason = _NUMBERS.sub("[…]", why), provider
+        if reason not in self._said and len(self._said) < MOST_REASONS:
+            self._said.add(reason)
+            logger.warning(
+                "a model call to %s is passed on as it came, since %s cannot be prepared (said once)", provider, why
+            )
 
     async def exchange(self, request: Incoming, api: Api, raw: bytes) -> Reply:
         """What the provider answers to a model call; see ``Exchange.answered`` for what it raises."""
@@ -331,7 +346,7 @@ class _Passage:
         try:
             reply = await self.proxy.exchange(self.request, self.api, raw)
         except Unreadable as error:
-            logger.warning("a model call is passed on as it came: %s cannot be read (%s)", error.why, self.api.provider)
+            self.proxy.say_unread(error.why, self.api.provider)
             await self._through(raw)
         except TooLarge:
             await self._too_large()

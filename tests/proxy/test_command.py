@@ -102,6 +102,22 @@ def test_a_stream_that_outlasts_the_grace_is_broken_off(provider_url):
     assert time.monotonic() - begun < 8
 
 
+def test_several_workers_serve(provider_url, tmp_path):
+    """With a store several processes serve one address, count together, and end together."""
+    options = ("--workers", "2", "--store", str(tmp_path / "proxy.db"), "--window", "32k", "--upstream", provider_url)
+    with command(*options) as (process, url):
+        for number in range(4):
+            with ask(url, f"go {number}") as answer:
+                assert b"[DONE]" in answer.read()
+        measured = httpx.get(f"{url}/metrics").text
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+    assert 'agentctx_proxy_requests_total{outcome="unchanged"} 4.0' in measured
+    assert (process.returncode, err) == (0, "")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/healthz")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -109,6 +125,7 @@ def test_a_stream_that_outlasts_the_grace_is_broken_off(provider_url):
         (("--upstream", "openai=ftp://x"), "is no address such as https://api.openai.com"),
         (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         (("--pipeline", "nothing"), "expected MODULE:NAME"),
+        (("--workers", "2"), "pass --store PATH_OR_URL"),
         (("--max-body", "much"), "--max-body: 'much' is not"),
     ],
 )

@@ -10,6 +10,9 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from conftest import WINDOW, pipeline, proxying
 from talks import plain, rounds
 
@@ -57,6 +60,10 @@ def given(upstream):
         return upstream
 
     return give
+
+
+def chunk(**delta):
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
 
 
 def chat(number=1, **more):
@@ -126,6 +133,52 @@ def test_what_cannot_be_read_passes_through(given, body):
     assert (answer.status_code, answer.json()["error"]["message"], at.requests[0].body) == (400, "theirs", body)
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_a_packed_answer_is_unpacked(given, kind):
+    """An answer that the provider packs although it was not to comes unpacked, and says so."""
+    said = chunk(content="word") if "event" in kind else b'{"choices": [], "usage": {"prompt_tokens": 3}}'
+    at = given(200, [(b"content-type", kind.encode()), (b"content-encoding", b"gzip")], [gzip.compress(said)])
+    url, asked = f"{at.through}/v1/chat/completions", {"json": chat(), "headers": KEYS}
+    with httpx.stream("POST", url, **asked) as answer:
+        assert b"".join(answer.iter_raw()) == said
+    assert "content-encoding" not in answer.headers
+    assert dict(at.requests[0].headers)[b"accept-encoding"] == b"identity"
+
+
+def test_a_signature_holds_for_the_providers_address(given, aws):
+    """What is signed anew carries the proxy's own key, over the provider's host and what is sent, and nothing else."""
+    at = given()
+    signed = {
+        "authorization": "AWS4-HMAC-SHA256 Credential=AKIAONE/20261123/eu-west-1/bedrock/aws4_request, Signature=0"
+    }
+    body = {"messages": [{"role": "user", "content": [{"text": text}]} for text in ("Hello", "again")]}
+    with proxying(Proxy(pipeline(), Upstreams(everything=at.url), sign_aws=True)) as url:
+        httpx.post(f"{url}/model/amazon.nova-pro-v1%3A0/converse?x=1", json=body, headers=signed).raise_for_status()
+    request = at.requests[0]
+    headers = {name.decode(): value.decode() for name, value in request.headers}
+    checked = AWSRequest("POST", f"{at.url}/model/amazon.nova-pro-v1%3A0/converse?x=1", data=request.body)
+    checked.headers["host"], checked.headers["content-type"] = headers["host"], headers["content-type"]
+    checked.headers["X-Amz-Date"] = checked.context["timestamp"] = headers["x-amz-date"]
+    signer = SigV4Auth(Credentials("AKIAPROXY", "the proxy's"), "bedrock", "eu-west-1")
+    expected = signer.signature(signer.string_to_sign(checked, signer.canonical_request(checked)), checked)
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAPROXY/")
+    assert headers["authorization"].endswith(f"Signature={expected}")
+
+
+def test_a_branch_keeps_what_its_conversation_decided(given):
+    """A history that leaves a conversation that was cut begins as that one's requests do, so that the cache is read."""
+    at = given()
+    url = f"{at.through}/v1/chat/completions"
+    asked = [rounds(number, "branch") for number in (14, 15)]
+    asked.append([*rounds(15, "branch")[:-1], ("user", "Something else?")])
+    for said in asked:
+        httpx.post(url, json={"model": "gpt-5.4", "messages": plain(said)}, headers=KEYS).raise_for_status()
+    sent = [json.loads(request.body)["messages"] for request in at.requests]
+    assert len(sent[0]) < len(asked[0])
+    assert sent[1][: len(sent[0])] == sent[0]
+    assert sent[2][:-1] == sent[1][:-1]
+
+
 SHAPES = {
     "/v1/chat/completions": (lambda said: said["error"]["code"], "context_length_exceeded"),
     "/v1/responses": (lambda said: said["error"]["type"], "invalid_request_error"),
@@ -169,10 +222,6 @@ def test_a_huge_body_is_refused(given, declared):
     assert at.requests == []
     assert httpx.post(f"{at.through}/v1/files", content=body, headers=KEYS).status_code == 200
     assert at.requests[0].body == body
-
-
-def chunk(**delta):
-    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
 
 
 def test_a_stream_is_passed_on_byte_by_byte_as_it_comes(given):
