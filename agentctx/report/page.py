@@ -122,7 +122,7 @@ def facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
     share = found.prefix_tokens / found.tokens_sent if found.tokens_sent else 0.0
     yield "Unchanged prefix", f"{share:.0%}", "of what was sent: the provider's cache can serve it"
     yield _cost_fact(data)
-    fine = "every request" if found.clean else "see the calls marked in red"
+    fine = "every request" if found.clean else "see the red marks in the chart"
     yield "Valid, within budget", f"{min(found.valid, found.fitting):,} of {found.steps:,}", fine
 
 

@@ -133,6 +133,10 @@ class WindowChart extends Chart {
       }
     }
     ctx.setLineDash([]);
+    ctx.fillStyle = colour("--bad");
+    for (const call of this.session.faults()) {
+      ctx.fillRect(plot.valToPos(call, "x", true) - 2 * ratio, bbox.top + bbox.height - 8 * ratio, 4 * ratio, 8 * ratio);
+    }
     ctx.fillStyle = ctx.strokeStyle = colour("--ink");
     for (const cut of cuts) {
       const x = plot.valToPos(cut, "x", true), size = 4 * ratio, top = bbox.top - 10 * ratio;

@@ -171,7 +171,7 @@ class Page {
     ];
     if (calls.limit[at] !== null && calls.sent[at]) line.push(`${Math.round((100 * calls.sent[at]) / calls.limit[at])}% of the limit`);
     if (calls.compacted[at]) line.push("compaction");
-    if (!calls.fine[at]) line.push("not valid, or too large");
+    if (!calls.fine[at]) line.push((calls.sent[at] ? "not valid, or too large" : "it does not fit"));
     const told = line.join(" · ");
     $$("call-line").textContent = told;
     $$("call-line").classList.toggle("is-bad", !calls.fine[at]);
@@ -204,6 +204,8 @@ class Page {
       session.calls.kinds.some((sizes) => sizes[kind]) ? entry($$("window-legend"), `kind-${name}`, KIND_NAMES[name]) : null);
     const cut = element("li", "mark", `▼ compaction (${session.compactions().length})`);
     $$("window-legend").append(cut);
+    const faults = session.faults().length;
+    if (faults) $$("window-legend").append(element("li", "mark is-bad", `▮ not sent, or not valid (${faults})`));
     const { window: room, costs } = session.data;
     this.ways = waysOf(costs);
     this.costValues = this.ways.map(([way, name]) => entry($$("cost-legend"), `way way-${way}`, name));
@@ -211,7 +213,9 @@ class Page {
     const said = costs.unit === "USD"
       ? "By the model's prices, answers included; what a request shares with the one before is read from the cache."
       : "The model's prices are not known (--model names it): cached input counts a tenth.";
-    $$("cost-note").textContent = said + (over >= 0 ? ` From call ${over + 1} on, the full history does not fit the window.` : "");
+    const unsent = session.calls.sent.filter((size) => !size).length;
+    const free = unsent ? ` What could not be sent (${plural(unsent, "call")}) costs nothing here.` : "";
+    $$("cost-note").textContent = said + free + (over >= 0 ? ` From call ${over + 1} on, the full history does not fit the window.` : "");
   }
 
   tellLegends() {

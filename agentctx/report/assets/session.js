@@ -182,6 +182,11 @@ class Session {
     return found;
   }
 
+  /* The calls that could not be sent, or would be refused. */
+  faults() {
+    return this.calls.fine.flatMap((fine, place) => (fine ? [] : [place + 1]));
+  }
+
   compactions() {
     if (!this.cuts) this.cuts = this.calls.compacted.flatMap((cut, place) => (cut ? [place + 1] : []));
     return this.cuts;
