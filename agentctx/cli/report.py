@@ -19,9 +19,11 @@ from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import printable
 from agentctx.replay import Recording, calls_of
-from agentctx.report import SessionData, html_page, session_data
+from agentctx.report import SessionData, comparison_page, html_page, session_data
+from agentctx.report.comparison import read_rows
 from agentctx.show import summarise, verdict
 from agentctx.transcripts.costs import unlogged
+from agentctx.transcripts.files import name_of, opened
 from agentctx.transcripts.reading import chosen as chosen_of
 
 Out = Annotated[
@@ -31,6 +33,15 @@ Out = Annotated[
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser when it is written.")]
 NoContent = Annotated[
     bool, typer.Option("--no-content", help="Leave the messages' texts out: sizes, roles, stages and outcomes only.")
+]
+Compared = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        metavar="ROWS",
+        show_default=False,
+        help="In place of a session: a page of the rows that agentctx compare wrote with --out or --json.",
+    ),
 ]
 Full = Annotated[bool, typer.Option("--full", help="Whole texts, however large the page becomes.")]
 
@@ -55,6 +66,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     no_content: NoContent = False,
     full: Full = False,
+    compare: Compared = None,
     show: Open = False,
     json: options.Json = False,
 ) -> None:
@@ -71,6 +83,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
       agentctx report session.jsonl --window 32k --preset coding_agent -o session.html
 
       agentctx report session.jsonl --model claude-sonnet-4-5 --no-content
+
+      agentctx report --compare rows.jsonl --open
     """
     if no_content and full:
         msg = "--no-content and --full: pass one of them"
@@ -78,6 +92,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if out == "-" and (json or show):
         msg = f"--out -: the page goes to stdout, so there is no room for {'--json' if json else '--open'}"
         raise ConfigError(msg)
+    if compare is not None:
+        if session is not None or number is not None:
+            msg = "give a session or --compare, not both"
+            raise ConfigError(msg)
+        _compare(compare, out, parse_bytes("--max-bytes", max_bytes), show=show, json=json)
+        return
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     found = noted(chosen_of(session_file(session, number), id, parse_bytes("--max-bytes", max_bytes)))
     entry = next(found)
@@ -100,6 +120,22 @@ def report(  # noqa: PLR0913 - each is an option of the command
         webbrowser.open(Path(out).resolve().as_uri())
     if not summarise(data.steps).clean:
         raise typer.Exit(FOUND)
+
+
+def _compare(source: str, out: str, max_bytes: int, *, show: bool, json: bool) -> None:
+    """Write the page of a comparison."""
+    with opened(source, max_bytes) as stream:
+        rows = read_rows(stream.read().decode(errors="replace"), name_of(source))
+    page = comparison_page(rows).encode()
+    with written(out) as file:
+        file.write(page)
+    if json:
+        print_json({"page": out, "bytes": len(page), "rows": len(rows)})
+    elif out != "-":
+        with printing() as console:
+            console.print(f"{printable(out)}  {len(page):,} bytes, {len(rows):,} rows", soft_wrap=True)
+    if show:
+        webbrowser.open(Path(out).resolve().as_uri())
 
 
 async def _replayed(recording: Recording, pipeline: Pipeline, model: str | None) -> SessionData:

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import zlib
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 from attrs import define, field
@@ -17,6 +12,7 @@ from attrs import define, field
 from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.replay import Step
 from agentctx.report.data import SessionData
+from agentctx.report.document import document, fact_list, packed
 from agentctx.report.rows import RowChange, State
 from agentctx.show import left_out, part_texts, summarise
 from agentctx.tokens.kinds import KINDS, kind_of, main_kind
@@ -27,8 +23,7 @@ CAPS = (20_000, 8_000, 3_000, 1_000, 400, 120)
 LARGEST = 4_800_000
 """What a page may be large, in bytes, before texts are cut shorter."""
 
-_SCRIPTS = ("uplot/uPlot.iife.min.js", "session.js", "difference.js", "charts.js", "rows.js", "message.js", "page.js")
-_STYLES = ("uplot/uPlot.min.css", "page.css")
+_SCRIPTS = ("session.js", "difference.js", "charts.js", "rows.js", "message.js", "page.js")
 
 
 def html_page(data: SessionData, *, content: bool = True, full: bool = False, remarks: Sequence[str] = ()) -> str:
@@ -51,45 +46,20 @@ def html_page(data: SessionData, *, content: bool = True, full: bool = False, re
         >>> html_page(data).startswith("<!doctype html>")
         True
     """
-    packed = ""
+    data_of_page = ""
     for cap in (None,) if full else CAPS:
-        packed = _packed(page_values(data, content=content, cap=cap))
-        if len(packed) <= LARGEST:
+        data_of_page = packed(page_values(data, content=content, cap=cap))
+        if len(data_of_page) <= LARGEST:
             break
-    scripts = [_asset(name) for name in _SCRIPTS]
-    styles = [_asset(name) for name in _STYLES]
-    return Template(_asset("page.html")).substitute(
+    return document(
+        "page.html",
+        _SCRIPTS,
         title=escape(_title(data)),
-        policy=_policy(scripts, styles),
-        licence=escape(_asset("uplot/LICENSE").replace("--", "")),
-        styles="\n".join(f"<style>{style}</style>" for style in styles),
-        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
         about=_about(data),
-        facts=_facts(data),
+        facts=fact_list(facts(data)),
         remarks="".join(f"<li>{escape(remark)}</li>" for remark in remarks),
-        data=packed,
+        data=data_of_page,
     )
-
-
-def _asset(name: str) -> str:
-    return files("agentctx.report").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """What the browser allows the page: its own scripts and styles, and no address."""
-    allowed = [" ".join(f"'sha256-{_hash(text)}'" for text in texts) for texts in (scripts, styles)]
-    return f"default-src 'none'; script-src {allowed[0]}; style-src {allowed[1]}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
-
-
-def _packed(values: Mapping[str, object]) -> str:
-    """Values as the page unpacks them."""
-    packer = zlib.compressobj(9, wbits=-15)
-    text = json.dumps(values, separators=(",", ":"))
-    return b64encode(packer.compress(text.encode()) + packer.flush()).decode()
 
 
 def _title(data: SessionData) -> str:
@@ -103,14 +73,6 @@ def _about(data: SessionData) -> str:
         said.append(f"window {budget.window:,}, limit {budget.limit:,}")
         said.append(f"acts above {budget.trigger_tokens:,}, down to {budget.target_tokens:,} tokens")
     return "".join(f"<li>{escape(each)}</li>" for each in said)
-
-
-def _facts(data: SessionData) -> str:
-    """The few numbers that say most, as a description list."""
-    return "".join(
-        f'<div class="fact"><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd class="more">{escape(more)}</dd></div>'
-        for name, value, more in facts(data)
-    )
 
 
 def facts(data: SessionData) -> Iterator[tuple[str, str, str]]:

@@ -89,3 +89,16 @@ def test_a_pipeline_of_ones_own(run, jsonl, chat, record, tmp_path, monkeypatch)
     assert run("report", path, "--pipeline", "my_context:ready").exit_code == 0
     assert "has its own budget" in run("replay", path, "--pipeline", "my_context:ready", "--window", "9k").stderr
     assert "has no budget" in run("replay", path, "--pipeline", "my_context:bare", "--window", "9k").stderr
+
+
+def test_a_page_of_a_comparison(run, jsonl, chat, record, tmp_path):
+    """The rows that compare wrote become a page; a session beside them is refused."""
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "compared.html"
+    path = jsonl(record(chat(3), "one"))
+    assert run("compare", path, "--window", "8k", "-p", "everything", "--jobs", "1", "--out", rows).exit_code == 0
+    told = run("report", "--compare", rows, "-o", out)
+    assert (told.exit_code, out.read_text("utf-8")[:15]) == (0, "<!doctype html>")
+    assert "1 rows" in told.stdout
+    refused = run("report", path, "--compare", rows)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "no row of a comparison" in run("report", "--compare", path, "-o", out).stderr

@@ -12,8 +12,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from agentctx import Budget, Pipeline, presets
+from agentctx.comparison import Measured
 from agentctx.replay import Recording
-from agentctx.report import html_page
+from agentctx.report import comparison_page, html_page
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="did not run: no chromium and chromedriver on this machine"
@@ -226,6 +227,33 @@ def test_a_page_without_content_and_one_without_a_call(window, followed, follow,
     (tmp_path / "none.html").write_text(html_page(follow(hello, Pipeline())[0]), "utf-8")
     said = window.show(tmp_path / "none.html").texts("#trouble")
     assert said == ["This recording has no model call: there is no prompt to show."]
+
+
+CELLS = """
+const rows = [...document.getElementById(arguments[0]).tBodies[0].rows];
+return rows.map((row) => [...row.cells].map((each) => each.innerText));
+"""
+
+
+def test_a_comparison_has_its_sums_and_sorts(window, tmp_path):
+    """Sums are those of the sessions that all pipelines have been through; a heading sorts; axe finds no fault."""
+    costs = {("one", "a"): 1.0, ("one", "b"): 2.0, ("two", "a"): 8.0, ("two", "b"): 0.5, ("three", "b"): 9.0}
+    rows = [
+        Measured(session, session, pipeline, "gpt-5.4", 8_000, 5, 900, 600, 300, usd, values=4, visible=3)
+        for (session, pipeline), usd in costs.items()
+    ]
+    (tmp_path / "compared.html").write_text(comparison_page(rows), "utf-8")
+    window.show(tmp_path / "compared.html")
+    assert [row[:3] for row in window.run(CELLS, "sums")] == [["a", "$9.00", "75.0%"], ["b", "$2.50", "75.0%"]]
+    window.driver.find_elements(By.CSS_SELECTOR, "#each .heading")[2].click()
+    assert window.run(CELLS, "each") == [["two", "$8.00", "$0.50"], ["one", "$1.00", "$2.00"], ["three", "-", "$9.00"]]
+    window.sets("search", "tw")
+    assert [row[0] for row in window.run(CELLS, "each")] == ["two"]
+    window.run(AXE)
+    assert [
+        fault["id"] for fault in window.driver.execute_async_script("axe.run().then(arguments[0])")["violations"]
+    ] == []
+    assert window.complaints() == []
 
 
 FRAMES = """
