@@ -117,7 +117,7 @@ def _lines(file: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 def _claude_folders(environment: Mapping[str, str]) -> list[Path]:
     if named := environment.get("CLAUDE_CONFIG_DIR"):
-        return [Path(each).expanduser() / "projects" for each in named.split(",")]
+        return [Path(named).expanduser() / "projects"]
     home = Path(environment.get("HOME") or Path.home())
     return [home / ".claude" / "projects", home / ".config" / "claude" / "projects"]
 
