@@ -27,7 +27,7 @@ _API = ChatCompletions()
 
 
 def read(
-    thread: str | None, messages: Sequence[BaseMessage], tools: Sequence[Native], model: object
+    thread: object, messages: Sequence[BaseMessage], tools: Sequence[Native], model: object
 ) -> Request[BaseMessage]:
     """What LangChain is about to send.
 
@@ -37,7 +37,8 @@ def read(
         tools: LangChain's tools, or a provider's own definitions.
         model: LangChain's chat model, or its name.
     """
-    name = thread or next((each.id for each in messages if each.type != "system"), None) or UNNAMED
+    first = next((each.id for each in messages if each.type != "system"), None)
+    name = (first or UNNAMED) if thread is None else str(thread)
     pieces = [_pieces_of(message) for message in messages]
     definitions = [_tool_of(tool) for tool in tools] or None
     return Request(name, _API, messages, pieces, write, tools=definitions, model=_name_of(model))

@@ -71,11 +71,11 @@ class ContextHook(RunnableLambda[Any, Any]):
         """For ``invoke``."""
         return blocking(self._aprepared, state, _thread())
 
-    async def _aprepared(self, state: Native, thread: str | None = None) -> dict[str, Any]:
+    async def _aprepared(self, state: Native, thread: object = None) -> dict[str, Any]:
         """For ``ainvoke``."""
         messages = convert_to_messages(state["messages"] if isinstance(state, Mapping) else state.messages)
         head = [] if self._system is None else [self._system]
-        request = read(thread or _thread(), [*head, *messages], self._tools, self._model)
+        request = read(_thread() if thread is None else thread, [*head, *messages], self._tools, self._model)
         self._record(request.name, messages)
         call = await self.agentctx.begin(request)
         self._remember((request.name, messages[-1].id if messages else None), call)
@@ -98,11 +98,10 @@ class ContextHook(RunnableLambda[Any, Any]):
             call.record(usage_of(messages[answers[-1]]))
 
 
-def _thread() -> str | None:
+def _thread() -> object:
     """The thread of the graph that runs; None outside of one."""
     try:
         configured: Mapping[str, Any] = get_config().get("configurable", {})
     except RuntimeError:
         return None
-    thread = configured.get("thread_id")
-    return None if thread is None else str(thread)
+    return configured.get("thread_id")

@@ -73,7 +73,7 @@ class ContextCapability(AbstractCapability[Any]):
         return _OfRun(self.agentctx)
 
 
-class _OfRun(AbstractCapability[Any]):
+class _OfRun(ContextCapability):
     """The capability in one run.
 
     Args:

@@ -3,7 +3,8 @@
 import pytest
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.prebuilt import create_react_agent
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from loop import (
     MODEL,
     STEPS,
@@ -15,11 +16,13 @@ from loop import (
     check,
     documented,
     pipeline,
+    prefix_share,
     read_file,
     reading,
 )
 from openai import BadRequestError
 
+from agentctx.frameworks.langgraph import ContextHook
 from agentctx.testing.servers import chat_completions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:create_react_agent has been moved")]
@@ -73,6 +76,35 @@ async def test_an_async_agent_fits(serve):
     await agent.ainvoke(task(), {**LONG, "configurable": {"thread_id": "thread-1"}})
     check(desk)
     assert list(hook.agentctx.sessions) == ["thread-1"]
+
+
+class State(MessagesState):
+    """What a graph of one's own keeps."""
+
+    llm_input_messages: list
+
+
+def test_a_graph_of_ones_own_fits(serve):
+    """The hook is a node before the model's, and threads that run one after another are apart."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    model = model_at(url).bind_tools([read_file])
+    hook = ContextHook(pipeline(), tools=[read_file], model=model)
+    graph = StateGraph(State)
+    graph.add_node("context", hook)
+    graph.add_node("model", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+    graph.add_node("tools", ToolNode([read_file]))
+    graph.set_entry_point("context")
+    graph.add_edge("context", "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "context")
+    runs = graph.compile()
+    for thread in (1, 2):
+        given = {"messages": [{"role": "system", "content": SYSTEM}, *task()["messages"]]}
+        runs.invoke(given, {**LONG, "configurable": {"thread_id": thread}})
+    assert len(desk.accepted) == len(desk.requests) == 2 * (STEPS + 1)
+    assert list(hook.agentctx.sessions) == ["1", "2"]
+    assert prefix_share(desk.accepted[: STEPS + 1]) >= 0.9
+    assert {session.model for session in hook.agentctx.sessions.values()} == {MODEL}
 
 
 def test_what_a_call_costs(serve, measured):

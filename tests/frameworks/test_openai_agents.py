@@ -14,6 +14,7 @@ from agents import (
     function_tool as tool,
 )
 from agents.exceptions import ModelBehaviorError
+from agents.run import CallModelData, ModelInputData
 from loop import (
     MODEL,
     STEPS,
@@ -34,7 +35,7 @@ from openai import AsyncOpenAI, BadRequestError
 from pydantic import BaseModel
 
 from agentctx import ConfigError
-from agentctx.frameworks.openai_agents import ContextModel
+from agentctx.frameworks.openai_agents import ContextFilter, ContextModel
 from agentctx.testing.servers import Said, chat_completions, responses
 
 pytestmark = pytest.mark.anyio
@@ -164,11 +165,19 @@ async def test_an_agent_that_was_handed_to_fits(serve):
 
 @pytest.mark.parametrize("kept_there", [{"previous_response_id": "resp_1"}, {"conversation_id": "conv_1"}])
 async def test_a_conversation_that_the_server_keeps_is_refused(serve, kept_there):
-    """What is only new cannot be prepared: the model says so before anything is sent, and so does the filter."""
+    """What is only new cannot be prepared: the model says so before anything is sent."""
     desk, url = serve(responses, window=WINDOW, answer=reading)
     with pytest.raises(ConfigError, match="only what is new"):
         await Runner.run(agent_of(url), TASK, **kept_there)
     assert not desk.requests
+
+
+async def test_the_filter_refuses_results_without_their_calls():
+    """They tell that the server keeps the conversation."""
+    items = [{"type": "function_call_output", "call_id": "call_1", "output": "42"}]
+    data = CallModelData(ModelInputData(items, None), Agent("reader"), None)
+    with pytest.raises(ConfigError, match="only what is new"):
+        await ContextFilter(pipeline())(data)
 
 
 class Found(BaseModel):
