@@ -92,6 +92,9 @@ class Fields:
 
     def wholes(self, name: str, least: int = 0, most: int = MOST) -> list[int]:
         """A list of whole numbers."""
+        values = self._typed(name, list, "a list")
+        if all(type(each) is int for each in values) and (not values or least <= min(values) <= max(values) <= most):
+            return list(values)
         return [_whole(each, where, least, most) for each, where in self.listed(name)]
 
     def wholes_or_none(self, name: str, least: int = 0, most: int = MOST) -> list[int | None]:
@@ -343,7 +346,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "sizes": list(record.sizes),
         "weights": list(record.byte_sizes),
         "roles": "".join(LETTERS[role] for role in record.roles),
-        "decided": _dump_runs(record.decided),
+        "decided": dump_runs(record.decided),
         "out": out,
         "origins": list(record.origins),
         "edited": edited,
@@ -361,12 +364,12 @@ def dump_record(record: Record) -> dict[str, Any]:
         "payloads": [place for place in sorted(changed) if has_payload_of_its_own(record, place)],
         "system_sent_as_user": sorted(_system_messages_as_others(record)),
         "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
-        "stands": _dump_runs([messages for messages, _ in stand]),
+        "stands": dump_runs([messages for messages, _ in stand]),
         "calls": [calls for _, calls in stand],
     }
 
 
-def _dump_runs(column: Sequence[int]) -> list[list[int]]:
+def dump_runs(column: Sequence[int]) -> list[list[int]]:
     """A column in which neighbours are mostly the same number: each with how often it comes."""
     return [[number, sum(1 for _ in run)] for number, run in groupby(column)]
 

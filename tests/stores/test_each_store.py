@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from redis import Redis
 
-from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Sessions
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.memory import Recall
@@ -377,3 +377,31 @@ def test_all_stores_answer_as_the_memory_store(make, calls):
             assert await looked_at(expected) == await looked_at(store)
 
     anyio.run(compare)
+
+
+@pytest.mark.both_loops
+async def test_sessions_are_handed_over_and_shared(make):
+    """In each store: another worker goes on as one that never moved; twenty at once lose and double no step."""
+    turns = [user("task")]
+    for place in range(20):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", f"output {place} " * 90)]
+    messages, plan = transcript("openai-chat", *turns), Pipeline(FitContextWindow(), budget=Budget(1_500))
+    alone = plan.session()
+    for length in range(1, 42, 4):
+        expected = await alone.prepare(messages[:length])
+        async with Sessions(plan, make()).open("x") as session:
+            assert (await session.prepare(messages[:length])).messages == expected.messages
+    steps, workers = alone.steps, [Sessions(plan, make()) for _ in range(5)]
+
+    async def work(number):
+        async with workers[number % 5].using("x") as session:
+            view = await session.prepare(messages[: 2 * number + 1])
+            assert "Sessions" not in {stage.stage for stage in view.report.stages}
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(work, number)
+    async with Sessions(plan, make()).open("x") as session:
+        assert session.steps == steps + 20
+    for worker in workers:
+        await worker.store.aclose()

@@ -9,7 +9,7 @@ import anyio
 import pytest
 import pytest_socket
 
-from agentctx import Budget, FitContextWindow, Pipeline, validate
+from agentctx import Budget, FitContextWindow, Pipeline, Sessions, validate
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.memory import Recall
 from agentctx.stores import PostgresStore, RedisStore
@@ -259,4 +259,32 @@ async def test_a_step_goes_on_without_its_store(failing, how):
     assert not any(change.handle for change in view.report.changes)
     assert "could be kept" in " ".join(note for stage in view.report.stages for note in stage.notes)
     assert "cannot" in await recall({"search": "output"})
+    await store.aclose()
+
+
+@pytest.mark.parametrize("how", ["down", "silent", "slow", "nonsense", "cut"])
+async def test_a_session_goes_on_without_its_store(failing, how):
+    """Each step of a session is legal and in time; what was not kept is said, and kept with the next step that can."""
+    store, proxy = failing
+    messages = transcript("openai-chat", *TURNS)
+    sessions = Sessions(Pipeline(FitContextWindow(), budget=Budget(1_200)), store, timeout=TIMEOUT)
+    async with sessions.open("x") as session:
+        await session.prepare(messages[:3])
+        proxy.how = how
+        if how == "down":
+            for each in proxy.ends:
+                hang_up(each)
+        begun = time.monotonic()
+        view = await session.prepare(messages[:9])
+        assert time.monotonic() - begun < 2 * (TIMEOUT + 1)
+        assert not validate({"messages": view.messages}, format="openai-chat")
+        notes = [note for stage in view.report.stages if stage.stage == "Sessions" for note in stage.notes]
+        assert how == "slow" or "the step is not kept" in " ".join(notes)
+        proxy.how = "well"
+        with anyio.fail_after(20):
+            while any(stage.stage == "Sessions" for stage in view.report.stages) or view.origins[-1] != 16:
+                await anyio.sleep(0.1)
+                view = await session.prepare(messages)
+    async with Sessions(session.plan, store).open("x") as again:
+        assert again.steps == session.steps
     await store.aclose()
