@@ -124,8 +124,9 @@ class Sessions(Mapping[Hashable, Session]):
     taken is said in the report, under ``"Sessions"``, and saved with the next step that can. A state that is lost,
     expired or damaged begins again from what the caller passes, and the report says so.
 
-    What is recorded is saved with the next step, or where ``open`` ends; by a wrapped client at once. A session that
-    was loaded cannot ``recover`` before its first step.
+    What is recorded is saved with the next step, or where ``open`` ends; by a wrapped client at once. A step that is
+    cancelled while it is saved was taken all the same. A session that was loaded cannot ``recover`` before its first
+    step, and what is beside a session's own conversation (see ``wrap``) is not kept.
 
     It is a mapping of those in memory: ``sessions["thread-42"].dump()``; ``sessions[name] = session`` puts one in.
 
