@@ -10,6 +10,7 @@ NOT_HERE = {
     "agent_framework": "agent_framework",
     "google_adk": "google.adk",
     "haystack": "haystack",
+    "inspect_ai": "inspect_ai",
     "langchain": "langchain",
     "langgraph": "langgraph",
     "llama_index": "llama_index",

@@ -1,0 +1,299 @@
+"""Inspect: an agent that stands for another one's model, and a compaction strategy; samples keep all messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from agentctx.core.message import Native
+from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
+from agentctx.pipeline import Pipeline
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.session.sessions import Sessions
+
+try:
+    from inspect_ai.agent import Agent, AgentState, agent
+    from inspect_ai.model import (
+        ChatMessage,
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageTool,
+        ChatMessageUser,
+        CompactionStrategy,
+        Content,
+        ContentImage,
+        ContentReasoning,
+        ContentText,
+        Model,
+        ModelOutput,
+        get_model,
+    )
+    from inspect_ai.solver._task_state import sample_state
+    from inspect_ai.tool import Tool, ToolCall, ToolDef, ToolInfo
+except ImportError as error:
+    raise missing("ContextModel", "inspect-ai", "inspect-ai") from error
+
+_API = ChatCompletions()
+
+
+class TooLarge(Exception):
+    """A request is larger than what Inspect asks for."""
+
+
+class ContextModel:
+    """Stands for the model of an agent, and prepares its calls: ``react(model=ContextModel(pipeline).agent())``.
+
+    The sample keeps all messages, its log shows what each call was sent. Each sample's conversation has a session,
+    named by the sample's uuid; agents of one sample are told apart by how they begin. A request that the model refuses
+    as too large is made smaller and sent again, once. What is billed is recorded.
+
+    Args:
+        pipeline: Prepares the calls.
+        sessions: Holds the sessions by name, instead of ``pipeline``.
+        model: The model that is called; without it, the one that is evaluated.
+        agentctx: The sessions, and the last view.
+
+    Raises:
+        ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.inspect_ai import ContextModel
+        >>> from inspect_ai.agent import react
+        >>> model = ContextModel(Pipeline(FitContextWindow(), budget=128_000))
+        >>> agent = react(model=model.agent())
+        >>> len(model.agentctx.sessions)
+        0
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline | None = None,
+        *,
+        sessions: Sessions | None = None,
+        model: str | Model | None = None,
+    ) -> None:
+        self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+        self.model = model
+
+    def agent(self) -> Agent:
+        """The agent that stands for the model: it makes one call."""
+        return _generating(self)
+
+    async def generate(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> ModelOutput:
+        """The model's output for the prepared messages."""
+        model = get_model(self.model)
+        described = [ToolDef(tool) for tool in tools]
+        call = await self.agentctx.begin(_request(model, messages, described))
+        output = await model.generate(call.messages, list(tools))
+        if output.stop_reason == "model_length" and await call.recover(TooLarge(_words(output))):
+            output = await model.generate(call.messages, list(tools))
+        if output.usage is not None:
+            call.record(_usage(output))
+        return output
+
+
+@agent(name="context_model")
+def _generating(model: ContextModel) -> Agent:
+    async def execute(state: AgentState, tools: Sequence[Tool] = ()) -> AgentState:
+        """Make one model call.
+
+        Args:
+            state: The conversation.
+            tools: The tools that the model may call.
+        """
+        state.output = await model.generate(state.messages, tools)
+        state.messages.append(state.output.message)
+        return state
+
+    return execute
+
+
+class ContextCompaction(CompactionStrategy):
+    """Compacts where Inspect says that it is time: ``react(compaction=ContextCompaction(pipeline))``.
+
+    Inspect counts, decides when, keeps the compacted messages and tells of it in its log; the pipeline says what goes.
+    It comes down to the target of its budget, or of ``threshold`` where that is smaller. After an overflow Inspect has
+    it compact once more. Sessions and samples are as with ``ContextModel``.
+
+    Args:
+        pipeline: Says what goes.
+        sessions: Holds the sessions by name, instead of ``pipeline``.
+        threshold: When Inspect compacts: tokens, or a share of the model's window.
+        agentctx: The sessions, and the last view.
+
+    Raises:
+        ConfigError: If neither a pipeline nor sessions are given, or both.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.inspect_ai import ContextCompaction
+        >>> from inspect_ai.agent import react
+        >>> compaction = ContextCompaction(Pipeline(FitContextWindow(), budget=128_000))
+        >>> agent = react(compaction=compaction)
+        >>> compaction.threshold
+        0.9
+    """
+
+    def __init__(
+        self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None, threshold: float = 0.9
+    ) -> None:
+        super().__init__(type="edit", threshold=threshold, memory=False)
+        self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+
+    async def compact(
+        self, model: Model, messages: list[ChatMessage], tools: list[ToolInfo]
+    ) -> tuple[list[ChatMessage], None]:
+        """The messages, smaller. Inspect decides that it is time, also where the pipeline's own budget has room."""
+        call = await self.agentctx.begin(_request(model, messages, tools))
+        if call.view is not None and len(call.messages) == len(messages) and all(map(_is, call.messages, messages)):
+            had = call.view.report.tokens_after
+            limit = self.threshold if self.threshold > 1 else int(self.threshold * had)
+            what = f"This model's maximum context length is {int(min(limit, had - 1))} tokens."
+            await call.recover(TooLarge(f"{what} However, your messages resulted in {had} tokens."))
+        return call.messages, None
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _words(output: ModelOutput) -> str:
+    """What Inspect has of the provider's error."""
+    return output.error or f"{output.completion} maximum context length"
+
+
+def _usage(output: ModelOutput) -> dict[str, Any]:
+    """What was billed, with what the provider read from its cache or wrote there, which Inspect counts apart."""
+    usage = output.usage
+    told = (usage.input_tokens, usage.input_tokens_cache_read, usage.input_tokens_cache_write)
+    return {"prompt_tokens": sum(each or 0 for each in told), "completion_tokens": usage.output_tokens}
+
+
+def _request(model: Model, messages: Sequence[ChatMessage], tools: Sequence[Any]) -> Request[ChatMessage]:
+    state = sample_state()
+    return Request(
+        name=UNNAMED if state is None else state.uuid,
+        adapter=_API,
+        objects=messages,
+        pieces=[_pieces_of(message) for message in messages],
+        write=_write,
+        tools=[_described(tool) for tool in tools] or None,
+        model=model.name,
+    )
+
+
+def _described(tool: Native) -> dict[str, Any]:
+    parameters = tool.parameters.model_dump(exclude_none=True)
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
+    }
+
+
+def _read(message: ChatMessage) -> list[Any]:
+    content = _content(message)
+    if isinstance(message, ChatMessageTool):
+        said = content if message.error is None else f"{message.error.message}\n{message.text}"
+        return [{"role": "tool", "tool_call_id": message.tool_call_id or "", "content": said}]
+    if not isinstance(message, ChatMessageAssistant):
+        return [{"role": message.role, "content": content}]
+    calls = [_call(call) for call in message.tool_calls or ()]
+    blocks = message.content if isinstance(message.content, list) else []
+    thought = [_thinking(block) for block in blocks if isinstance(block, ContentReasoning)]
+    return [
+        {
+            "role": "assistant",
+            "content": content or (None if calls else ""),
+            **({"tool_calls": calls} if calls else {}),
+            **({"thinking_blocks": thought} if thought else {}),
+        }
+    ]
+
+
+def _content(message: ChatMessage) -> Native:
+    if isinstance(message.content, str):
+        return message.content
+    parts = [_part(block) for block in message.content if not isinstance(block, ContentReasoning)]
+    words = all(part["type"] == "text" for part in parts)
+    return "\n".join(part["text"] for part in parts) if words else parts
+
+
+def _part(block: Content) -> dict[str, Any]:
+    """A block as a part; what Chat Completions does not know is counted as text, and comes back as it was."""
+    if isinstance(block, ContentText):
+        return {"type": "text", "text": block.text}
+    if isinstance(block, ContentImage):
+        return {"type": "image_url", "image_url": {"url": block.image, "detail": block.detail}}
+    return {"type": "text", "text": block.model_dump_json(exclude_none=True)}
+
+
+def _thinking(block: ContentReasoning) -> dict[str, Any]:
+    signed = {"signature": block.signature} if block.signature else {}
+    return {"type": "thinking", "thinking": block.reasoning, **signed}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
+    return {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": arguments}}
+
+
+def _consists_of(message: ChatMessage) -> Sequence[object]:
+    blocks = message.content if isinstance(message.content, list) else ()
+    return [message.content, *blocks, *(getattr(message, "tool_calls", None) or ())]
+
+
+_pieces_of: Converted[ChatMessage] = Converted(_read, _consists_of)
+
+
+def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
+    """A message as it is to be sent; under an id of its own, since Inspect knows messages by their ids."""
+    native = pieces[0].message
+    if was is None:
+        return _made(native)
+    changes: dict[str, Any] = {"id": uuid4().hex, "content": _left(was, native)}
+    if isinstance(was, ChatMessageTool):
+        changes["error"] = None
+    if isinstance(was, ChatMessageAssistant) and was.tool_calls:
+        left = {call["id"]: call["function"]["arguments"] for call in native.get("tool_calls") or ()}
+        kept = [_with_arguments(call, left[call.id]) for call in was.tool_calls if call.id in left]
+        changes["tool_calls"] = kept or None
+    changed: ChatMessage = was.model_copy(update=changes)
+    return changed
+
+
+def _made(native: dict[str, Any]) -> ChatMessage:
+    content = native.get("content") or ""
+    text = content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
+    if native["role"] == "tool":
+        return ChatMessageTool(content=text, tool_call_id=native["tool_call_id"])
+    kinds = {"assistant": ChatMessageAssistant, "system": ChatMessageSystem}
+    made: ChatMessage = kinds.get(native["role"], ChatMessageUser)(content=text)
+    return made
+
+
+def _left(was: ChatMessage, native: dict[str, Any]) -> Native:
+    """The content that is left: blocks as they were, the text as one where it changed."""
+    said = native.get("content") or ""
+    if isinstance(was.content, str):
+        return said
+    thought, same = native.get("thinking_blocks") or (), said == (_pieces_of(was)[0]["content"] or "")
+    parts = said if isinstance(said, list) else [{"type": "text", "text": said}] if said else []
+    blocks: list[Any] = []
+    for block in was.content:
+        if isinstance(block, ContentReasoning):
+            blocks += [block] if _thinking(block) in thought else []
+        elif same:
+            blocks.append(block)
+        elif (part := _part(block)) in parts:
+            blocks.append(block)
+            parts = [each for each in parts if each is not part and each != part]
+    return blocks if same else [*blocks, *(ContentText(text=each["text"]) for each in parts if each["type"] == "text")]
+
+
+def _with_arguments(call: ToolCall, arguments: str) -> ToolCall:
+    if arguments == _call(call)["function"]["arguments"]:
+        return call
+    return ToolCall(id=call.id, function=call.function, arguments=json.loads(arguments), type=call.type)
