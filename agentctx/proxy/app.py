@@ -48,6 +48,7 @@ from agentctx.proxy.upstream import (
     unpacked,
 )
 from agentctx.stores import ConversationStore
+from agentctx.strategies.fit_context_window import FitContextWindow
 
 T = TypeVar("T")
 
@@ -209,6 +210,8 @@ class Proxy:
 
     @asynccontextmanager
     async def _lifespan(self, _app: object) -> AsyncIterator[None]:
+        first = Pipeline(FitContextWindow(), budget=1_000).session(format="openai-chat")
+        await first.prepare([{"role": "user", "content": "What is loaded at the first request is loaded now."}])
         try:
             yield
         finally:

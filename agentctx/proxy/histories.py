@@ -66,36 +66,38 @@ def _digest(said: bytes, before: bytes) -> bytes:
     return blake2b(said, digest_size=_SIZE, key=before).digest()
 
 
-def _text(value: object) -> bytes:
-    return json.dumps(_unmarked(value), sort_keys=True, separators=(",", ":")).encode()
+_written = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def _text(message: object) -> bytes:
+    """A message as it is compared: without cache markers, text in a block of its own as text."""
+    text = _written(_plain(message))
+    if any(marker in text for marker in _MARKERS):
+        text = _written(_plain(_unmarked(message)))
+    return text.encode()
 
 
 _MARKERS = frozenset({"cache_control", "cachePoint"})
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+
+
+def _plain(message: object) -> object:
+    if not isinstance(message, dict):
+        return message
+    content = message.get("content")
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        return message
+    block = content[0]
+    alone = block.keys() == {"type", "text"} and block["type"] in _TEXTS
+    return {**message, "content": block["text"]} if alone else message
 
 
 def _unmarked(value: object) -> object:
-    """A message without cache markers, its text as a block where it stands alone."""
     if isinstance(value, list):
         return [each for each in map(_unmarked, value) if each != {}]
-    if not isinstance(value, dict):
-        return value
-    plain = value if _MARKERS.isdisjoint(value) else {key: each for key, each in value.items() if key not in _MARKERS}
-    content = plain.get("content")
-    if isinstance(content, str):
-        return {**plain, "content": [content]}
-    if isinstance(content, list):
-        return {**plain, "content": [each for each in map(_block, content) if each != {}]}
-    return plain
-
-
-def _block(block: object) -> object:
-    plain = _unmarked(block)
-    if isinstance(plain, dict) and plain.get("type") in _TEXTS and plain.keys() == {"type", "text"}:
-        return plain["text"]
-    return plain
-
-
-_TEXTS = frozenset({"text", "input_text", "output_text"})
+    if isinstance(value, dict):
+        return {key: _unmarked(each) for key, each in value.items() if key not in _MARKERS}
+    return value
 
 
 @define(eq=False)
