@@ -165,7 +165,7 @@ class Histories:
         return Found(known.name, branches_off, [*self._forget()])
 
     def hold(self, name: str, history: History) -> Sequence[str]:
-        """Remember a conversation that was found elsewhere; gives those that there is no room for any more."""
+        """Remember a conversation that has a name; gives those that there is no room for any more."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = Known(name, history.links[-1], history.system)
@@ -242,6 +242,10 @@ class FindsConversations(Protocol):
         """The conversation that a request goes on with, which has shown this history from now on."""
         ...
 
+    def hold(self, name: str, history: History) -> Sequence[str]:
+        """Remember a conversation that has a name; gives those that there is no room for any more."""
+        ...
+
 
 MOST_ALIKE = 256
 """So many conversations that begin with the same message are found in a store; those that went on longest ago are
@@ -286,6 +290,10 @@ class SharedHistories:
                 break
             return Found(name, None, self.here.hold(name, history))
         return await self.here.find(history)
+
+    def hold(self, name: str, history: History) -> Sequence[str]:
+        """Remember a conversation that has a name; gives those that there is no room for any more."""
+        return self.here.hold(name, history)
 
     async def _found(self, history: History) -> str:
         index = f"{history.caller}-index-{history.links[0].hex()}"

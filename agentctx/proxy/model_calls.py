@@ -22,7 +22,7 @@ from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.proxy.apis import SESSION_HEADER, Api, Headers, Incoming
 from agentctx.proxy.aws import Signer
-from agentctx.proxy.histories import FindsConversations, Histories, history_of
+from agentctx.proxy.histories import FindsConversations, Histories, History, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.relay import AwsEventStream, Framing, ServerSentEvents, listed, relayed
 from agentctx.proxy.upstream import Upstream, to_send
@@ -142,7 +142,10 @@ class Asked(Conversations):
         """The session of a request, held while it is prepared."""
         caller = f"{self.caller}-{format_name}"
         if self.named is not None:
-            async with self.sessions.using(f"{caller}/{self.named}", request.model, format_name) as session:
+            name = f"{caller}/{self.named}"
+            named = History(caller, b"", (name.encode(),), self.size)
+            await self._forget(self.known.histories.hold(name, named))
+            async with self.sessions.using(name, request.model, format_name) as session:
                 yield session.holding(request.messages, request.system, format_name, request.model)
             return
         name = await self._found(request, caller)
@@ -151,12 +154,15 @@ class Asked(Conversations):
 
     async def _found(self, request: RequestParts, caller: str) -> str:
         found = await self.known.histories.find(history_of(request, caller, self.size))
-        for name in found.forgotten:
-            await self.known.forget(name)
+        await self._forget(found.forgotten)
         before = None if found.branches_off is None else self.sessions.get(found.branches_off)
         if before is not None and before.steps and found.name not in self.sessions:
             self.sessions[found.name] = Session.load(self.pipeline, before.dump())
         return found.name
+
+    async def _forget(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self.known.forget(name)
 
     def say_once(self, what: str) -> None:
         """Say nothing: what it says is for whoever wraps a client."""
@@ -224,8 +230,7 @@ class Exchange:
             request = self.api.adapter.read(body)
             if request is None or not isinstance(request.messages, list) or not request.messages:
                 raise Unreadable(self.api.adapter.messages_key)
-            pipeline = self.known.pipeline_for(request.model)
-            call = await self._in_its_conversation(pipeline, body)
+            call = await self._in_its_conversation(request.model, body)
         except InvalidInput as error:
             raise Unreadable(error.where) from None
         except RecursionError:
@@ -234,9 +239,9 @@ class Exchange:
             raise Unreadable(self.api.adapter.messages_key)
         return call
 
-    async def _in_its_conversation(self, pipeline: Pipeline, body: dict[str, Native]) -> ModelCall | None:
+    async def _in_its_conversation(self, model: str | None, body: dict[str, Native]) -> ModelCall | None:
         try:
-            return await begin(self._asked(pipeline), self.api.adapter, body)
+            return await begin(self._asked(self.known.pipeline_for(model)), self.api.adapter, body)
         except (AgentctxError, RecursionError):
             raise
         except Exception as error:  # what the pipeline's own parts raise

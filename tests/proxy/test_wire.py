@@ -16,7 +16,9 @@ from botocore.credentials import Credentials
 from conftest import WINDOW, pipeline, proxying
 from talks import plain, rounds
 
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.proxy import Proxy, Timeouts, Upstreams
+from agentctx.strategies import ClearByProvider
 from agentctx.testing.servers import serving
 
 KEYS = {"authorization": "Bearer sk-one"}
@@ -163,6 +165,41 @@ def test_a_signature_holds_for_the_providers_address(given, aws):
     expected = signer.signature(signer.string_to_sign(checked, signer.canonical_request(checked)), checked)
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAPROXY/")
     assert headers["authorization"].endswith(f"Signature={expected}")
+
+
+def test_a_beta_feature_of_a_stage_is_asked_for(given):
+    """What a stage asks of Anthropic goes into the header, beside what the client asks for, and not into the body."""
+    at = given()
+    clearing = Pipeline(ClearByProvider(1_500, 2), FitContextWindow(), budget=Budget(3_000))
+    body = {**chat(30), "model": "claude-opus-4-8", "max_tokens": 100}
+    with proxying(Proxy(clearing, Upstreams(everything=at.url))) as url:
+        httpx.post(f"{url}/v1/messages", json=body, headers={**KEYS, "anthropic-beta": "mine"}).raise_for_status()
+    sent = json.loads(at.requests[0].body)
+    assert dict(at.requests[0].headers)[b"anthropic-beta"] == b"mine,context-management-2025-06-27"
+    assert ("context_management" in sent, "betas" in sent) == (True, False)
+
+
+def test_what_a_pipeline_raises_is_said(given):
+    """A stage that raises, and a model whose window nobody knows, are errors in the API's shape; nothing is sent."""
+
+    async def broken(_context, _call):
+        what = "a mistake of the stage's author"
+        raise RuntimeError(what)
+
+    def unknown(model):
+        what = f"the window of {model} is not known"
+        raise ConfigError(what)
+
+    at = given()
+    for made, status in ((Pipeline(broken, budget=1_000), 500), (unknown, 400)):
+        with proxying(Proxy(made, Upstreams(everything=at.url))) as url:
+            answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
+        assert (answer.status_code, answer.json()["type"], answer.headers["x-should-retry"]) == (
+            status,
+            "error",
+            "false",
+        )
+    assert at.requests == []
 
 
 def test_a_branch_keeps_what_its_conversation_decided(given):
