@@ -44,9 +44,9 @@ def test_an_overflow_is_made_up_for(provider, name, stream):
     assert len(str(at.desk.requests[1])) < len(str(at.desk.requests[0]))
 
 
-@pytest.mark.parametrize("name", ["openai", "responses", "gemini", "bedrock"])
+@EVERY
 def test_an_overflow_within_a_stream_is_made_up_for(provider, name):
     """Where a stream says that the request was too large, it goes on with the answer to a smaller one."""
-    at = provider(name, window=1_000, refuses="stream")
+    at = provider(name, overflows=1, refuses="stream")
     assert TALKS[name](at.url, rounds(8, f"{name} late"), stream=True) == "One word after another."
     assert len(at.desk.requests) == 2
