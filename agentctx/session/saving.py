@@ -145,8 +145,9 @@ class Pieces:
 
     def new(self, session: Session) -> int:
         """About how many messages have to be looked at to tell what has changed."""
-        record = session._state.record  # noqa: SLF001 - a part of the session
-        return len(record) - len(self.columns[-1]) + abs(len(record.shown) - len(self.shown))
+        record, view = session._state.record, session.view  # noqa: SLF001 - a part of the session
+        edited = len(record.shown) if view is None else sum(len(stage.changes) for stage in view.report.stages)
+        return len(record) - len(self.columns[-1]) + abs(len(record.shown) - len(self.shown)) + edited
 
     def changed(self, session: Session, write: str) -> tuple[dict[str, bytes | None], Pieces]:
         """The pieces that have changed (None: is gone), none where nothing has; and what the store has with them.

@@ -462,7 +462,7 @@ class ConversationStore:
         put: Callable[[], Mapping[str, bytes]],
         drop: Collection[str] | None = (),
     ) -> int:
-        claim = evolve(self._claim(), owner=owner_of(name), name=name)
+        claim = self._claim(owner_of(name), name)
         told = _as_bytes("a key", uuid4().hex if key is None else key)  # so that it may be tried twice
 
         def write(backend: Backend) -> int:
@@ -505,10 +505,10 @@ class ConversationStore:
             self._threads.set(threads := anyio.CapacityLimiter(CONNECTIONS))
         return await anyio.to_thread.run_sync(work, backend, abandon_on_cancel=True, limiter=threads)
 
-    def _claim(self) -> Claim:
+    def _claim(self, owner: bytes = b"", name: str = "") -> Claim:
         now = self._now()
         expires, most = math.inf if self.ttl is None else now + self.ttl, self.max_conversation_bytes
-        return Claim(b"", "", now, expires, most or math.inf, self.max_bytes or math.inf)
+        return Claim(owner, name, now, expires, most or math.inf, self.max_bytes or math.inf)
 
     def _now(self) -> float:
         return time_of(self.clock, type(self).__name__)

@@ -337,6 +337,64 @@ async def test_what_is_lost_is_saved_anew(kept):
         assert notes(await session.prepare(messages)) == [BEGUN_ANEW]
 
 
+class Cancelling(Faulty):
+    """A store that has whoever asks it to save cancelled, before or after it has saved."""
+
+    scope = None
+
+    async def save_state(self, name, changed, version, *, key=None):
+        if self.scope is None:
+            return await self.store.save_state(name, changed, version, key=key)
+        if self.how == "after":
+            await self.store.save_state(name, changed, version, key=key)
+        self.scope.cancel()
+        return await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_a_step_that_is_cancelled_while_it_is_saved(how):
+    """Whether it was saved or not, nothing is lost or doubled: what comes next is what a session does alone."""
+    messages, alone, store = rounds(12), pipeline().session(), Cancelling(MemoryStore(), how)
+    async with Sessions(pipeline(), store).open("x") as session:
+        for length in (1, 9, 11, 13):
+            with anyio.CancelScope() as store.scope:
+                await session.prepare(messages[:length])
+            assert store.scope.cancelled_caught
+            store.scope = None
+            await alone.prepare(messages[:length])
+            view = await session.prepare(messages[: length + 2])
+            assert told(view) == told(await alone.prepare(messages[: length + 2]))
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert session.steps == 8
+
+
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_more_conversations_than_places():
+    """What there is no room for in memory comes back from the store; where the store is down, it is held on."""
+    store = Faulty(MemoryStore())
+    sessions = Sessions(pipeline(), store, capacity=2, timeout=0.05)
+    alone = {name: pipeline().session() for name in "abcde"}
+    for length in (1, 5, 9, 21, 23):
+        for name, session in alone.items():
+            async with sessions.using(name) as kept_session:
+                view = await kept_session.prepare(rounds(12)[:length])
+                kept_session.record({"prompt_tokens": view.report.tokens_after})
+            expected = await session.prepare(rounds(12)[:length])
+            session.record({"prompt_tokens": expected.report.tokens_after})
+            assert told(view) == told(expected)
+    assert len(sessions) == 2
+    store.how = "down"
+    async with sessions.using("d") as session:
+        await session.prepare(rounds(12))
+    for name in "xy":
+        async with sessions.using(name):
+            pass
+    assert "d" in sessions
+
+
 class Noting:
     """A store that notes what is saved."""
 
