@@ -117,9 +117,15 @@ def report(  # noqa: PLR0913 - each is an option of the command
     UnknownModels().tell(model, otherwise="--model, --window")
     _tell(data, out, len(page), content=not no_content, json=json)
     if show:
-        webbrowser.open(Path(out).resolve().as_uri())
+        _open(out)
     if not summarise(data.steps).clean:
         raise typer.Exit(FOUND)
+
+
+def _open(out: str) -> None:
+    """Show a page in the browser; say so where there is none."""
+    if not webbrowser.open(Path(out).resolve().as_uri()):
+        err().print(f"no browser was found to open {printable(out)}", style="dim")
 
 
 def _compare(source: str, out: str, max_bytes: int, *, show: bool, json: bool) -> None:
@@ -135,7 +141,7 @@ def _compare(source: str, out: str, max_bytes: int, *, show: bool, json: bool) -
         with printing() as console:
             console.print(f"{printable(out)}  {len(page):,} bytes, {len(rows):,} rows", soft_wrap=True)
     if show:
-        webbrowser.open(Path(out).resolve().as_uri())
+        _open(out)
 
 
 async def _replayed(recording: Recording, pipeline: Pipeline, model: str | None) -> SessionData:
