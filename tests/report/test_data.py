@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Outcome, Pipeline, presets
+from agentctx import Budget, Context, FitContextWindow, Message, Outcome, Pipeline, Text, presets
 from agentctx.memory import Offload, Recall
 from agentctx.replay import Recording
+from agentctx.report.costs import trimming
 from agentctx.stores import MemoryStore
+from agentctx.strategies import Summarize
 from agentctx.tokens.kinds import KINDS
 from agentctx.transcripts import read_transcripts
 from agentctx.transcripts.costs import reckoned
@@ -21,7 +23,13 @@ def offloading():
     return Pipeline(Offload(over=400), FitContextWindow(), budget=Budget(16_000), store=MemoryStore())
 
 
+async def in_few_words(messages, _max_tokens):
+    """A summarizer that says how much it was given."""
+    return f"{len(messages)} messages about the budget in words."
+
+
 PIPELINES = {
+    "summarize": lambda: Pipeline(Summarize(in_few_words), FitContextWindow(), budget=Budget(9_000)),
     "coding_agent": lambda: presets.coding_agent(Budget(12_000)),
     "assistant": lambda: presets.assistant(Budget(9_000)),
     "offload": offloading,
@@ -174,3 +182,33 @@ def test_what_was_billed_is_added_up_call_by_call(follow):
     assert len(billed) == len(steps)
     assert list(billed) == sorted(billed)
     assert billed[-1] == pytest.approx(reckoned(recording, steps).billed.usd) != 0
+
+
+def test_trimming_leaves_out_the_oldest_rounds_and_no_more():
+    """Each request fits if it can: the task, and as many of the newest rounds as there is room for."""
+    sizes = [10, 40, 40, 40, 200, 40, 40]
+    messages = [
+        Message("user" if place % 2 == 0 else "assistant", (Text(str(size)),)) for place, size in enumerate(sizes)
+    ]
+    meter = Sizes()
+    requests = list(trimming(messages, [1, 3, 5, 7], meter, Context(()), 110))
+    assert [request.tokens for request in requests] == [10, 90, 210, 90]
+    assert [request.shared for request in requests] == [0, 10, 10, 10]
+    assert [request.tokens for request in trimming(messages, [1, 3, 5, 7], meter, Context(()), None)] == [
+        10,
+        90,
+        330,
+        410,
+    ]
+
+
+class Sizes:
+    """A message is as large as it says; nothing stands before."""
+
+    def message(self, message):
+        """Tokens of a message."""
+        return int(message.text)
+
+    def fixed(self, _context):
+        """Tokens before the messages."""
+        return 0
