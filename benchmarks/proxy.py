@@ -78,7 +78,9 @@ app = Starlette(routes=[Route("/{path:path}", forward, methods=["GET", "POST"])]
 
 _SERVED = """
 import socket
-listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+listener = socket.socket(proto=socket.IPPROTO_TCP)
+listener.bind(("127.0.0.1", 0))
+listener.listen(2048)
 print(f"listens on http://127.0.0.1:{listener.getsockname()[1]};", file=sys.stderr, flush=True)
 settings = uvicorn.Config(app, log_level="error", ws="none", lifespan="off", timeout_keep_alive=75)
 uvicorn.Server(settings).run(sockets=[listener])

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 
 import uvicorn
@@ -18,6 +19,10 @@ from agentctx.errors import ConfigError
 KEEP_ALIVE = 75
 """Seconds that a connection may wait for its next request: longer than clients keep one, so that none is just closed
 when they use it."""
+
+
+BACKLOG = 2_048
+"""So many connections may wait to be accepted."""
 
 
 @frozen
@@ -52,10 +57,17 @@ def bound(listening: Listening) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((listening.host, listening.port), family=family, backlog=2_048)
+        with ExitStack() as closing:
+            # asyncio sends small pieces at once where the socket says that it is TCP
+            listener = closing.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((listening.host, listening.port))
+            listener.listen(BACKLOG)
+            closing.pop_all()
     except OSError as error:
         msg = f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}"
         raise ConfigError(msg) from None
+    return listener
 
 
 def address_of(listener: socket.socket) -> str:

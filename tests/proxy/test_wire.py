@@ -290,6 +290,18 @@ def test_a_stream_is_passed_on_byte_by_byte_as_it_comes(given):
     assert got == b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
+def test_small_pieces_are_sent_at_once(given):
+    """No piece of an answer waits 40 ms until the client has acknowledged the one before."""
+    at = given(200, [(b"content-type", b"text/event-stream")], [chunk(content="first")])
+    seconds = []
+    with httpx.Client() as client:
+        for _ in range(7):
+            begun = time.perf_counter()
+            client.post(f"{at.through}/v1/chat/completions", json=chat(stream=True), headers=KEYS)
+            seconds.append(time.perf_counter() - begun)
+    assert min(seconds) < 0.03
+
+
 def test_a_client_that_leaves_ends_the_call(given):
     """When a client closes its connection in mid-stream, the provider's is closed as well: nobody pays for the rest."""
     at = given()
