@@ -87,6 +87,25 @@ def test_the_rows_at_each_call_are_the_request(window, followed, follow, reverse
             assert [data.items[item] for _, item in found] == list(step.view.context.messages)
 
 
+def test_a_single_call_and_an_empty_list_are_shown(window, follow, tmp_path):
+    """One call fills the charts; where the filters let nothing through, the list says so."""
+    hello = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+    (tmp_path / "one.html").write_text(
+        html_page(follow(Recording(hello, format="openai-chat"), Pipeline())[0]), "utf-8"
+    )
+    window.show(tmp_path / "one.html")
+    middle = "const { plot } = report.window; return [plot.valToPos(1, 'x'), plot.over.clientWidth / 2]"
+    at, half = window.run(middle)
+    assert at == pytest.approx(half, abs=1)
+    assert window.texts("#found") == ["1 row"]
+    window.sets("show", "gone")
+    window.run("report.redraw()")
+    window.settles()
+    said = "return getComputedStyle(document.getElementById('list'), '::before').content"
+    assert "change the filters" in window.run(said)
+    assert window.complaints() == []
+
+
 def test_nothing_is_loaded_and_nothing_is_refused(shown):
     """The page asks for no address, and its own policy, which forbids all of them, refuses none of its parts."""
     shown.run("report.go(3)")

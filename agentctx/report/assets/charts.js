@@ -44,14 +44,16 @@ class Chart {
     this.plot?.destroy();
     const ink = colour("--soft"), grid = { stroke: colour("--grid"), width: 1 }, font = "12px system-ui, sans-serif";
     const axis = { stroke: ink, grid, ticks: { ...grid, size: 5 }, font, labelFont: font, labelSize: 18, gap: 6 };
-    const last = Math.max(2, this.session.count);
+    const { count } = this.session, range = count > 1 ? [1, count] : [0.5, 1.5]; // a call by itself is as wide as the chart
+    const numbers = count > 1 ? Array.from({ length: count }, (_, place) => place + 1) : range;
+    const drawn = (line) => (count > 1 ? line : [line[0], line[0]]);
     const options = {
       width: this.place.clientWidth || 600,
       height: CHART_HEIGHT,
       legend: { show: false },
       padding: [14, 18, 0, 0],
       cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
-      scales: { x: { time: false, range: [1, last] }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.06], ...y } },
+      scales: { x: { time: false, range }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.06], ...y } },
       axes: [
         { ...axis, label: "model call", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], values: (_plot, at) => at.map((each) => each.toLocaleString("en")) },
         { ...axis, label, size: (_plot, shown) => 16 + 7.5 * Math.max(4, ...(shown ?? []).map((text) => text.length)), values: (_plot, at) => at.map(values) },
@@ -59,11 +61,11 @@ class Chart {
       series: [{}, ...series],
       hooks: { draw: [...(hooks.draw ?? []), (plot) => this.mark(this.call, plot)], setCursor: [(plot) => this.hover(plot)] },
     };
-    this.plot = new uPlot(options, data, this.place);
+    this.plot = new uPlot(options, [numbers, ...data.map(drawn)], this.place);
     this.plot.over.append(this.line, this.tip);
     this.plot.over.addEventListener("click", () => {
       const place = this.plot.cursor.idx;
-      if (place !== null && place !== undefined) this.go(place + 1);
+      if (place !== null && place !== undefined) this.go(Math.min(place + 1, count));
     });
   }
 
@@ -72,7 +74,7 @@ class Chart {
     const there = place !== null && place !== undefined && plot.cursor.left >= 0;
     this.tip.hidden = !there;
     if (!there) return;
-    this.tip.textContent = this.told(place);
+    this.tip.textContent = this.told(Math.min(place, this.session.count - 1));
     const left = plot.cursor.left, width = plot.over.clientWidth;
     this.tip.style.left = `${Math.min(left + 10, Math.max(0, width - this.tip.offsetWidth - 4))}px`;
   }
@@ -87,7 +89,6 @@ class Chart {
 class WindowChart extends Chart {
   show(besideHistory) {
     const { calls, kinds, count } = this.session;
-    const numbers = Array.from({ length: count }, (_, place) => place + 1);
     const used = kinds.map((_, kind) => calls.kinds.some((sizes) => sizes[kind]));
     this.used = kinds.map((name, kind) => ({ name, kind })).filter(({ kind }) => used[kind]);
     const layers = [];
@@ -102,7 +103,7 @@ class WindowChart extends Chart {
     const all = [...layers, ...lines];
     const limit = Math.max(0, ...calls.limit.filter((each) => each !== null));
     const shown = Math.max(...calls.sent, besideHistory ? Math.max(...calls.given) : 0);
-    this.draw([numbers, ...all.map((each) => each.data)], all.map((each) => each.series), {
+    this.draw(all.map((each) => each.data), all.map((each) => each.series), {
       label: "tokens", values: compact,
       y: { range: () => [0, (limit && limit < 2.5 * shown ? Math.max(shown, limit) : shown || 1) * 1.08] },
       hooks: { draw: [(plot) => this.drawMarks(plot, limit)] },
@@ -175,13 +176,12 @@ function waysOf(costs) {
 class CostChart extends Chart {
   show() {
     const { costs } = this.session.data, { count } = this.session, ways = waysOf(costs);
-    const numbers = Array.from({ length: count }, (_, place) => place + 1);
     const series = ways.map(([way]) => ({
-      stroke: colour(`--way-${way}`), width: way === "prepared" ? 2.5 : 1.75, points: { show: count < 2 },
+      stroke: colour(`--way-${way}`), width: way === "prepared" ? 2.5 : 1.75, points: { show: false },
       dash: { everything: [6, 4], trimmed: [2, 3], billed: [10, 3, 2, 3] }[way] ?? [],
     }));
     const usd = costs.unit === "USD";
-    this.draw([numbers, ...ways.map(([way]) => costs[way])], series, {
+    this.draw(ways.map(([way]) => costs[way]), series, {
       label: usd ? "US dollars, added up" : "full-price tokens, added up",
       values: (each) => (usd ? `$${(+each.toFixed(4)).toLocaleString("en", { maximumFractionDigits: 4 })}` : compact(each)),
     });

@@ -41,6 +41,7 @@ class Rows {
     this.places = places;
     this.base = base;
     this.spacer.style.height = `${this.length * ROW}px`;
+    this.list.toggleAttribute("data-empty", !this.length);
     if (atEnd) this.list.scrollTop = this.length * ROW;
     this.render();
   }
@@ -96,7 +97,7 @@ class Rows {
     element.setAttribute("aria-selected", chosen);
     const texts = [
       row.index === undefined ? "" : `${row.index}`,
-      row.head === undefined ? KIND_NAMES[kind] : message.role,
+      row.head === undefined ? KIND_NAMES[kind] : kind,
       this.preview(row, message),
       session.why(row).stage,
       row.outcome === "kept" && !this.base ? "" : outcome,
