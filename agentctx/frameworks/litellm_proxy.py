@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -167,7 +166,7 @@ def _conversation(adapter: Adapter, data: Mapping[str, Any], parts: RequestParts
     if not made_up and (name := next(filter(None, names), None)) is not None:
         return str(name)
     begins = opening_of(parts.messages, parts.system, format_named(adapter.format, parts.model)).beginning
-    return _digest(json.dumps([begins.system, begins.task]))
+    return _digest(f"{begins.system.hex()}/{begins.task.hex()}")
 
 
 def _digest(text: str) -> str:
