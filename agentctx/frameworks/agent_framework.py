@@ -177,17 +177,20 @@ def _read(message: Message) -> list[Any]:
     if results and not beside:
         return results
     role = message.role if message.role in ("system", "developer") else "user"
-    parts = [_part(content) for content in beside]
-    words = all(part["type"] == "text" for part in parts)
-    said = "\n".join(part["text"] for part in parts) if words else parts
-    return [*results, {"role": role, "content": said}]
+    return [*results, {"role": role, "content": _words(beside)}]
+
+
+def _words(contents: Sequence[Content]) -> Native:
+    """Text as one, or parts where there is more than text."""
+    parts = [_part(content) for content in contents]
+    only_text = all(content.type == "text" for content in contents)
+    return "\n".join(part["text"] for part in parts) if only_text else parts
 
 
 def _said(contents: Sequence[Content]) -> dict[str, Any]:
     calls = [_call(content) for content in contents if _is_call(content)]
     thought = [_thinking(content) for content in contents if content.type == "text_reasoning"]
-    parts = [_part(content) for content in contents if not _is_call(content) and content.type != "text_reasoning"]
-    words = "\n".join(part.get("text") or json.dumps(part) for part in parts)
+    words = _words([each for each in contents if not _is_call(each) and each.type != "text_reasoning"])
     return {
         "role": "assistant",
         "content": words or (None if calls else ""),
@@ -230,6 +233,9 @@ def _part(content: Content) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": uri}}
     if content.type == "data" and kind == "application/pdf":
         return {"type": "file", "file": {"file_data": uri, "filename": "document.pdf"}}
+    if content.type == "data" and kind.startswith("audio/"):
+        data, sound = uri.partition(",")[2], "mp3" if kind in {"audio/mp3", "audio/mpeg"} else "wav"
+        return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
     if content.type in ("data", "uri"):
         return {"type": "text", "text": f"{kind} {uri[:200]}"}
     return {"type": "text", "text": json.dumps(content.to_dict(), default=str)}

@@ -23,9 +23,12 @@ try:
         ChatMessageUser,
         CompactionStrategy,
         Content,
+        ContentAudio,
+        ContentDocument,
         ContentImage,
         ContentReasoning,
         ContentText,
+        ContentVideo,
         Model,
         ModelOutput,
         get_model,
@@ -216,9 +219,9 @@ def _read(message: ChatMessage) -> list[Any]:
 def _content(message: ChatMessage) -> Native:
     if isinstance(message.content, str):
         return message.content
-    parts = [_part(block) for block in message.content if not isinstance(block, ContentReasoning)]
-    words = all(part["type"] == "text" for part in parts)
-    return "\n".join(part["text"] for part in parts) if words else parts
+    blocks = [block for block in message.content if not isinstance(block, ContentReasoning)]
+    words = all(isinstance(block, ContentText) for block in blocks)
+    return "\n".join(block.text for block in blocks) if words else [_part(block) for block in blocks]
 
 
 def _part(block: Content) -> dict[str, Any]:
@@ -227,6 +230,12 @@ def _part(block: Content) -> dict[str, Any]:
         return {"type": "text", "text": block.text}
     if isinstance(block, ContentImage):
         return {"type": "image_url", "image_url": {"url": block.image, "detail": block.detail}}
+    if isinstance(block, ContentDocument):
+        return {"type": "file", "file": {"file_data": block.document, "filename": block.filename}}
+    if isinstance(block, ContentAudio):
+        return {"type": "input_audio", "input_audio": {"data": block.audio.partition(",")[2], "format": block.format}}
+    if isinstance(block, ContentVideo):
+        return {"type": "text", "text": f"video {block.format} {block.video[:200]}"}
     return {"type": "text", "text": block.model_dump_json(exclude_none=True)}
 
 

@@ -6,6 +6,7 @@ An agent's memory does not see the calls of the run that goes on, so that no mem
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
@@ -19,9 +20,11 @@ from agentctx.session.sessions import Sessions
 
 try:
     from llama_index.core.base.llms.types import (
+        AudioBlock,
         ChatMessage,
         ChatResponse,
         CompletionResponse,
+        DocumentBlock,
         ImageBlock,
         LLMMetadata,
         TextBlock,
@@ -208,8 +211,8 @@ def _read(message: ChatMessage) -> list[Any]:
     if role == "tool":
         answers = message.additional_kwargs.get("tool_call_id") or ""
         return [{"role": role, "tool_call_id": answers, "content": _text(message)}]
+    words = all(isinstance(block, TextBlock | ToolCallBlock | ThinkingBlock) for block in message.blocks)
     parts = [part for block in message.blocks for part in _part(block)]
-    words = all(part["type"] == "text" for part in parts)
     native: dict[str, Any] = {"role": role, "content": _text(message) if words else parts}
     if role != "assistant":
         return [native]
@@ -229,13 +232,19 @@ def _part(block: Native) -> list[dict[str, Any]]:
         return [{"type": "text", "text": block.text}]
     if isinstance(block, ToolCallBlock | ThinkingBlock):
         return []
-    if not isinstance(block, ImageBlock):
-        return [{"type": "text", "text": block.model_dump_json()}]
-    url = str(block.url) if block.url else f"data:{block.image_mimetype};base64,{_base64(block)}"
-    return [{"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}]
+    if isinstance(block, ImageBlock):
+        url = str(block.url) if block.url else f"data:{block.image_mimetype};base64,{_image(block)}"
+        return [{"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}]
+    if isinstance(block, AudioBlock) and not block.url:
+        data = block.resolve_audio(as_base64=True).read().decode()
+        return [{"type": "input_audio", "input_audio": {"data": data, "format": block.format or "wav"}}]
+    if isinstance(block, DocumentBlock) and not block.url:
+        url = f"data:{block.document_mimetype};base64,{b64encode(block.resolve_document().read()).decode()}"
+        return [{"type": "file", "file": {"file_data": url, "filename": block.title}}]
+    return [{"type": "text", "text": block.model_dump_json(exclude={"video"})}]
 
 
-def _base64(block: Native) -> str:
+def _image(block: Native) -> str:
     data: str = block.resolve_image(as_base64=True).read().decode()
     return data
 

@@ -1,5 +1,6 @@
 """smolagents' agents fit their window."""
 
+from ast import literal_eval
 from functools import partial
 from operator import is_
 
@@ -7,8 +8,12 @@ import pytest
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 from PIL import Image
 from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
+from smolagents.models import ChatMessage, MessageRole
 from smolagents.utils import AgentGenerationError
 
+from agentctx import Budget, Pipeline
+from agentctx.frameworks.smolagents import ContextModel
+from agentctx.strategies import ShrinkArguments
 from agentctx.testing.servers import Said, chat_completions
 
 
@@ -126,6 +131,27 @@ def test_code_agents_fit_too(serve):
     assert "All are read: done." == agent.run(TASK)
     assert STEPS + 1 == len(desk.accepted) == len(desk.requests)
     assert 1 == str(desk.accepted[4]).count("'type': 'image_url'")
+
+
+def test_long_arguments_of_old_calls_are_cut(serve):
+    """And written as smolagents writes a call: of one that it calls by name, and of code."""
+    _, url = serve(chat_completions, answer=lambda _body: Said("Yes."))
+    seen, model = [], model_at(url)
+
+    def said(role, text):
+        return ChatMessage(role, [{"type": "text", "text": text}])
+
+    messages = [said(MessageRole.SYSTEM, "You write."), said(MessageRole.USER, "Write.")]
+    for number, arguments in enumerate([{"path": "a.py", "content": "line\n" * 400}, "x = 1\n" * 400] * 3):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "write", "arguments": arguments}}
+        messages += [said(MessageRole.TOOL_CALL, f"Calling tools:\n{[call]}"), said(MessageRole.TOOL_RESPONSE, "ok")]
+    generate, model.generate = model.generate, lambda sent, **_more: (seen.extend(sent), generate(sent))[1]
+    ContextModel(model, Pipeline(ShrinkArguments(1), budget=Budget(window=5_000, trigger=0.5))).generate(messages)
+    calls = [message.content[0]["text"] for message in seen if message.role == MessageRole.TOOL_CALL]
+    assert len(calls[-1]) > 2_000 > len(calls[0])
+    assert all(call.startswith("Calling tools:\n[{'id': 'call_") for call in calls)
+    assert "a.py" == literal_eval(calls[0].partition("\n")[2])[0]["function"]["arguments"]["path"]
+    assert messages[-1] is seen[-1]
 
 
 def test_what_a_call_costs(serve, measured):
