@@ -22,7 +22,7 @@ from agentctx.core.protection import (
     places_of,
     unread,
 )
-from agentctx.core.recap import recaps
+from agentctx.core.recap import Unsaid, recaps
 from agentctx.core.report import Compaction
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
@@ -859,11 +859,13 @@ class Notes:
         reasons: By the identity of the message; of thousands that go for one reason it is one object.
         remarks: What was said about the step as a whole.
         asked: What the provider is asked for.
+        unsaid: What the recap has no room for; see ``Call.leave_unsaid``. None: nothing is known of that.
     """
 
     reasons: dict[int, Reason] = field(factory=dict)
     remarks: list[str] = field(factory=list)
     asked: Asked | None = None
+    unsaid: Unsaid | None = None
     _messages: list[Message] = field(factory=list)  # whose identities these are: none may be that of a later one
     _said: list[Reason] = field(factory=list)  # of each of these
     _last: Reason = _NONE_GIVEN
@@ -889,18 +891,20 @@ class Notes:
 
     def copy(self) -> Notes:
         """What was said so far, to be restored."""
-        return Notes(dict(self.reasons), list(self.remarks), self.asked, list(self._messages), list(self._said))
+        said = list(self._messages), list(self._said)
+        return Notes(dict(self.reasons), list(self.remarks), self.asked, self.unsaid, *said)
 
     def restore(self, known: Notes) -> None:
         """Forget everything said since the copy was made."""
         self.reasons, self.remarks, self.asked = known.reasons, known.remarks, known.asked
+        self.unsaid = known.unsaid
         self._messages, self._said = known._messages, known._said
 
     def clear(self) -> None:
         """Forget everything said."""
         self.reasons.clear()
         self.remarks.clear()
-        self.asked = None
+        self.asked = self.unsaid = None
         self._messages.clear()
         self._said.clear()
 
@@ -961,6 +965,7 @@ class Call:
         start: The request as it was before any stage of this step saw all of it; None: it is not known.
         left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
             None: it is not known.
+        unsaid: What the recap of the steps before had no room for; see ``leave_unsaid``.
         ours: Turns a number of tokens by the provider's count into one by ours, as far as that is known.
         ahead: Gives what a stage has worked out in the background on messages with which the request still begins,
             and waits for it where it is under way; None where there is nothing. None itself: there is no session.
@@ -1003,6 +1008,7 @@ class Call:
     left_out: Callable[[], tuple[int, int]] | None = field(default=None, repr=False)
     ahead: Callable[[ContextStrategy], Awaitable[object]] | None = field(default=None, repr=False)
     shelf: Shelf | None = field(default=None, repr=False)
+    unsaid: str = field(default="", repr=False)
     ours: Callable[[int], int] = field(default=int, repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)
     mending: tuple[Stage, ...] = field(default=(), repr=False)
@@ -1091,6 +1097,14 @@ class Call:
         One stage asks: where several do, what the first asks for holds.
         """
         self.notes.asked = asked
+
+    def leave_unsaid(self, unsaid: Unsaid) -> None:
+        """Have the session remember what a section of the recap says in whole, where it has no room for that.
+
+        ``unsaid`` of a later call has it, until the recap says it all. For a stage that declares ``recaps``; one stage
+        does it, of one section.
+        """
+        self.notes.unsaid = unsaid
 
     async def keep(self, content: bytes | str) -> str | None:
         """Put a content into the store, and give the handle by which the model gets it back with the recall tool.

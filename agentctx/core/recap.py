@@ -96,6 +96,26 @@ class Recap:
         return cls(int(found[1]), int(found[2]), int(found[3]), _sections(found[5]))
 
 
+@frozen
+class Unsaid:
+    """What a section of a recap says where it has all the room that it needs.
+
+    Args:
+        heading: The section.
+        said: Its text in a recap that says it all; empty when none does.
+        whole: What is to be known to say it later.
+    """
+
+    heading: str
+    said: str
+    whole: str
+
+    def left_by(self, messages: Sequence[Message]) -> str:
+        """What is to be remembered beside the recap among these messages: nothing when that says it all."""
+        sections = [(recap_of(message) or Recap()).sections for message in messages]
+        return "" if self.said and any(said.get(self.heading) == self.said for said in sections) else self.whole
+
+
 def recap_of(message: Message) -> Recap | None:
     """The recap that a message is, written by the library; None when it is none, or a copy that the user shows."""
     return Recap.read(message) if message.as_recap else None

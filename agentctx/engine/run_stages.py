@@ -17,7 +17,7 @@ from agentctx.core.compare import Change, Matched, match, shared
 from agentctx.core.message import Context, Message, Tool, flaw
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, words
-from agentctx.core.recap import recaps
+from agentctx.core.recap import Unsaid, recaps
 from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
@@ -225,6 +225,7 @@ class Trail:
         originals: What stages changed, as it was before, by the place of the report; see ``keep_originals``.
         asked: What the provider is asked for; of several requests the first holds.
         told: The stages that ran which write the recap.
+        unsaid: What the recap may have no room for; None: as it was before.
     """
 
     context: Context
@@ -239,6 +240,7 @@ class Trail:
     originals: dict[int, Originals] = field(factory=dict)
     asked: Asked | None = None
     told: list[ContextStrategy] = field(factory=list)
+    unsaid: Unsaid | None = None
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
@@ -341,6 +343,7 @@ async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted:
     try:
         after, shared = await run(stage, before, call)
         trail.asked = trail.asked or call.notes.asked
+        trail.unsaid = call.notes.unsaid or trail.unsaid
         if call.shelf is not None:
             after = await call.shelf.settled(before, after)
         if after is before and not call.notes.remarks:

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquoted
+from agentctx.core.recap import TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.artifacts import Artifact, FileEvent
 from agentctx.engine.options import check_redactor, check_tokens
@@ -115,6 +115,7 @@ class Sections:
     Args:
         ledger: The values; empty when there are none.
         trail: What was done to files, and what ran; empty when nothing was.
+        changes: All files that were changed, also those that ``trail`` has no room for.
 
     Example:
         >>> from agentctx.memory import Sections
@@ -124,6 +125,12 @@ class Sections:
 
     ledger: str = ""
     trail: str = ""
+    changes: str = ""
+
+    @property
+    def names_all(self) -> bool:
+        """Whether ``trail`` names all files that were changed."""
+        return {*trail_in(self.changes).files} <= {*trail_in(self.trail).files}
 
 
 @frozen
@@ -164,22 +171,27 @@ class Memory:
         Args:
             gone: What was left out, as it was, in its order.
             visible: The messages that stay, as they are now.
-            earlier: What was told of what was left out before.
+            earlier: What was told of what was left out before; of files that were changed, what is known.
             tokens: The room for both sections; files that were changed are named also when they alone need more.
             counter: Counts tokens.
             most: The room when the files that were changed need more than ``tokens``; None: what they need.
         """
         read = list(read_calls(gone, visible, self.rule))
-        trail = trail_in(earlier.trail).after(self._safe(done for each in read for done in done_by(each)))
+        trail = (
+            trail_in(earlier.trail)
+            .knowing(earlier.changes)
+            .after(self._safe(done for each in read for done in done_by(each)))
+        )
         told = trail.text(tokens // _TRAIL, counter, most)
         room = tokens - counter.count(told) if told else tokens
         found = self.candidates(gone, read, earlier.ledger)
-        return Sections(_ledger(found, self._shown(visible, told), room, counter, self.redact), told)
+        values = _ledger(found, self._shown(visible, told), room, counter, self.redact)
+        return Sections(values, told, trail.changes)
 
-    def changed(self, messages: Sequence[Message], earlier: str, counter: TokenCounter) -> str:
-        """The lines of all files that were changed, by messages and an earlier trail: the least that is told."""
+    def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
+        """The lines of all files that were changed, by messages and what was told: the least that is told."""
         done = (done for each in read_calls(messages, (), self.rule) for done in done_by(each))
-        return trail_in(earlier).after(self._safe(done)).text(0, counter)
+        return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(done)).text(0, counter)
 
     def _safe(self, done: Iterable[Artifact]) -> Iterator[Artifact]:
         """What was done without the secrets that stand in commands and names."""
@@ -489,7 +501,7 @@ class Ledger(Stage):
         """The room in which all files that were changed so far are named."""
         try:
             memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
-            told = memory.changed(start.messages, _earlier(call).trail, call.counter)
+            told = memory.changed(start.messages, _earlier(call), call.counter)
         except SummaryError:  # nothing new will be told either
             return 0
         return call.counter.count(told) + call.counter.count(_HEADINGS) if told else 0
@@ -532,11 +544,9 @@ class Ledger(Stage):
         most = None
         if call.budget is not None:
             room = call.budget.limit - call.size(context.with_messages(visible))
-            most = max(room, _standing(call)) - HEADER - besides  # what was told goes for nothing that can go itself
-            most -= room_for_handles(call)
-            wanted = min(wanted, most)
-        if wanted <= 0:
-            return _bare(context, call)
+            room = max(room, _standing(call)) - room_for_handles(call)  # what was told goes for nothing that can go
+            wanted = min(wanted, room - HEADER - besides)
+            most = max(0, room - call.count(left.recap.with_section(VALUES, "").with_section(TRAIL, " x").written()))
         memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
         try:
             told = memory.after(
@@ -550,18 +560,25 @@ class Ledger(Stage):
         except SummaryError as error:
             call.remark(f"nothing new is told: {error}")
             told = known
-        if told == Sections() and left.recap == Recap():
+        if not (told.trail or told.ledger) and left.recap == Recap():
             return context
-        return with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
+        told_in = Recap().with_section(TRAIL, told.trail).sections.get(TRAIL, "")
+        call.leave_unsaid(Unsaid(TRAIL, told_in if told.names_all else "", told.changes))
+        made = with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
+        return made if wanted > 0 or _fits(made, call) else _bare(context, call)
 
 
 def _bare(context: Context, call: Call) -> Context:
     """The request with a recap that only counts, where nothing more has room; as it is where that has none."""
     made = with_sections(context, {}, call)
-    if call.budget is None or call.size(made) <= call.budget.limit:
+    if _fits(made, call):
         return made
     call.remark("there is no room for the recap, which says how much went")
     return context
+
+
+def _fits(context: Context, call: Call) -> bool:
+    return call.budget is None or call.size(context) <= call.budget.limit
 
 
 _OF_THE_ROOM = 0.1
@@ -594,7 +611,7 @@ def _earlier(call: Call) -> Sections:
     said: dict[str, str] = {}
     for message in () if call.start is None else call.start.messages:
         said |= (recap_of(message) or Recap()).sections
-    return Sections(said.get(VALUES, ""), said.get(TRAIL, ""))
+    return Sections(said.get(VALUES, ""), said.get(TRAIL, ""), call.unsaid)
 
 
 def _standing(call: Call) -> int:

@@ -102,6 +102,19 @@ class ArtifactTrail:
     def _read(self) -> tuple[FileTrail, ...]:
         return tuple(file for file in self.files.values() if not file.did.changes)
 
+    @property
+    def changes(self) -> str:
+        """All files that were changed, on lines that ``trail_in`` reads back."""
+        return "\n".join(_file_lines(self.changed, self.left_out))
+
+    def knowing(self, changes: str) -> ArtifactTrail:
+        """The trail with all files of which it names some; ``changes`` are those of a trail that named them all."""
+        if not changes:
+            return self
+        whole = trail_in(changes)
+        read = {path: file for path, file in self.files.items() if not file.did.changes}
+        return ArtifactTrail({**read, **whole.files}, self.runs, whole.left_out)
+
     def _run_lines(self) -> list[str]:
         return [_run_line(run) for run in reversed(tuple(self.runs.values()))]
 

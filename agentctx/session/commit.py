@@ -200,6 +200,8 @@ def _enter(step: Step) -> None:
         record.forget_dropped(step.natives, _dropped(trail.reports))
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
+    if trail.unsaid is not None:
+        record.unsaid = record.unsaid._replace(now=trail.unsaid.left_by(record.view))
     record.unbound_from = trail.unbound_from
     if found := frozenset(instruction_digests(messages, written)):
         record.instructions |= found

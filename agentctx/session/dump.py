@@ -29,7 +29,7 @@ from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.session.loading import as_recap, as_system, not_given
-from agentctx.session.record import LastRequest, Missing, Record, call_ids, goes_out_as_another
+from agentctx.session.record import LastRequest, Missing, Record, Unsaid, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
@@ -166,7 +166,7 @@ def _real(value: object, where: str) -> float:
     return float(value)
 
 
-VERSION = 5
+VERSION = 6
 
 STATE = (
     "version", "id", "model", "home", "format", "assumed", "steps", "children", "billed_tokens", "budget", "sent",
@@ -320,7 +320,7 @@ LETTERS = "sduat"
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
     "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
-    "system_sent_as_user", "instruction_digests", "stands", "calls",
+    "system_sent_as_user", "instruction_digests", "stands", "calls", "unsaid",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -366,6 +366,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
         "stands": dump_runs([messages for messages, _ in stand]),
         "calls": [calls for _, calls in stand],
+        "unsaid": list(record.unsaid),
     }
 
 
@@ -489,6 +490,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
         quiet_until=known.whole("quiet_until"),
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
+        unsaid=_unsaid(known, len(seen)),
         foreign_count=known.whole("foreign", most=len(seen)),
         instructions=frozenset(_digests(known, "instruction_digests")),
         digests=bytearray(b"".join(digests)),
@@ -498,6 +500,18 @@ def load_record(state: object, wire: WireFormat) -> Record:
     for stands in zip(_runs(known, "stands", len(seen), most=MOST_COUNTED), calls, strict=True):
         record.note_stands(*stands)
     return record
+
+
+def _unsaid(known: Fields, length: int) -> Unsaid:
+    """What the recap has no room for."""
+    given = known.listed("unsaid")
+    if len(given) != 3:
+        raise known.fail("unsaid", f"expected two texts and a number, got {len(given)} values")
+    (now, where), (before, where_before), (until, where_until) = given
+    for text, place in ((now, where), (before, where_before)):
+        if not isinstance(text, str):
+            raise InvalidInput(place, f"expected text, got {shown(text)}")
+    return Unsaid(now, before, _whole(until, where_until, 0, length))
 
 
 def _digests(known: Fields, name: str) -> list[bytes]:

@@ -41,7 +41,10 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
         return record
     if state.wire_name != spoken or (ctx.model != state.model and not understands(ctx.model, state.model)):
         other = (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]
-        return Record() if other else Record(foreign_count=len(natives), instructions=record.instructions)
+        if other:
+            return Record()
+        unsaid = record.unsaid.at(len(record.seen))
+        return Record(foreign_count=len(natives), instructions=record.instructions, unsaid=unsaid)
     if record.missing is not None:
         link(record, natives, ctx.reader.wire)
     others = state.counted_by is not None or ctx.model != state.model  # and not only a load

@@ -16,7 +16,7 @@ from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
 from agentctx.core.pace import paced
-from agentctx.core.recap import stands_for
+from agentctx.core.recap import recaps, stands_for
 from agentctx.engine.repair import REPAIR
 from agentctx.engine.tail import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
@@ -65,6 +65,24 @@ class LastRequest(NamedTuple):
     def idle(self, now: float) -> float | None:
         """Seconds since it was prepared; None when there was none."""
         return None if self.at is None else max(0.0, now - self.at)
+
+
+class Unsaid(NamedTuple):
+    """What the recap had no room for, and is told once there is; see ``Call.leave_unsaid``.
+
+    Args:
+        now: The same of all that was left out so far; empty when the recap says it all.
+        before: The same of what was left out before the history began, which was a view then.
+        until: While so many messages of the history stand, what is said ``before`` is true.
+    """
+
+    now: str = ""
+    before: str = ""
+    until: int = 0
+
+    def at(self, length: int) -> Unsaid:
+        """What is known of it when of the history so many messages stand, and all after them are read again."""
+        return Unsaid(self.before, self.before, self.until) if self.until <= length else Unsaid()
 
 
 @define(eq=False, repr=False)
@@ -120,6 +138,7 @@ class Record:
         unbound_from: The first place of the view whose reasoning is left to the provider to drop; None when there is
             none.
         waiting: Whether a compaction waits for the end of the open tool round.
+        unsaid: What the recap has no room for.
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
         instructions: What system messages look like that went out as the user's: the caller may write any view back.
@@ -158,6 +177,7 @@ class Record:
     quiet_until: int = 0
     unbound_from: int | None = None
     waiting: bool = False
+    unsaid: Unsaid = field(default=Unsaid())
     foreign_count: int = 0
     instructions: frozenset[bytes] = frozenset()
     calls: bytearray = field(factory=bytearray)
@@ -384,6 +404,8 @@ def rewound(
         digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )
+    gone = any(span.stage != REPAIR for span in new.log.spans)
+    new.unsaid = record.unsaid if gone else record.unsaid.at(decided_until)
     _all_is_final(new, weights.first(cut))
     return new
 
@@ -400,6 +422,7 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
     return Record(
         foreign_count=record.foreign_count,
         instructions=record.instructions,
+        unsaid=record.unsaid.at(len(record.seen)),
         unbound_from=lost if binds_reasoning and lost < len(record.seen) else None,
     )
 
@@ -457,7 +480,8 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     behind = (origin for origin in record.origins[cut:] if origin is not None)
     kept, origins = record.view[:cut], record.origins[:cut]
     earliest = min(length, *behind, whole_until(kept, origins, length))
-    if cut < len(record.view) and record.origins[cut] is None:
+    untold = outdated and record.unsaid.now != record.unsaid.before  # of what, is not known
+    if untold or (cut < len(record.view) and record.origins[cut] is None):
         earliest = min(earliest, gone[0].start)
     asked = first_unanswered_call(kept, origins, 0, cut)
     if asked < cut:
@@ -526,7 +550,10 @@ def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
-    new.instructions = record.instructions
+    new.instructions, told = record.instructions, recaps(record.view)
+    if told[-1:] < [length]:
+        now = record.unsaid.now
+        new.unsaid = Unsaid(now, now, told[-1] + 1 if told else length)
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)

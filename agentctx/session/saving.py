@@ -47,7 +47,7 @@ from agentctx.session.record import Record, goes_out_as_another
 from agentctx.session.session import Session
 from agentctx.session.step_context import State
 
-SAVED = 1
+SAVED = 2
 """The version of these pieces."""
 
 ROWS = 32
@@ -183,6 +183,7 @@ class Pieces:
             "waiting": record.waiting,
             "foreign": record.foreign_count,
             "instructions": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
+            "unsaid": list(record.unsaid),
             "stands": [[index, *stands] for index, stands in record.stands.items()],
         }
         made.gone(record)
@@ -490,6 +491,7 @@ def _state(head: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, 
             "instruction_digests": head["instructions"],
             "stands": dump_runs([messages for messages, _ in told]),
             "calls": [calls for _, calls in told],
+            "unsaid": head["unsaid"],
         },
     }
 

@@ -414,7 +414,8 @@ class Step:
         if call.store is not None and self.shelf is None:
             self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools), ctx.conversation)
         ours = ctx.limits.calibration.local
-        return evolve(call, shelf=self.shelf, ours=ours, hidden=self.hidden, memo=self.memo)
+        unsaid = self.record.unsaid.now
+        return evolve(call, shelf=self.shelf, ours=ours, hidden=self.hidden, memo=self.memo, unsaid=unsaid)
 
     def before(self) -> tuple[Message, ...]:
         """What stands before the messages that the stages see."""
