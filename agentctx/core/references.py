@@ -154,6 +154,44 @@ def spans_of(text: str) -> list[tuple[int, int]]:
     return [each.span() for words, pattern in known if words in text for each in pattern.finditer(text)]
 
 
+_MARKS = lazy_pattern(
+    r"\[(?:… |offloaded: |old tool result cleared|contents of a file that was changed later|an? \w+ that is left out)"
+    r"[^\[\]\n]*\]"
+)
+_SAME = lazy_pattern(r"(\[the same [^\[\]\n]*?) #\d{6}(?:\d{6})?(?:; [^\[\]\n]*)?\]")
+_FIRST_WORDS = (
+    "[… ",
+    "[offloaded: ",
+    "[old tool result",
+    "[contents of a file",
+    "[a",
+    "[the same ",
+    _FOLDED,
+    SHOWN_AGAIN,
+)
+
+
+def without_marks(text: str) -> str:
+    """A text without what the library has put into it: references, folds, marks of cuts, their checksums and handles.
+
+    What looks like one counts as one, whoever has written it. Of a similar output, how it differs stays.
+
+    Example:
+        >>> from agentctx.core.references import without_marks
+        >>> without_marks("port 8080 [… 12,345 characters omitted; recall 3fa94c00d1b2e6a7 …] end")
+        'port 8080  end'
+    """
+    if "]" not in text or not any(words in text for words in _FIRST_WORDS):
+        return text
+    kept, place = [], 0
+    for start, stop in sorted(spans_of(text)):
+        if start >= place:
+            kept.append(text[place:start])
+            place = stop
+    bare = "".join([*kept, text[place:]])
+    return _MARKS.sub("", _SAME.sub(r"\1]", bare))
+
+
 @define(eq=False, repr=False)
 class Standing:
     """The outputs of a conversation, told one after the other, and what references in later ones mean.

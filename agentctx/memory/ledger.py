@@ -15,6 +15,7 @@ from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
+from agentctx.core.references import without_marks
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.artifacts import Artifact, FileEvent
 from agentctx.engine.options import check_redactor, check_tokens
@@ -220,12 +221,12 @@ class Memory:
         return found
 
     def _result(self, found: dict[str, Candidate], result: ToolResult, name: str, age: float) -> None:
-        text = self.redact(written_out(result.text), name)
+        text = self.redact(_said(result.text), name)
         for value in {*values_in(text, self.extractors), *error_lines(text)}:
             _at(found, value, age).results += 1
 
     def _words(self, found: dict[str, Candidate], message: Message, text: str, age: float) -> None:
-        text = self.redact(text, "")
+        text = self.redact(_said(text), "")
         by_user = message.role == "user"
         for value in {*values_in(text, self.extractors), *(said_in(text) if by_user else ())}:
             known = _at(found, value, age)
@@ -236,7 +237,7 @@ class Memory:
         if read is None:
             return
         name = _name(read)
-        given = "\n".join(self.redact(text, name) for text in _leaves(self.redact(read.call.arguments, "")))
+        given = "\n".join(self.redact(_said(text), name) for text in _leaves(self.redact(read.call.arguments, "")))
         for value in set(values_in(given, self.extractors)):
             known = _at(found, value, age)
             known.calls += 1
@@ -260,6 +261,11 @@ def _at(found: dict[str, Candidate], value: Value, age: float) -> Candidate:
         known = found[value.text] = Candidate(value.kind)
     known.age = age
     return known
+
+
+def _said(text: str) -> str:
+    """A text as it was said: in no codes, and with no marks of ours."""
+    return without_marks(written_out(text))
 
 
 def _name(read: ReadCall | None) -> str:
