@@ -435,22 +435,32 @@ def text_of(content: bytes, part: str = "") -> str:
 
     Args:
         content: What is kept.
-        part: Which of its results, counted from 1; ``"0"``: the content as it is.
+        part: Which of its results, counted from 1, all where there is no such; ``"0"``: the content as it is.
     """
-    is_text = _is_text(content)
-    text = content.decode("utf-8", "surrogatepass" if is_text else "replace")
-    if not is_text and ("\0" in text or text.count("\ufffd") * _FEW > len(text)):
-        return f"[binary content of {len(content):,} bytes: it is no text]"
-    message = _message_in(text) if part != "0" else None
+    message = _message_in(_decoded(content)) if part != "0" else None
     if message is None:
-        return text
+        return _decoded(content)
     results = message.results
     if part.isdecimal() and 0 < int(part) <= len(results):
         return _with_media(results[int(part) - 1].text, results[int(part) - 1].content)
     if len(results) > 1:
         told = (_with_media(result.text, result.content) for result in results)
         return "\n\n".join(f"[result {place}]\n{text}" for place, text in enumerate(told, 1))
-    return _with_media(results[0].text, results[0].content) if results else _said_in(message) or text
+    return _with_media(results[0].text, results[0].content) if results else _said_in(message) or _decoded(content)
+
+
+def results_in(content: bytes) -> int:
+    """How many results a content holds that is a message; 0 where it is none, or holds none."""
+    message = _message_in(_decoded(content))
+    return 0 if message is None else len(message.results)
+
+
+def _decoded(content: bytes) -> str:
+    is_text = _is_text(content)
+    text = content.decode("utf-8", "surrogatepass" if is_text else "replace")
+    if not is_text and ("\0" in text or text.count("\ufffd") * _FEW > len(text)):
+        return f"[binary content of {len(content):,} bytes: it is no text]"
+    return text
 
 
 _FEW = 10

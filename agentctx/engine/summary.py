@@ -106,7 +106,7 @@ class Asking:
         if flaw := _flaw(text, tokens_of(messages, call), call):
             raise SummaryError(flaw)
         told = await offload(partial(failing_closed(self.redact, SummaryError), clean_text(text)), 1, len(text))
-        return Record.read(told)
+        return Record.read(_without_unknown_handles(told, messages, call))
 
     async def _in_time(self, answer: Awaitable[object]) -> object:
         """The answer, which is not waited for longer than is said."""
@@ -138,6 +138,25 @@ def says_nothing(text: str) -> bool:
         (True, False)
     """
     return not Record.read(_UNSEEN.sub("", text)).text.strip()
+
+
+UNKNOWN = "an unknown handle"
+"""What stands in a summary for a handle that its summarizer has made up."""
+
+
+def _without_unknown_handles(text: str, given: Sequence[Message], call: Call) -> str:
+    """A summary without handles for the recall tool that stood nowhere in what its summarizer was given."""
+    tool = None if call.shelf is None else call.shelf.tool
+    if tool is None or tool not in text:
+        return text
+    texts = [part.text for message in given for part in _texts(message.parts) if isinstance(part, Text)]
+    known = "\n".join([*texts, *(each.arguments for message in given for each in message.calls)])
+
+    def checked(found: re.Match[str]) -> str:
+        return found[0] if found["handle"] in known else UNKNOWN
+
+    pattern = rf"\b{re.escape(tool)} (?P<handle>(?=[\w:./-]*\d|[a-f]{{16}})[\w:./-]{{8,}})(?:#\d+)?"
+    return re.sub(pattern, checked, text)
 
 
 def _is_call(text: str) -> bool:

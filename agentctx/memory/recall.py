@@ -14,7 +14,15 @@ from attrs import define, field, frozen
 from agentctx.core.message import Native
 from agentctx.core.recap import quoted
 from agentctx.engine.options import check_store, check_whole
-from agentctx.engine.originals import ARGUMENTS, asked_of, of_conversation, recall_tool, tells_apart, text_of
+from agentctx.engine.originals import (
+    ARGUMENTS,
+    asked_of,
+    of_conversation,
+    recall_tool,
+    results_in,
+    tells_apart,
+    text_of,
+)
 from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
 from agentctx.errors import ConfigError, StoreError
@@ -183,7 +191,7 @@ class Recall:
             return self._capped(f"{asked}. {self._usage()}")
         try:
             if "handle" in asked:
-                return await self._of_one(asked["handle"], asked)
+                return await self._of_one(_bare(asked["handle"]), asked)
             return await self._search_all(asked["search"]) if "search" in asked else self._capped(self._usage())
         except (StoreError, sqlite3.Error):
             return "What was left out cannot be searched now; give a handle"
@@ -191,6 +199,9 @@ class Recall:
     async def _of_one(self, handle: str, asked: Mapping[str, str]) -> str:
         """The answer to what is asked of one handle."""
         text = await self._read(handle)
+        if isinstance(text, int):
+            known = f"{handle.partition('#')[0]} has {text} result{'s' * (text != 1)}"
+            return self._capped(f"There is no {quoted(handle[:_LEAST])}: {known}")
         if text is None:
             shown = quoted(handle[:_LEAST])
             what = "it is not one of this conversation's, or it has expired. Search for words of it instead."
@@ -205,13 +216,13 @@ class Recall:
         arguments = "; ".join(f"{name}: {what}" for name, what in ARGUMENTS.items())
         return f"Call {self.name} with a handle or a search. {arguments}"
 
-    async def _read(self, handle: str) -> str | None:
-        """The text under a handle; None where there is none."""
+    async def _read(self, handle: str) -> str | int | None:
+        """The text under a handle; where it has not so many results, how many it has; None where there is nothing."""
         bare, _, part = handle.partition("#")
         content = await asked_of(self.store, lambda: self._own.get(bare)) if bare else None
         if not isinstance(content, bytes):
             return None
-        return await offload(partial(text_of, content, part), 1, len(content))
+        return await offload(partial(_text_of_part, content, part), 1, len(content))
 
     @property
     def _own(self) -> Store:
@@ -230,7 +241,8 @@ class Recall:
     def _lines(self, handle: str, text: str, wanted: str) -> str:
         start, stop = _range(wanted)
         lines = text.split("\n")
-        if start is None or start > len(lines):
+        known = start is not None and start <= len(lines) and (stop is None or stop >= max(1, start))
+        if start is None or not known or (start == 0 and not _is_open(wanted)):
             return self._capped(f"lines: {quoted(wanted[:80])} is no range of the {len(lines):,} lines, such as '1-80'")
         begin = max(0, start - 1)
         stop = stop if _has_end(wanted) else (None if _is_open(wanted) else start)
@@ -256,10 +268,10 @@ class Recall:
 
     def _search_in(self, handle: str, text: str, search: str) -> str:
         lines = text.split("\n")
-        places = _best_lines(lines, search)
-        if not places:
+        found = _found_in(lines, search)
+        if not found:
             return self._capped(f"{quoted(search[:80])} is not in {handle}, which has {len(lines):,} lines")
-        return self._joined(f"{handle} has {len(lines):,} lines. Found in:", _around(lines, places))
+        return self._joined(f"{handle} has {len(lines):,} lines. Found in:", [each.told for each in found])
 
     async def _search_all(self, search: str) -> str:
         handles = await self._candidates(search)
@@ -271,7 +283,7 @@ class Recall:
         texts: dict[str, str] = {}  # each once, however often it was left out
         for handle in found:
             text = await self._read(handle) if len(texts) < FOUND else None
-            if text is not None:
+            if isinstance(text, str):
                 texts.setdefault(text, handle)
         told = await offload(partial(_places, search, texts), len(texts), sum(map(len, texts)))
         return self._joined(f"Found in {len(found):,} of what was left out; read one by its handle.", told)
@@ -302,21 +314,23 @@ class Recall:
         self._indexes[:] = [index]
         new: dict[str, str] = {}
         for handle in handles:
-            if handle not in index.names and (text := await self._read(handle)) is not None:
+            if handle not in index.names and isinstance(text := await self._read(handle), str):
                 new[handle] = text
         await offload(partial(index.add, new), len(new), sum(map(len, new.values())))
         there = frozenset(handles)
         found = await offload(partial(index.find, search), len(index.names))
         return [handle for handle in found if handle in there]
 
-    def _joined(self, opening: str, parts: Sequence[str]) -> str:
-        """Parts one below the other, as many as there is room for."""
+    def _joined(self, opening: str, parts: Sequence[Callable[[int, int], str]]) -> str:
+        """Parts one below the other, as many as there is room for; the first in as few words as it takes."""
         text = opening
         for part in parts:
-            longer = f"{text}\n\n{part}"
-            if cutter_of(self.counter).exceeds(longer, self.max_tokens):
-                return self._capped(longer if text is opening else text)
-            text = longer
+            sizes = _SIZES if text is opening else _SIZES[:1]
+            longer = (f"{text}\n\n{part(*size)}" for size in sizes)
+            fits = next((each for each in longer if not cutter_of(self.counter).exceeds(each, self.max_tokens)), None)
+            if fits is None:
+                return self._capped(f"{text}\n\n{part(*_SIZES[-1])}" if text is opening else text)
+            text = fits
         return text
 
 
@@ -370,32 +384,111 @@ def _boundary(data: bytes, place: int) -> int:
     return place
 
 
-def _best_lines(lines: Sequence[str], search: str) -> list[int]:
-    """The lines in which words are found, best first."""
-    index = _Index()
-    index.add({str(place): line for place, line in enumerate(lines)})
-    return list(map(int, index.find(search)[:FOUND]))
-
-
-def _places(search: str, handles: Mapping[str, str]) -> list[str]:
-    """Of each text, given with its handle, the place where it is found best."""
-    return [
-        f"{handle} ({len(text):,} characters):\n" + "\n".join(_around(lines, _best_lines(lines, search)[:1]))
-        for text, handle in handles.items()
-        for lines in [text.split("\n")]
-    ]
-
-
-def _around(lines: Sequence[str], places: Sequence[int]) -> list[str]:
-    """Lines with those around them, numbered."""
-    return [
-        "\n".join(
-            f"{number + 1}: {printable(lines[number][:_LINE])}"
-            for number in range(max(0, place - AROUND), min(len(lines), place + AROUND + 1))
-        )
-        for place in places
-    ]
-
-
 _LINE = 400
-"""Characters of a line that a search shows."""
+"""Characters of a line that a search shows; of a longer one these are pieces, each found by itself."""
+
+_OVERLAP = 100
+"""Characters that a piece has in common with the one before: what stands on the border of two is found, too."""
+
+_SIZES = ((_LINE, AROUND), (_LINE, 0), (100, 0), (40, 0))
+"""How many characters of a line are shown, and how many lines on either side, where there is room, and where not."""
+
+
+@frozen
+class _Found:
+    """A place in a text at which words were found.
+
+    Args:
+        lines: The lines of the text.
+        number: The line, counted from 0.
+        start: The first character of the piece of it that has them.
+        stop: The first one after that.
+        search: What was looked for.
+    """
+
+    lines: Sequence[str]
+    number: int
+    start: int
+    stop: int
+    search: str
+
+    def meets(self, other: _Found) -> bool:
+        """Whether another one has characters of this one."""
+        return self.number == other.number and self.start < other.stop and other.start < self.stop
+
+    def told(self, characters: int, around: int) -> str:
+        """The place with so many lines around it, numbered, at most so many characters of each."""
+        first, last = max(0, self.number - around), min(len(self.lines), self.number + around + 1)
+        return "\n".join(
+            self._here(characters) if number == self.number else f"{number + 1}: {_beginning(self.lines[number])}"
+            for number in range(first, last)
+        )
+
+    def _here(self, characters: int) -> str:
+        """The line itself; of a long one what stands around the words, and at which bytes of the text that is."""
+        line = self.lines[self.number]
+        if len(line) <= characters:
+            return f"{self.number + 1}: {printable(line)}"
+        start = max(0, min(self._hit() - characters // 4, len(line) - characters))
+        piece = line[start : start + characters]
+        before = "\n".join([*self.lines[: self.number], line[:start]])
+        first = len(before.encode("utf-8", "surrogatepass"))
+        stop = first + len(piece.encode("utf-8", "surrogatepass"))
+        dots = "…" * (start > 0), "…" * (start + len(piece) < len(line))
+        return f"{self.number + 1}, bytes {first}-{stop}: {dots[0]}{printable(piece)}{dots[1]}"
+
+    def _hit(self) -> int:
+        """Where in the line the first of the words stands, what was looked for letter for letter before parts of it."""
+        line, words = self.lines[self.number], raw_words(self.search)
+        wanted = [self.search, *sorted(words, key=len, reverse=True), *(form for word in words for form in forms(word))]
+        for each in dict.fromkeys(wanted):
+            found = re.compile(re.escape(each), re.IGNORECASE).search(line, self.start, self.stop)
+            if found is not None:
+                return found.start()
+        return self.start
+
+
+def _beginning(line: str) -> str:
+    return printable(line) if len(line) <= _LINE else f"{printable(line[:_LINE])}…"
+
+
+def _found_in(lines: Sequence[str], search: str, most: int = FOUND) -> list[_Found]:
+    """The places at which words are found, best first; of those in one piece of a line, and its neighbours, one."""
+    pieces = [
+        _Found(lines, number, start, min(start + _LINE, len(line)), search)
+        for number, line in enumerate(lines)
+        for start in range(0, max(1, len(line) - _OVERLAP), _LINE - _OVERLAP)
+    ]
+    index = _Index()
+    index.add({str(place): each.lines[each.number][each.start : each.stop] for place, each in enumerate(pieces)})
+    found: list[_Found] = []
+    for each in (pieces[int(place)] for place in index.find(search)):
+        if len(found) == most:
+            break
+        if not any(map(each.meets, found)):
+            found.append(each)
+    return found
+
+
+def _places(search: str, handles: Mapping[str, str]) -> list[Callable[[int, int], str]]:
+    """Of each text, given with its handle, the place where it is found best."""
+    return [partial(_place, search, handle, text) for text, handle in handles.items()]
+
+
+def _place(search: str, handle: str, text: str, characters: int, around: int) -> str:
+    told = [each.told(characters, around) for each in _found_in(text.split("\n"), search, 1)]
+    return "\n".join([f"{handle} ({len(text):,} characters):", *told])
+
+
+def _bare(handle: str) -> str:
+    """A handle as the text shows it, also where a model has copied what stands around it there."""
+    words = handle.replace("…", " ").strip("[]()`'\" .,;\n").split()
+    return words[-1] if words else handle
+
+
+def _text_of_part(content: bytes, part: str) -> str | int:
+    """What is asked for of a content; how many results it has, where there is none of that number."""
+    known = results_in(content) if part not in ("", "0") else 0
+    if part not in ("", "0") and not (part.isascii() and part.isdecimal() and 0 < int(part) <= max(1, known)):
+        return known
+    return text_of(content, part)

@@ -18,6 +18,7 @@ from agentctx import (
 from agentctx.memory import Recall
 from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
+from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import TiktokenCounter
 
@@ -342,3 +343,62 @@ async def test_search_finds_words_in_any_script_and_parts_of_names():
     for asked, place in (("read", 0), ("连接", 1), ("->", 2), ("STRASSE", 3), ("odd", 4), ("read_file", 0)):
         assert handles_[place] in (await recall({"search": asked})).split("\n\n")[1]
     assert "a -> b" in await recall({"handle": handles_[2], "search": "->"})
+
+
+@pytest.mark.parametrize("max_tokens", [100, 2_000])
+@pytest.mark.parametrize("before", [0, 333, 398, 5_000, 40_000])
+@pytest.mark.parametrize("between", ["é, ", "\n"])
+async def test_a_search_shows_what_it_found_and_where_one_reads_on(between, before, max_tokens):
+    """In lines of any length, in one content and in all; at the bytes that it names stands what it shows."""
+    text = f"{between.join(f'w{at}' for at in range(before // 4))}{between}NEEDLE_4711{between}" + "rest é " * 200
+    store = MemoryStore()
+    recall, handle = Recall(store, max_tokens=max_tokens), await store.put(text.encode())
+    for asked in ({"handle": handle, "search": "needle_4711"}, {"search": "needle_4711"}):
+        answer = await recall(asked)
+        assert TiktokenCounter().count(answer) <= max_tokens
+        (line,) = [each for each in answer.split("\n") if "NEEDLE_4711" in each]
+        place, _, shown = line.partition(": ")
+        if "bytes" in place:
+            read = await recall({"handle": handle, "bytes": place.partition("bytes ")[2]})
+            assert shown.strip("…") == read
+        else:
+            number = place.partition(",")[0]
+            assert "NEEDLE_4711" in await recall({"handle": handle, "lines": number})
+
+
+async def test_a_handle_is_taken_as_a_model_copies_it_and_names_a_result_that_is_there():
+    """With what stands around it; a result, or a line, that is not there is said, and nothing else is shown."""
+    turns = assistant(call("a", "get"), call("b", "get")), result("a", "first " * 40), result("b", "second " * 40)
+    messages, store = transcript("anthropic", user("Go."), *turns, assistant("Done."), user("And?")), MemoryStore()
+    recall = Recall(store)
+    pipeline = Pipeline(ClearToolResults(keep_last=0), store=store)
+    view = await pipeline.prepare(messages, tools=tools(recall, "anthropic"), format="anthropic")
+    (handle,) = {text.partition("#")[0] for text in handles(results(view, "anthropic"))}
+    around = "{}", "recall {}", "[old tool result cleared; recall {}]", "`{}`"
+    for copied in (each.format(f"{handle}#2") for each in around):
+        assert await recall({"handle": copied}) == "second " * 40
+    for number in ("3", "99", "x", "-1"):
+        answer = await recall({"handle": f"{handle}#{number}"})
+        assert "has 2 results" in answer
+        assert "first first" not in answer
+    for lines in ("0", "0-0", "5-2"):
+        assert "is no range" in await recall({"handle": f"{handle}#1", "lines": lines})
+    assert await recall({"handle": f"{handle}#1", "lines": "0-1"}) == "first " * 40
+
+
+async def test_a_summary_names_no_handle_that_its_summarizer_has_made_up():
+    """One that stood in what it was given stays."""
+    store = MemoryStore()
+    recall, kept = Recall(store), await store.put(b"the whole log")
+
+    async def inventing(_messages, _most, /):
+        return f"The log is long; recall {kept}, and recall deadbeefdeadbeef has more. I recall 3 things."
+
+    turns = [user("Go."), assistant(call("a", "log")), result("a", f"[cut; recall {kept}]\n" + "line of it\n" * 100)]
+    turns += [each for at in range(5) for each in (assistant("so " * 90), user(f"Go on {at}."))]
+    pipeline = Pipeline(Summarize(inventing), budget=Budget(600), store=store)
+    messages = transcript("openai-chat", *turns, assistant("Done."), user("And?"))
+    view = await pipeline.prepare(messages, tools=tools(recall, "openai-chat"))
+    said = view.messages[1]["content"]
+    assert f"recall {kept}, and an unknown handle has more. I recall 3 things." in said
+    assert "deadbeef" not in said
