@@ -528,7 +528,12 @@ class Store(Protocol):
     """
 
     async def put(self, content: bytes, /) -> str:
-        """Keep ``content`` and return the handle to get it back with. The same content has the same handle."""
+        """Keep ``content`` and return the handle to get it back with. The same content has the same handle.
+
+        A handle is a word of 1 to 64 ASCII letters, digits and ``_ ~ / = + @ % : . -`` that does not end with ``:`` or
+        ``.``: the model reads it in every mark, and writes it. Another one is not shown: it counts as a failure of the
+        store, which the report names.
+        """
         ...
 
     async def get(self, handle: str, /) -> bytes:
@@ -931,6 +936,10 @@ class Shelf(Protocol):
 
     async def keep_messages(self, messages: Sequence[Message]) -> list[str | None]:
         """By which handle each message can be had back; None for what is not kept."""
+        ...
+
+    def unnamed(self) -> Shelf:
+        """The same, of which no text names a handle."""
         ...
 
     async def settled(self, before: Context, after: Context) -> Context:

@@ -103,6 +103,18 @@ async def _fit_or_say(
 
 
 async def _fit(trail: Trail, call: Call, limit: int, last: str, telling: Sequence[ContextStrategy]) -> None:
+    """Make the request fit, without new handles where it does not fit with them: they are worth no error."""
+    if call.shelf is None or call.shelf.tool is None:
+        return await _fit_whole(trail, call, limit, last, telling)
+    known = trail.copy()
+    try:
+        await _fit_whole(trail, call, limit, last, telling)
+    except ContextOverflow:
+        trail.restore(known)
+        await _fit_whole(trail, evolve(call, shelf=call.shelf.unnamed()), limit, last, telling)
+
+
+async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: Sequence[ContextStrategy]) -> None:
     """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
 
     def closing() -> int:

@@ -91,6 +91,10 @@ async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShel
 PATIENCE = 10.0
 """Seconds that a step waits for the store to keep one content."""
 
+LONGEST_HANDLE = 64
+"""Characters of the longest handle: the model reads it in each mark, and writes it to get the original back."""
+
+_HANDLE = re.compile(rf"(?=.{{1,{LONGEST_HANDLE}}}\Z)[A-Za-z0-9_~/=+@%:.-]*[A-Za-z0-9_~/=+@%-]", re.ASCII)
 _EXPECTED = re.compile("[0-9a-f]{16}")
 
 
@@ -141,6 +145,10 @@ class StoreShelf:
     def of(self, store: Store) -> StoreShelf:
         """The same for another store."""
         return self if store is self.store else evolve(self, store=store)
+
+    def unnamed(self) -> StoreShelf:
+        """The same, of which no text names a handle."""
+        return evolve(self, tool=None)
 
     @property
     def failures(self) -> Collection[str]:
@@ -344,8 +352,9 @@ async def put(store: Store, content: bytes) -> str:
             msg = f"{name}: put is not async: it gave {type(answer).__name__}, which cannot be awaited"
             raise StoreError(msg)
         handle = await answer
-    if not isinstance(handle, str) or not handle or not _is_utf8(handle):
-        msg = f"{name}: put gave {shown(handle)} as a handle; a handle is a text, not empty, in UTF-8"
+    if not isinstance(handle, str) or not _HANDLE.fullmatch(handle):
+        what = f"a handle is a word of 1 to {LONGEST_HANDLE} letters, digits and _ ~ / = + @ % : . -"
+        msg = f"{name}: put gave {shown(handle)} as a handle; {what}, which ends with none of : and ."
         raise StoreError(msg)
     return handle
 
@@ -358,10 +367,6 @@ async def asked_of(store: Store, ask: Callable[[], Awaitable[T]]) -> T | None:
     except StoreError:
         pass
     return None
-
-
-def _is_utf8(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @frozen(eq=False, repr=False)

@@ -7,7 +7,18 @@ import anyio
 import pytest
 
 import agentctx
-from agentctx import Budget, ClearToolResults, FitContextWindow, Outcome, Pipeline, Stage, Text, TruncateToolOutputs
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    ContextOverflow,
+    FitContextWindow,
+    Ledger,
+    Outcome,
+    Pipeline,
+    Stage,
+    Text,
+    TruncateToolOutputs,
+)
 from agentctx.engine import originals
 from agentctx.engine.originals import recall_tool
 from agentctx.memory import Offload, Recall
@@ -351,3 +362,51 @@ async def test_a_mark_that_a_tool_has_written_is_not_believed():
 def texts_of_tools(view):
     """What the tools say, cleared."""
     return [text for text in texts(view) if text.startswith("[old tool result cleared; ")]
+
+
+class Named:
+    """A store whose handles have what a test gives before them."""
+
+    def __init__(self, before):
+        """Empty."""
+        self.kept, self.before = MemoryStore(), before
+
+    async def put(self, content, /):
+        """Keep it."""
+        return self.before + await self.kept.put(content)
+
+    async def get(self, handle, /):
+        """Give it back."""
+        return await self.kept.get(handle[len(self.before) :])
+
+
+ODD_HANDLES = ["s" * 49, "s3://bucket/" + "p" * 800, "a b", "a\n", "a]", "a#", "\u202ea", "é", "\ud800"]
+
+
+@pytest.mark.parametrize("before", ODD_HANDLES, ids=range(len(ODD_HANDLES)))
+async def test_a_handle_that_is_no_short_word_is_not_shown(before):
+    """It is a failure of the store, which the report names; the request fits, and names none."""
+    pipeline = Pipeline(FitContextWindow(), Ledger(), budget=1_200, store=Named(before))
+    view = await pipeline.prepare(rounds(), tools=tools("openai-chat"))
+    assert "; recall" not in json.dumps(view.messages)
+    assert before not in json.dumps(view.messages, ensure_ascii=False)
+    assert any("a handle is a word" in note for stage in view.report.stages for note in stage.notes)
+
+
+async def test_handles_make_no_request_too_large():
+    """What is sent without a store is sent with one, also where its handles are as long as they may be."""
+    turns = [user("Mend it.")]
+    for at in range(3):
+        edit = call(f"c{at}", "edit", {"path": f"src/part{at}.py", "text": "x y z " * 30})
+        turns += [assistant(f"step {at}", edit), result(f"c{at}", f"ok commit {at:07x}\n" * 20)]
+    messages, sent = transcript("openai-chat", *turns), 0
+    for window in range(217, 320, 17):
+        for store in (None, Named("s3://Bucket-7/" + "pQ3-x_" * 5 + "/-x")):
+            made = Pipeline(FitContextWindow(), Ledger(), budget=Budget(window, target=0.6), store=store)
+            try:
+                await made.prepare(messages, tools=tools("openai-chat"), format="openai-chat")
+            except ContextOverflow:
+                assert store is None
+                break
+            sent += store is not None
+    assert sent
