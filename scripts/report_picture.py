@@ -20,7 +20,7 @@ from agentctx.report import html_page, session_data  # noqa: E402
 from agentctx.transcripts import read_transcripts  # noqa: E402
 
 MODEL = "claude-sonnet-4-5"
-CALL, MESSAGE, TOP = 11, "g28", "g17"
+CALL, MESSAGE, TOP = 20, "g28", "g17"
 """The call that is shown, the message that is open, whose middle was cut, and the first of the list in sight."""
 
 
