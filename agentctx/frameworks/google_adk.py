@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentctx.core.message import Native
+from agentctx.engine.listeners import logger
 from agentctx.frameworks.calls import ModelCalls, Piece, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.gemini.format import GenerateContent
@@ -23,6 +24,10 @@ try:
 except ImportError as error:
     raise missing("ContextPlugin", "google-adk", "google-adk") from error
 
+_KEPT_BY_PROVIDER = (
+    "a model call of ADK is sent as it is: it goes on from an interaction that the provider keeps, which can be "
+    "neither counted nor cut; leave use_interactions_api out of the model"
+)
 _MOST_CALLS = 1_024
 """So many model calls are remembered until they are answered; those of runs that were given up go first."""
 
@@ -32,7 +37,8 @@ class ContextPlugin(BasePlugin):
 
     The session service keeps all events. Each model call gets a view of the contents that ADK makes of them, in the
     session ``app/user/session/agent``. A request that the model refuses as too large is made smaller and sent again,
-    once, and not as a stream. What is billed is recorded.
+    once, and not as a stream. What is billed is recorded. What goes on from an interaction that the provider keeps is
+    sent as it is, and the log says so.
 
     Args:
         pipeline: Prepares the calls.
@@ -62,6 +68,9 @@ class ContextPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Put the view into the request."""
+        if llm_request.previous_interaction_id is not None:
+            logger.warning(_KEPT_BY_PROVIDER)
+            return
         call = await self.agentctx.begin(_request(callback_context, llm_request))
         key = _key(callback_context)
         self._calls[key] = call

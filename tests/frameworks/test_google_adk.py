@@ -1,6 +1,7 @@
 """Agents of Google's Agent Development Kit fit their window."""
 
 import asyncio
+import logging
 from operator import is_
 
 import pytest
@@ -8,6 +9,7 @@ from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps import App
 from google.adk.models.google_llm import Gemini
+from google.adk.models.llm_request import LlmRequest
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
 from google.genai.errors import ClientError
@@ -110,6 +112,16 @@ async def test_what_nobody_touched_is_the_same_object(serve):
     kept = [content for content in sent if content in given]
     assert len(kept) > 4
     assert all(any(content is each for each in given) for content in kept)
+
+
+async def test_what_the_provider_keeps_is_sent_as_it_is(caplog):
+    """And the log says so."""
+    caplog.set_level(logging.WARNING, "agentctx")
+    request = LlmRequest(contents=[Content(role="user", parts=[Part(text=TASK)])], previous_interaction_id="before")
+    plugin = app_of("http://127.0.0.1").plugins[0]
+    await plugin.before_model_callback(callback_context=None, llm_request=request)
+    assert "the provider keeps" in caplog.text
+    assert plugin.agentctx.view is None
 
 
 def test_what_a_call_costs(serve, measured):
