@@ -17,7 +17,7 @@ from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from agentctx.proxy import Proxy
 
 Upstream = Annotated[
     list[str] | None,
@@ -128,7 +128,14 @@ class Asked:
     sign_aws: bool
 
     def pipeline_of(self, model: str | None) -> Pipeline:
-        """The pipeline for a model."""
+        """The pipeline for a model.
+
+        Raises:
+            ConfigError: If its window is not known.
+        """
+        if model is None and self.pipeline is None and self.typed.window is None:
+            msg = "the request names no model, so its context window is not known: start the proxy with --window"
+            raise ConfigError(msg)
         preset = PresetName.CODING_AGENT if self.pipeline is None and self.preset is None else self.preset
         return chosen_pipeline(self.typed, preset, self.pipeline, model)[1]
 
@@ -151,7 +158,7 @@ class _Setup:
     kept: Kept
     host: str
 
-    def __call__(self) -> ASGIApp:
+    def __call__(self) -> Proxy:
         """The application.
 
         Raises:

@@ -6,14 +6,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import parse_qs, unquote
 
 from attrs import field, frozen
 
 from agentctx.core.message import Native
-from agentctx.core.report import View
-from agentctx.providers.adapter import Adapter, Body, RequestParts, get
+from agentctx.providers.adapter import Adapter, get
 from agentctx.providers.anthropic.format import Messages
 from agentctx.providers.bedrock.format import Converse
 from agentctx.providers.gemini.format import GenerateContent
@@ -145,11 +144,6 @@ class ConverseOverHttp(Converse):
         """The exception in a stream, which botocore raises."""
         names = [name for name in said if name.endswith("Exception")] if isinstance(said, Mapping) else []
         return {"code": names[0], **(said[names[0]] or {})} if names else None
-
-    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
-        """As botocore's, which leaves out the tools that are not in their place."""
-        written = super().write(body, request, view)
-        return written if "tools" in body else {name: each for name, each in written.items() if name != "tools"}
 
 
 _CHAT, _RESPONSES, _MESSAGES, _CONVERSE = ChatCompletions(), Responses(), Messages(), ConverseOverHttp()

@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import TypeVar
 
 import anyio
-import httpx
 from attrs import define, field
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -43,6 +42,7 @@ from agentctx.proxy.upstream import (
     TooLarge,
     Upstream,
     Upstreams,
+    host_of,
     to_give,
     to_send,
     unpacked,
@@ -416,7 +416,7 @@ class _Passage:
 
     async def _not_reached(self, error: Exception) -> None:
         """Tell of what happened on the way; of an answer that has begun, break the connection off."""
-        where, kind = httpx.URL(self.upstream.url(self.provider, self.request)).host, type(error).__name__
+        where, kind = host_of(self.upstream.url(self.provider, self.request)), type(error).__name__
         logger.warning("%s: %s", where, kind)
         if self.client.started:
             self.proxy.metrics.broken.labels("provider").inc()

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
 
-import httpx
 from attrs import define, field, frozen
 
 from agentctx.clients.conversations import Conversations
@@ -25,7 +24,7 @@ from agentctx.proxy.aws import Signer
 from agentctx.proxy.histories import FindsConversations, Histories, History, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.relay import AwsEventStream, Framing, ServerSentEvents, listed, relayed
-from agentctx.proxy.upstream import Upstream, to_send
+from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 
@@ -181,7 +180,7 @@ class Reply:
         stream: Its body otherwise, to be read and then dropped.
     """
 
-    response: httpx.Response
+    response: ProviderResponse
     whole: bytes | None = None
     stream: Started | None = None
 
@@ -348,7 +347,7 @@ _FRAMINGS: Mapping[str, Framing] = {
 }
 
 
-def _in_a_list(response: httpx.Response) -> bool:
+def _in_a_list(response: ProviderResponse) -> bool:
     """Whether it streams in one JSON document."""
     return response.request.url.path.endswith(":streamGenerateContent")
 

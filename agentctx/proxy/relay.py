@@ -14,7 +14,6 @@ from functools import partial
 from struct import unpack_from
 from typing import Protocol
 
-import httpx
 from attrs import define, field, frozen
 
 from agentctx.clients.bodies import said_in
@@ -22,6 +21,7 @@ from agentctx.clients.model_call import ModelCall
 from agentctx.clients.streams import Held, Started
 from agentctx.core.message import Native
 from agentctx.proxy.aws import said_in_frame
+from agentctx.proxy.upstream import ProviderResponse
 
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _TELLS = re.compile(rb"usage|applied_edits|exception", re.IGNORECASE)
@@ -140,7 +140,7 @@ class Pieces:
         return Piece(data)
 
 
-def relayed(answer: httpx.Response, call: ModelCall, framing: Framing) -> Started:
+def relayed(answer: ProviderResponse, call: ModelCall, framing: Framing) -> Started:
     """A stream that is handed on: read for its usage, restarted where it says that the request was too large."""
     held = Held(call, (), waits=True)
     held.read = partial(_said, held, framing)
@@ -158,7 +158,7 @@ MOST_OF_A_LIST = 8_000_000
 """Bytes of a stream in one JSON document that are kept, to read its usage at the end."""
 
 
-def listed(answer: httpx.Response, call: ModelCall) -> Started:
+def listed(answer: ProviderResponse, call: ModelCall) -> Started:
     """A stream in one JSON document, as Gemini sends it without ``alt=sse``: handed on, and read at its end."""
     seen = bytearray()
     source = answer.aiter_bytes()

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 
 import uvicorn
 from attrs import frozen
-from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from agentctx.errors import ConfigError
+from agentctx.proxy.app import Proxy
 
 KEEP_ALIVE = 75
 """Seconds that a connection may wait for its next request: longer than clients keep one, so that none is just closed
@@ -77,7 +77,7 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(make: Callable[[], ASGIApp], listener: socket.socket, listening: Listening) -> None:
+def serve(make: Callable[[], Proxy], listener: socket.socket, listening: Listening) -> None:
     """Serve until the process is told to stop (SIGTERM, SIGINT); what is under way then may end within the grace.
 
     Args:
@@ -93,7 +93,7 @@ def serve(make: Callable[[], ASGIApp], listener: socket.socket, listening: Liste
         Multiprocess(settings(make, listening), sockets=[listener]).run()
 
 
-def settings(app: ASGIApp | Callable[[], ASGIApp], listening: Listening) -> uvicorn.Config:
+def settings(app: Proxy | Callable[[], Proxy], listening: Listening) -> uvicorn.Config:
     """How the HTTP server is set up, for an application or what makes one."""
     quiet()
     return uvicorn.Config(

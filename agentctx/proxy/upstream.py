@@ -32,6 +32,9 @@ _DEFAULTS: Mapping[Provider, str] = {
     "bedrock": "https://bedrock-runtime.{region}.amazonaws.com",
 }
 
+ProviderResponse = httpx.Response
+"""What a provider answers."""
+
 UPSTREAM_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 """What may happen on the way to the provider."""
 TIMEOUTS = (httpx.TimeoutException,)
@@ -161,6 +164,11 @@ class Upstream:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._client.aclose()
+
+
+def host_of(url: str) -> str:
+    """The host of an address."""
+    return httpx.URL(url).host
 
 
 def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = False) -> list[tuple[bytes, bytes]]:
