@@ -478,6 +478,10 @@ class WireFormat(Protocol):
         """A message as this format writes it: the payload it was read from when nobody touched it."""
         ...
 
+    def is_object(self, _text: Text, /) -> bool:
+        """Whether a text of a tool result stands for an object: how that is spelled as JSON is not sent."""
+        return False
+
     def read_system(self, native: Native, /) -> Message | None:
         """The native system prompt, kept apart from the messages, as a value."""
         if native is None:

@@ -270,7 +270,9 @@ class _Cutting:
             if not isinstance(part, Text):
                 return part
             text = cut_to_tokens(part.text, max(SMALLEST, level), self.call.counter, how)
-            return part if text == part.text else Text(text, source=part.source)
+            if text == part.text or not text.strip():  # of a mark alone nothing would be left: then it goes as a whole
+                return part
+            return Text(text, source=part.source)
 
         return message.with_parts(tuple(map(shorter, message.parts)))
 

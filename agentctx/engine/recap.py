@@ -16,7 +16,7 @@ from functools import partial
 from attrs import evolve, field, frozen
 
 from agentctx.core.compare import Outcome, match
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for
 from agentctx.engine.record import SUMMARY, Record, record_in
@@ -172,7 +172,7 @@ def _counted(gone: Iterable[Message], after: Context, sections: Mapping[str, str
         if passed or (call.left_out is None and is_recap(message)):
             more = stands_for(message)
             messages, calls = messages + more[0], calls + more[1]
-    return Recap(messages, calls, cleared_in(after.messages), sections)
+    return Recap(messages, calls, _cleared(after, call), sections)
 
 
 def _sections_of(messages: Iterable[Message]) -> Mapping[str, str]:
@@ -183,9 +183,17 @@ def _sections_of(messages: Iterable[Message]) -> Mapping[str, str]:
     return said
 
 
-def cleared_in(messages: Iterable[Message]) -> int:
-    """How many results are cleared."""
-    return sum(result.text.startswith(CLEARED[:-1]) for message in messages for result in message.results)
+def _cleared(after: Context, call: Call) -> int:
+    """How many results are cleared: where no recap of ours stood, what read so before is a tool's own words."""
+    found = list(_read_as_cleared(after.messages))
+    if call.start is None or recaps(call.start.messages):
+        return len(found)
+    said_so = set(map(id, _read_as_cleared(call.start.messages)))
+    return sum(id(result) not in said_so for result in found)
+
+
+def _read_as_cleared(messages: Iterable[Message]) -> Iterator[ToolResult]:
+    return (result for message in messages for result in message.results if result.text.startswith(CLEARED[:-1]))
 
 
 def _with_recap(context: Context, made: Message, call: Call) -> Context:

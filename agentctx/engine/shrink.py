@@ -31,15 +31,17 @@ class Cut:
         keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"`` (half of the room each).
         marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
         stood_for: How many characters a reference stands for: left out, it counts as these.
+        shorter: The same with a shorter marker, for where there is no room for this one.
     """
 
     keep: Keep = "both"
     marker: str = "\n[… {omitted} characters omitted …]\n"
     stood_for: Callable[[str], int] = len
+    shorter: Cut | None = None
 
     def pointing(self, pointer: str) -> Cut:
         """The same with a marker that says how to get the whole text back."""
-        return self if not pointer else evolve(self, marker=with_pointer(self.marker, pointer))
+        return self if not pointer else evolve(self, marker=with_pointer(self.marker, pointer), shorter=self)
 
     def mark(self, omitted: int) -> str:
         """The marker for this many characters."""
@@ -143,8 +145,10 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
         shorter = cut.join(text, cutter.head(text, head), cutter.tail(text, tail))
         over = counter.count(shorter) - max_tokens
         if over <= 0:
-            return shorter if len(shorter) < len(text) else cut.bare(text, cutter.head(text, max_tokens))
+            return shorter
         room -= over
+    if cut.shorter is not None:
+        return cut_to_tokens(text, max_tokens, counter, cut.shorter)
     return cut.bare(text, cutter.head(text, max_tokens))
 
 

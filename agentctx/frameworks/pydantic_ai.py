@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentctx.core.message import Native
+from agentctx.core.message import CONTROL, Native
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import ChatCompletions
@@ -39,7 +39,6 @@ from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 
 _API = ChatCompletions()
 _TEXT = "text"
-_MARKER = "cache_control"
 
 
 class ContextCapability(AbstractCapability[Any]):
@@ -255,9 +254,9 @@ def write(was: ModelMessage | None, pieces: Sequence[Piece]) -> ModelMessage:
 
 def _unmarked(piece: Piece, before: Mapping[str, Any]) -> Piece:
     """A piece without cache markers; without these it may be what it was."""
-    native = {key: value for key, value in piece.message.items() if key != _MARKER}
+    native = {key: value for key, value in piece.message.items() if key != CONTROL}
     if isinstance(content := native.get("content"), list):
-        plain = [{key: value for key, value in block.items() if key != _MARKER} for block in content]
+        plain = [{key: value for key, value in block.items() if key != CONTROL} for block in content]
         single = isinstance(before["content"], str) and [block["type"] for block in plain] == [_TEXT]
         native["content"] = plain[0]["text"] if single else plain
     return Piece(piece.place, native, native != before)

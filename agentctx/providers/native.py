@@ -88,6 +88,18 @@ def needed_string(block: Mapping[str, Any], key: str, where: str = "") -> str:
     return found
 
 
+def object_spelled(text: str) -> tuple[Native] | None:
+    """The value that a text is the JSON of, in a tuple, where ``json_of`` spells it so; None where it does not.
+
+    Another spelling would be counted, and not sent.
+    """
+    try:
+        value: Native = json.loads(text)
+        return (value,) if json_of(value, "") == text else None
+    except (ValueError, RecursionError, InvalidInput):
+        return None
+
+
 def json_of(data: object, where: str) -> str:
     """A value as JSON text."""
     try:

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from agentctx.core.message import CONTROL
 from agentctx.engine.listeners import logger
 from agentctx.errors import StoreConflict, StoreError
 from agentctx.protocols import StateStore
@@ -77,7 +78,7 @@ def _text(message: object) -> bytes:
     return text.encode()
 
 
-_MARKERS = frozenset({"cache_control", "cachePoint"})
+_MARKERS = frozenset({CONTROL, "cachePoint"})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 
 

@@ -35,6 +35,7 @@ class CompactJson(RewriteResults):
     """
 
     why: ClassVar[str] = "blanks left out of JSON"
+    of_objects: ClassVar[bool] = False
 
     def concerns_text(self, text: str, /) -> bool:
         """Whether it begins as JSON does."""

@@ -24,6 +24,9 @@ _TELLS = lazy_pattern(r"(?i)error|exception|fail|fatal|denied|refused|timed? ?ou
 _TRAILING, _EMPTY = lazy_pattern(r"(?<![ \t\r])[ \t\r]+$", re.MULTILINE), lazy_pattern(r"\n{3,}")
 
 
+JSON_LAYER = "JSON without blanks (not reversible)"
+
+
 @frozen
 class CompressLayers(RewriteResults):
     r"""Say what tools said in fewer tokens, by any of the layers of systems that compress whole requests.
@@ -121,6 +124,8 @@ class CompressLayers(RewriteResults):
                 return result
             said, layers = self._layered(only.text, lambda: call.pointer(message, result), call, taken)
             used.update(dict.fromkeys(layers))
+            if layers == [JSON_LAYER] and call.wire is not None and call.wire.is_object(only):
+                return result  # the blanks are not sent
             return with_content(result, (evolve(only, text=said),)) if layers else result
 
         made = edit_results(message, shorter)
@@ -144,7 +149,7 @@ class CompressLayers(RewriteResults):
             return made
 
         if may_be_json(text):
-            text = tried("JSON without blanks (not reversible)", compact(text) if self.json else text)
+            text = tried(JSON_LAYER, compact(text) if self.json else text)
         elif (self.whitespace or self.observation is not None) and not left_alone(text):
             text = tried("whitespace (not reversible)", tidied(text) if self.whitespace else text)
             if self.observation is not None and text.count("\n") >= self.observation:

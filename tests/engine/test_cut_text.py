@@ -100,6 +100,9 @@ def test_with_a_counter_that_only_counts_the_longest_ends_stay(size):
     assert cut_to_tokens("€" * 9 + text, size, Bytes(), Cut("tail", "")) == text[-size:]
 
 
-def test_no_marker_that_is_longer_than_what_it_stands_for():
-    """Where text around a marker would have no fewer characters than the whole, the head alone stays."""
-    assert cut_to_tokens("€" * 20, 50, Bytes(), Cut()) == "€" * 16
+def test_a_marker_wherever_there_is_room_for_one():
+    """Nothing goes without a word, also where the marker is longer than what it stands for."""
+    assert cut_to_tokens("€" * 20, 50, Bytes(), Cut()) == "€€€\n[… 15 characters omitted …]\n€€"
+    assert cut_to_tokens("€" * 20, 30, Bytes(), Cut()) == "€" * 10
+    pointing = Cut().pointing("recall 0123456789abcdef to read on")
+    assert cut_to_tokens("€" * 20, 50, Bytes(), pointing) == "€€€\n[… 15 characters omitted …]\n€€"

@@ -31,7 +31,7 @@ from agentctx.memory.ledger import TRAIL, VALUES
 from agentctx.memory.trail import trail_in
 from agentctx.presets import assistant as chatting, coding_agent, thrifty
 from agentctx.stores import MemoryStore, RedactingStore
-from agentctx.strategies import Summarize
+from agentctx.strategies import ReuseLines, Summarize
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.writers import WRITERS
 from agentctx.tokens import TiktokenCounter
@@ -671,3 +671,15 @@ async def test_what_goes_last_of_all_is_told_wherever_the_ledger_stands(within, 
         told = recap_in(view, "openai-chat")[0] if condition else None
         assert told is None or "0000fee0000" in told.sections[VALUES]
         assert condition or VALUES not in json.dumps(view.messages)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stages", [(ReuseLines(), Ledger()), (FitContextWindow(), Ledger())])
+async def test_a_tool_that_prints_our_placeholder_makes_no_recap(stages):
+    """Nothing was left out, so nothing says that something was."""
+    lines = "\n".join(f"def function_{number}(context, call):" for number in range(30))
+    turns = [user("Go."), assistant(call("a", "bash")), result("a", "[old tool result cleared]")]
+    for name in "bc":
+        turns += [assistant(call(name, "read", {"path": "a.py"})), result(name, lines)]
+    view = await Pipeline(*stages, budget=100_000).prepare(transcript("openai-chat", *turns))
+    assert not [message for message in view.messages if "Recap of" in str(message["content"])]

@@ -17,6 +17,13 @@ KNOWING = {
     "clients/wrap.py": "packages of SDKs",
     "clients/litellm.py": "packages of SDKs",
 }
+SPEAKING = {
+    "frameworks": "each speaks the format in which it writes a framework's messages",
+    "transcripts": "each names the format in which a tool's log is written",
+    "proxy": "the addresses at which a provider is spoken to in a format",
+    "testing": "fakes of providers",
+}
+"""Packages whose modules stand each between one program and the format that it speaks."""
 
 
 def strings(path):
@@ -28,12 +35,12 @@ def strings(path):
 
 
 def test_no_other_module_names_a_format():
-    """Outside the folders, the test fakes and the modules that are named here, no module holds a format's name."""
+    """Outside the folders, the packages and the modules that are named here, no module holds a format's name."""
     folders = {module.rpartition(".")[2] for module, _ in _PROVIDERS.values()}
     found = {}
     for path in ROOT.rglob("*.py"):
         place = path.relative_to(ROOT)
-        own = place.parts[0] == "testing" or (place.parts[0] == "providers" and place.parts[1] in folders)
+        own = place.parts[0] in SPEAKING or (place.parts[0] == "providers" and place.parts[1] in folders)
         if not own and (named := strings(path) & _PROVIDERS.keys()):
             found[place.as_posix()] = named
     assert found.keys() <= KNOWING.keys(), found

@@ -6,7 +6,6 @@ botocore. A block is an object with one member, which names its kind.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +21,7 @@ from agentctx.providers.native import (
     json_object,
     json_of,
     needed_string,
+    object_spelled,
     placed,
     words_of,
 )
@@ -188,13 +188,16 @@ def _held(old: NativeBlock, kind: str) -> NativeBlock:
 
 
 def _made_text(text: str, old: NativeBlock) -> dict[str, Any]:
-    """A text; the JSON of a result stays JSON while it is such."""
+    """A text; the JSON of a result stays JSON while it is such, and spelled as it is counted."""
     if "json" in old:
-        try:
-            return {"json": json.loads(text)}
-        except (ValueError, RecursionError):
-            return {"text": text}
+        found = object_spelled(text)
+        return {"text": text} if found is None else {"json": found[0]}
     return {"text": text}
+
+
+def is_object(text: Text) -> bool:
+    """Whether a text of a result stands for its JSON."""
+    return "json" in (fields_or_none(text.source) or {})
 
 
 def _made_result(part: ToolResult, old: NativeBlock) -> dict[str, Any]:

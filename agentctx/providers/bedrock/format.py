@@ -12,13 +12,13 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import CacheMarker, Message, Native, Opaque, Thinking, Tool, Ttl, is_marker
+from agentctx.core.message import CacheMarker, Message, Native, Opaque, Text, Thinking, Tool, Ttl, is_marker
 from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.providers.bedrock import usage_keys
-from agentctx.providers.bedrock.blocks import read_content, read_message, recognise, write_message
+from agentctx.providers.bedrock.blocks import is_object, read_content, read_message, recognise, write_message
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
 from agentctx.providers.bedrock.rules import violations
 from agentctx.providers.cache_markers import MOST, for_minutes, ttl_of
@@ -168,6 +168,10 @@ class Bedrock(WireFormat):
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The members of ``toolConfig.tools`` as values."""
         return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
+
+    def is_object(self, text: Text, /) -> bool:
+        """Whether a text of a result stands for an object."""
+        return is_object(text)
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the payload it was read from when nobody touched it."""

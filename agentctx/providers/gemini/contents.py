@@ -6,7 +6,6 @@ in its turn (``search#0``); so is its result.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from agentctx.providers.native import (
     json_object,
     json_of,
     needed_string,
+    object_spelled,
     placed,
     same,
     words_of,
@@ -512,12 +512,14 @@ def _response(part: ToolResult, old: object) -> Native:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object that the text is, or None."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    """The JSON object that the text is, spelled as it is counted, or None."""
+    found = object_spelled(text)
+    return found[0] if found is not None and isinstance(found[0], dict) else None
+
+
+def is_object(text: Text) -> bool:
+    """Whether a text of a result stands for a response that is more than a text."""
+    return isinstance(text.source, Mapping) and only_text(text.source) is None
 
 
 def _made_media(part: Media) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.gemini import usage_keys
-from agentctx.providers.gemini.contents import read_content, read_system, recognise, value, write_content
+from agentctx.providers.gemini.contents import is_object, read_content, read_system, recognise, value, write_content
 from agentctx.providers.gemini.place import arrange, pair
 from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
 from agentctx.providers.gemini.rules import violations
@@ -81,6 +81,10 @@ class Gemini(WireFormat):
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The functions of the native tools, and each built-in tool, as values."""
         return tuple(tool for index, each in enumerate(native or ()) for tool in _read_tool(each, f"tools[{index}]"))
+
+    def is_object(self, text: Text, /) -> bool:
+        """Whether a text of a result stands for an object."""
+        return is_object(text)
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the content it was read from when nobody touched it."""

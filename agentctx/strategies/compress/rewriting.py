@@ -31,6 +31,8 @@ class RewriteResults(Stage):
     exclude: frozenset[str] = field(default=frozenset(), converter=_names, kw_only=True)
     scope: ClassVar[Scope] = Scope.ARRIVALS
     why: ClassVar[str] = "the same in fewer tokens"
+    of_objects: ClassVar[bool] = True
+    """Whether it says more of an object than how that is spelled as JSON, which some formats do not send."""
 
     def concerns_text(self, _text: str, /) -> bool:
         """Whether a glance cannot rule out that it has to do with a text."""
@@ -83,6 +85,8 @@ class RewriteResults(Stage):
 
     def _part(self, part: Part, call: Call, pointer: Pointer) -> Part:
         if not isinstance(part, Text) or not self.concerns_text(part.text):
+            return part
+        if not self.of_objects and call.wire is not None and call.wire.is_object(part):
             return part
         breathe()
         text = self.rewritten(part.text, call, pointer)
