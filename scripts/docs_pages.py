@@ -16,6 +16,8 @@ from pathlib import Path
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils.templates import TemplateContext
 
 import agentctx
 from agentctx.protocols import Scope, Stage
@@ -141,16 +143,23 @@ def _docstring(part: str) -> str:
 
 def reference_page() -> str:
     """The list of the parts."""
-    rows = "\n".join(f"| [`{part}`]({part}.md) | {_docstring(part).splitlines()[0]} |" for part in parts())
+    rows = "\n".join(
+        f"| [`{part}`]({part}.md) | {_docstring(part).splitlines()[0]} | {_names(homes)} |"
+        for part, homes in parts().items()
+    )
     return f"""# Reference
 
 From `agentctx` itself come the pipeline, the session, the stages, the budget, the errors, and what a stage's author
 needs. The rest is imported from its part. Each name shows in its docstring how it is used; the tests run every example.
 
-| part | what is in it |
-|---|---|
+| part | what is in it | names |
+|---|---|---|
 {rows}
 """
+
+
+def _names(homes: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(home.rpartition(".")[2] for home in homes))
 
 
 def moved(text: str) -> str:
@@ -192,6 +201,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in generated().items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_context(context: TemplateContext, page: Page, **_rest: object) -> TemplateContext:
+    """Give a page without sections the room of their list."""
+    if not any(item.children for item in page.toc.items):
+        page.meta["hide"] = ["toc"]
+    return context
 
 
 class Examples(griffe.Extension):
