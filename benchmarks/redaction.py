@@ -204,6 +204,16 @@ def everyday(seed: int = 1) -> dict[str, tuple[str, str]]:
         "wireless": (f'psk="{key}"', key),
         "PuTTY": (f"Encryption: none\nPrivate-Lines: 1\n{lines}\nPrivate-MAC: 0f1e", lines),
         "folded": (f"token: >-\n  {key}\n", key),
+        "line below": (f"token:\n    {key}\n", key),
+        "sentence": (f"The password for the database is {key}.", key),
+        "sentence of a change": (f"password has been set to `{key}`, tell nobody", key),
+        "German": (f"Passwort: {key}", key),
+        "German sentence": (f"Das Datenbankpasswort lautet {key}.", key),
+        "French": (f"Mot de passe : {key}", key),
+        "Spanish": (f"La contraseña es {key}", key),
+        "Russian": (f"\u043f\u0430\u0440\u043e\u043b\u044c: {key}", key),
+        "Chinese": (f"\u5bc6\u7801\uff1a{key}", key),
+        "passphrase of a key": (f"ssh-keygen -t ed25519 -N '{key}' -f id", key),
     }
 
 
@@ -304,6 +314,16 @@ HARMLESS: tuple[tuple[str, str], ...] = (
     ("| password | string | the password of the user |", "a.md"),
     ("echo $TOKEN | docker login --password-stdin", ""),
     ("os.getenv('API_KEY', '')", "a.py"),
+    ("The token is base64url-encoded, and the secret is sha256-hashed", "a.md"),
+    ("The password was changed to a longer one in 2026", ""),
+    ("The password is required; the token is AuthServiceV2", ""),
+    ("The token is 16-character; the secret is v1.20.3", ""),
+    ("The password is set to expire on 2026-01-01T00:00Z", ""),
+    ("The token is /var/run/secrets/token2026", ""),
+    ("Passwort: mindestens 12 Zeichen; das Passwort ist erforderlich", ""),
+    ("token:\n  required in 2026", "a.md"),
+    ("secrets:\n  db_password_2024:\n    external: true", "a.yaml"),
+    ("ssh-keygen -t ed25519 -N '' -f id_2026", ""),
 )
 
 

@@ -8,8 +8,9 @@ base64 hide what it says. Files that hold nothing but credentials give nothing, 
 variables give the names of the variables.
 
 No rule finds every secret: one without a telling name or a known shape (a key in a Kubernetes ``data`` section, say)
-is not recognised. What must never leave the machine should not be offered as context. (Why own rules: of 137 secrets
-in a log these find all, detect-secrets 23; ``benchmarks/redaction.py`` compares them.)
+is not recognised; nor is a password of letters alone, or of several words, in a sentence ("the password is sunshine"):
+it reads as prose does. What must never leave the machine should not be offered as context. (Why own rules: of 137
+secrets in a log these find all, detect-secrets 23; ``benchmarks/redaction.py`` compares them.)
 """
 
 from __future__ import annotations
@@ -145,16 +146,8 @@ _SECRET = frozenset(
 """Words that make a name that of a secret when they are its last."""
 
 _SECRET_ENDINGS = (
-    "apikey",
-    "accesskey",
-    "passwd",
-    "password",
-    "passphrase",
-    "privatekey",
-    "psk",
-    "pwd",
-    "secret",
-    "secretkey",
+    *("apikey", "accesskey", "passwd", "password", "passphrase", "privatekey", "psk", "pwd", "secret", "secretkey"),
+    *("adgangskode", "contrasena", "heslo", "kennwort", "passord", "passwort", "salasana", "senha", "wachtwoord"),
 )
 """Endings of single words that make a name that of a secret wherever the word stands."""
 
@@ -447,6 +440,16 @@ _COMMANDS = (
         lazy_pattern(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
     ),
     (
+        ("ssh-keygen",),
+        lazy_pattern(
+            r"\bssh-keygen\b[^\n]{0,256}?\s-[NP][ \t]{0,4}(?P<quote>[\"'])(?P<secret>[^\"'\n]{1,256})(?P=quote)"
+        ),
+    ),
+    (
+        ("ssh-keygen",),
+        lazy_pattern(r"\bssh-keygen\b[^\n]{0,256}?\s-[NP][ \t]{1,4}(?P<secret>[^\s\"'-][^\s\"']*)"),
+    ),
+    (
         ("smbclient",),
         lazy_pattern(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
     ),
@@ -510,6 +513,41 @@ _COMMANDS = (
     ),
 )
 """What commands say, each with words of which one stands there, in small letters."""
+_OF_WHAT = r"(?:[ \t](?:for|of|on|to|für|von|pour|de|du|para|per|di|do|van|voor)[ \t][^\n.:;,=?]{1,40}?)?"
+_IS = (
+    r"(?:is(?:[ \t]now)?|was|(?:(?:is|was|has[ \t]been|now)[ \t])?(?:set|changed|reset)[ \t]to|"
+    r"ist|war|lautet|est|es|era|è|é|är|er|on|jest|to)"
+)
+_VALUE = r"[\"'`*]{0,3}(?P<secret>[^\s\"'`<>]{8,256})"
+_IN_ENGLISH = lazy_pattern(
+    r"[PpTtSsAa](?<![A-Za-z_][PpTtSsAa])(?:(?:ass|ASS)(?i:word|phrase|code|wd)|oken|OKEN|ecret|ECRET|"
+    rf"(?:pi|PI|ccess|CCESS|ecret|uth|UTH)[ _-]?(?i:key|token)){_OF_WHAT}[ \t]+{_IS}:?[ \t]+{_VALUE}"
+)
+_PASSWORDS = (
+    *("passwort", "kennwort", "wachtwoord", "mot de passe", "contraseña", "senha", "hasło", "lösenord", "passord"),
+    *("heslo", "salasana", "adgangskode", "jelszó", "şifre", "\u043f\u0430\u0440\u043e\u043b\u044c"),  # Russian
+    *(
+        "\u5bc6\u7801",
+        "\u5bc6\u78bc",
+        "\u30d1\u30b9\u30ef\u30fc\u30c9",
+        "\ube44\ubc00\ubc88\ud638",
+    ),  # Chinese, Japanese, Korean
+)
+"""What a password is called in other languages."""
+_IN_OTHERS = lazy_pattern(
+    rf"(?i)(?:{'|'.join(_PASSWORDS)}){_OF_WHAT}[ \t]{{0,4}}(?:[:=\uff1a\u662f\u306f]|{_IS}:?[ \t])[ \t]{{0,4}}{_VALUE}"
+)
+_IN_WORDS = ((("pass", "token", "secret", "key"), _IN_ENGLISH), (_PASSWORDS, _IN_OTHERS))
+"""What sentences say, each with words of which one stands there, in small letters."""
+_TECHNICAL = lazy_pattern(
+    r"(?:aes|argon|base|bcrypt|ecdsa|ed|es|http|iso|md|oauth|pbkdf|ps|rfc|rs|rsa|sha|utf|v|x)[-_]?\d.*|"
+    r".*[(\[{/\\].*|.*\.[a-z]{1,5}\d?|.*\d\.\d.*|\d{4}-\d\d.*|\d+[- _][a-z-]+",
+    re.IGNORECASE,
+)
+"""What is said of a password, or a token, that is none: how it is made, where it stands, when it was set, how long."""
+_BELOW = lazy_pattern(r":[ \t]{0,8}\r?\n[ \t]{1,40}(?P<value>[^\s\"'`,;&:=()\[\]{}<>]{8,256})(?=\s|\Z)")
+_BEFORE = lazy_pattern(r"[A-Za-z_][\w.-]{0,100}\Z")
+"""A value on the line below its name, and that name."""
 _WRAPPED = lazy_pattern(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/_=-])")
 _READABLE = re.compile(rb"[\t\n\r -~]*")
 _REFERENCE = lazy_pattern(
@@ -564,6 +602,9 @@ def values_in(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
     yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
     small = text.lower()
     said = (pattern for words, pattern in _COMMANDS if any(word in small for word in words))
+    for words, pattern in _IN_WORDS:
+        if any(word in small for word in words):
+            yield from _told_in_words(pattern, text)
     for pattern in (*said, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
 
@@ -576,6 +617,32 @@ def _private_keys(text: str) -> Iterator[Span]:
     alone = [found.end() for found in _PEM_END.finditer(text) if found.end() not in ends]
     if alone:  # its beginning was cut off: everything before it may be the key
         yield 0, alone[-1]
+
+
+def _told_in_words(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    """Where sentences say what a password is."""
+    for found in pattern.finditer(text):
+        value = found["secret"].rstrip(".,;:?)*")
+        if _is_told(value):
+            yield found.start("secret"), found.start("secret") + len(value)
+
+
+def _is_told(value: str) -> bool:
+    """Whether a word that a sentence calls a password is one: what people make up has digits among letters.
+
+    Three digits or more, or two where there are large and small letters. A word of letters alone reads as prose does.
+    """
+    digits = sum(character.isdigit() for character in value)
+    mixed = value.lower() != value != value.upper()
+    return _made_up(value) and (digits > 2 or (digits > 1 and mixed)) and _TECHNICAL.fullmatch(value) is None
+
+
+def _below(text: str) -> Iterator[Span]:
+    """Where values stand, indented, on the line below the name of a secret."""
+    for found in _BELOW.finditer(text):
+        name = _BEFORE.search(text[max(0, found.start() - 101) : found.start()])
+        if name is not None and is_secret_name(name[0]) and _is_told(found["value"]):
+            yield found.span("value")
 
 
 def wrapped_in(text: str) -> Iterator[tuple[Span, str]]:
@@ -803,7 +870,9 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
         yield from _given(text, head, value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)
+        yield from _below(text)
     elif any(goes is _assigned for _, _, goes in rules):
+        yield from _below(text)
         yield from (span for span in _blocks(text) if _one_made_up(text[slice(*span)]))
 
 
