@@ -10,7 +10,7 @@ from agentctx import Budget, FitContextWindow, Pipeline
 from agentctx.testing.servers import Desk, Said
 from agentctx.testing.servers.desk import Verdict
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+TABLE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
 STEPS = 30
 WINDOW = 12_000
 MODEL = "gpt-5.4"
@@ -69,8 +69,8 @@ def pipeline(window=WINDOW):
 
 
 def documented(framework):
-    """The lines of the README's table for a framework: what to import, what to write."""
-    row = next(line for line in README.splitlines() if line.startswith(f"| {framework} |"))
+    """The lines of the documentation's table for a framework: what to import, what to write."""
+    row = next(line for line in TABLE.splitlines() if line.startswith(f"| {framework} |"))
     return "\n".join(re.findall(r"`([^`]+)`", row))
 
 

@@ -23,10 +23,10 @@ def client_at(url, kind=OpenAIChatCompletionClient):
 
 
 def agent_of(url, window=WINDOW, client=None, **more):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"client": client or client_at(url), "tools": [tool(read_file)], "prompt": SYSTEM}
     names.update(pipeline=pipeline(window), Agent=lambda *args, **given: Agent(*args, **given, **more))
-    exec(documented("Microsoft Agent Framework"), names)  # noqa: S102 - the README's own code
+    exec(documented("Microsoft Agent Framework"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 

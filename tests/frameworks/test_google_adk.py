@@ -32,9 +32,9 @@ def agent_at(url):
 
 
 def app_of(url, window=WINDOW):
-    """The app as the README makes it."""
+    """The app as the documentation makes it."""
     names = {"agent": agent_at(url), "pipeline": pipeline(window), "App": App}
-    exec(documented("Google ADK"), names)  # noqa: S102 - the README's own code
+    exec(documented("Google ADK"), names)  # noqa: S102 - the documentation's own code
     return names["app"]
 
 

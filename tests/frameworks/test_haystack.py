@@ -43,10 +43,10 @@ def generator_at(url):
 
 
 def agent_of(url, window=WINDOW, **more):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"generator": generator_at(url), "tools": [create_tool_from_function(read_file)], "prompt": SYSTEM}
     names.update(pipeline=pipeline(window), Agent=lambda **given: Agent(max_agent_steps=STEPS + 10, **given, **more))
-    exec(documented("Haystack"), names)  # noqa: S102 - the README's own code
+    exec(documented("Haystack"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 

@@ -48,9 +48,9 @@ def answering(body):
 
 
 def agent_of(window=WINDOW):
-    """The agent as the README makes it, and its hook."""
+    """The agent as the documentation makes it, and its hook."""
     names = {"tools": [reader()], "prompt": SYSTEM, "pipeline": pipeline(window), "react": react}
-    exec(documented("Inspect"), names)  # noqa: S102 - the README's own code
+    exec(documented("Inspect"), names)  # noqa: S102 - the documentation's own code
     return names["agent"], names["model"]
 
 

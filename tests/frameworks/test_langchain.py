@@ -46,10 +46,10 @@ def model_at(url):
 
 
 def agent_of(url, window=WINDOW):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"model": model_at(url), "tools": [read_file], "prompt": SYSTEM, "pipeline": pipeline(window)}
     names["create_agent"] = create_agent
-    exec(documented("LangChain"), names)  # noqa: S102 - the README's own code
+    exec(documented("LangChain"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 

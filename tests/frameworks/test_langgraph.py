@@ -34,10 +34,10 @@ def model_at(url):
 
 
 def agent_of(url, window=WINDOW):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"model": model_at(url), "tools": [read_file], "prompt": SYSTEM, "pipeline": pipeline(window)}
     names["create_react_agent"] = create_react_agent
-    exec(documented("LangGraph"), names)  # noqa: S102 - the README's own code
+    exec(documented("LangGraph"), names)  # noqa: S102 - the documentation's own code
     return names["agent"], names["hook"]
 
 

@@ -43,7 +43,7 @@ def desks():
 
 @pytest.fixture(scope="module")
 def proxies(desks, tmp_path_factory):
-    """Two proxies: a plain one, and one as the README makes it."""
+    """Two proxies: a plain one, and one as the documentation makes it."""
     folder = tmp_path_factory.mktemp("proxies")
     openai = {"model": f"openai/{MODEL}", "api_base": f"{desks['url']}/v1", "api_key": "none"}
     claude = {"model": "anthropic/claude-sonnet-5", "api_base": desks["claude_url"], "api_key": "none"}

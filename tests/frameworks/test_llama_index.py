@@ -39,10 +39,10 @@ def model_at(url, **more):
 
 
 def agent_of(url, window=WINDOW, **more):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"model": model_at(url), "tools": [read_file], "prompt": SYSTEM, "pipeline": pipeline(window)}
     names["FunctionAgent"] = lambda **given: FunctionAgent(**{"streaming": False, **more}, **given)
-    exec(documented("LlamaIndex"), names)  # noqa: S102 - the README's own code
+    exec(documented("LlamaIndex"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 

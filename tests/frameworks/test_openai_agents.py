@@ -48,10 +48,10 @@ def model_at(url, kind=OpenAIResponsesModel):
 
 
 def agent_of(url, window=WINDOW, kind=OpenAIResponsesModel):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"model": model_at(url, kind), "tools": TOOLS, "prompt": SYSTEM, "pipeline": pipeline(window)}
     names["Agent"] = Agent
-    exec(documented("OpenAI Agents SDK"), names)  # noqa: S102 - the README's own code
+    exec(documented("OpenAI Agents SDK"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 
@@ -109,7 +109,7 @@ async def test_a_run_with_the_filter_fits(serve):
     names = {"agent": plain_agent(url), "task": TASK, "session": SQLiteSession("thread-1"), "pipeline": pipeline()}
     runner = type("Runner", (), {"run": lambda *given, **more: Runner.run(*given, **more, max_turns=LONG)})
     names |= {"Runner": runner, "RunConfig": RunConfig}
-    exec(documented("OpenAI Agents SDK, a run's filter"), names)  # noqa: S102 - the README's own code
+    exec(documented("OpenAI Agents SDK, a run's filter"), names)  # noqa: S102 - the documentation's own code
     await names["run"]
     check(desk)
     [(name, session)] = names["context"].agentctx.sessions.items()

@@ -28,10 +28,10 @@ def answering(body):
 
 
 def agent_of(url, window=WINDOW, **more):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"model": model_at(url), "tools": [tool(read_file)], "prompt": SYSTEM, "pipeline": pipeline(window)}
     names["ToolCallingAgent"] = lambda *args, **given: ToolCallingAgent(*args, **given, **quiet(more))
-    exec(documented("smolagents"), names)  # noqa: S102 - the README's own code
+    exec(documented("smolagents"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 

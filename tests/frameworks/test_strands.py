@@ -16,10 +16,10 @@ def model_at(url):
 
 
 def agent_of(url, window=WINDOW, **more):
-    """The agent as the README makes it."""
+    """The agent as the documentation makes it."""
     names = {"model": model_at(url), "tools": [tool(read_file)], "prompt": SYSTEM, "pipeline": pipeline(window)}
     names["Agent"] = lambda *args, **given: Agent(*args, callback_handler=None, **given, **more)
-    exec(documented("Strands"), names)  # noqa: S102 - the README's own code
+    exec(documented("Strands"), names)  # noqa: S102 - the documentation's own code
     return names["agent"]
 
 
