@@ -192,7 +192,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if "Stages" in section:
             section["Stages"].append({"Each stage": [{name: f"stages/{name}.md"} for name in stages()]})
         if "Reference" in section:
-            section["Reference"].append({"Each part": [{part: f"reference/{part}.md"} for part in parts()]})
+            each = [{part.removeprefix("agentctx."): f"reference/{part}.md"} for part in parts()]
+            section["Reference"].append({"Each part": each})
     return config
 
 

@@ -26,6 +26,7 @@ def test_the_name_is_the_one_that_is_installed():
 def test_every_hint_installs_an_extra_that_is_there():
     """What the package, the documents and the examples tell to install is our name with an extra of ours."""
     texts = [*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "benchmarks" / "README.md"]
+    texts += (ROOT / "docs").rglob("*.md")
     for folder in ("agentctx", "examples", "benchmarks"):
         texts += (ROOT / folder).rglob("*.py")
     hint = re.compile(r"(?<![\w.])(agentctx[\w-]*)\[([a-z][a-z,_-]*)\](?=[\"'`\s])")
