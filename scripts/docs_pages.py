@@ -10,9 +10,12 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
+import attrs
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -86,6 +89,7 @@ def stage_page(name: str, part: str, lost: str) -> str:
         when = "first of all, by itself, on what is new"
     if name == "PlaceCacheMarkers":
         when = "at every step, last"
+    how = "" if attrs.has(value) else f"\n\n{name}{_signature(value)}"
     return f"""# {name}
 
 Runs **{when}**.
@@ -94,9 +98,7 @@ Runs **{when}**.
     {lost}
 
 ```python
-from {part} import {name}
-
-{name}{_signature(value)}
+from {part} import {name}{how}
 ```
 
 ::: {value.__module__}.{name}
@@ -121,7 +123,7 @@ def _signature(value: object) -> str:
 
 def _default(value: object) -> str:
     text = "()" if value == frozenset() else repr(value)
-    return text if len(text) < 40 and not text.startswith("<") and "factory" not in text else "…"
+    return text if len(text) < 40 and "<" not in text and value is not attrs.NOTHING else "…"
 
 
 def part_page(part: str, homes: list[str]) -> str:
@@ -211,10 +213,26 @@ def on_page_context(context: TemplateContext, page: Page, **_rest: object) -> Te
     return context
 
 
+@cache
+def _made_how() -> dict[str, str]:
+    """How objects of the public classes of attrs are made, by where they are defined."""
+    values = {home: attrgetter(home.rpartition(".")[2]) for homes in parts().values() for home in homes}
+    found = {home: get(import_module(home.rpartition(".")[0])) for home, get in values.items()}
+    return {
+        home: f"```python\n{value.__name__}{_signature(value)}\n```\n\n"
+        for home, value in found.items()
+        if inspect.isclass(value) and attrs.has(value)
+    }
+
+
 class Examples(griffe.Extension):
-    """Reads ``Example:`` of a docstring as the section of examples, so that it is shown as code."""
+    """Reads ``Example:`` of a docstring as the section of examples, so that it is shown as code.
+
+    A class of attrs is shown with what it is made of: griffe reads files, in which its ``__init__`` does not stand.
+    """
 
     def on_object(self, *, obj: griffe.Object, **_rest: object) -> None:
         """Rename the section."""
         if obj.docstring:
+            obj.docstring.value = _made_how().get(obj.path, "") + obj.docstring.value
             obj.docstring.value = re.sub(r"^( *)Example:$", r"\1Examples:", obj.docstring.value, flags=re.MULTILINE)
