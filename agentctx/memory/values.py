@@ -61,6 +61,8 @@ Extractor = Callable[[str], Iterable[str | Value]]
 _WORD = re.compile(
     r"(?P<url>\b[a-z][a-z0-9+]{1,9}://[^\s\"'`<>\\^{}|]++)|(?P<word>[^\s\"'`<>()\[\]{}|\\,;*!?=&^$\x00-\x1f]++)"
 )
+_KEY_ENDS = ('":', '\\":')
+"""What stands behind a key in JSON: the name of a field is no value, and stands in every record of its kind."""
 _LINE_NUMBER = re.compile(r"(?::\d{1,7}){1,2}:?\Z|[:.]+\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
@@ -98,7 +100,7 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
     """
     for found in _WORD.finditer(text):
         word = found[0]
-        if len(word) <= LONGEST:
+        if len(word) <= LONGEST and not (text.startswith(_KEY_ENDS, found.end()) and _SYMBOL.fullmatch(word)):
             yield from _of_url(word) if found["url"] else _of_word(word)
     for extractor in extractors:
         yield from map(_own, extractor(text))

@@ -8,6 +8,12 @@ from typer.testing import CliRunner
 from agentctx.cli.app import app
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch):
+    """What is printed into a pipe is as wide as it says, whatever the terminal of whoever runs the tests."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def chat_session(rounds, words=300):
     """A chat session: a task, then rounds of one call and one long result, then an answer."""
     messages = [

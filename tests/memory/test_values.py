@@ -54,6 +54,15 @@ def test_a_value_is_found_as_it_stands(text, value, kind):
     assert Value(value, kind) in set(values_in(text))
 
 
+def test_the_name_of_a_field_is_no_value():
+    """What stands before the colon of a record says nothing of it; what stands behind does."""
+    found = [
+        value.text for value in values_in('{"order_id": "#W5733668", "total_in_usd": 4711, "8323284863": "set_up"}')
+    ]
+    assert found == ["#W5733668", "4711", "8323284863", "set_up"]
+    assert [value.text for value in values_in(r"{\"order_id\": \"late_fee\"}")] == ["late_fee"]
+
+
 def test_prose_holds_no_values():
     """Ordinary words, short numbers and fractions are none."""
     assert [] == list(values_in("Please do this and/or that, 3 times out of 10, before we go on."))

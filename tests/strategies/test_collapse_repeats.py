@@ -265,7 +265,7 @@ def test_what_is_nearly_the_same_needs_rapidfuzz(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     CollapseRepeats(similar=1)
-    with pytest.raises(ConfigError, match=r"agentctx\[fuzzy\]"):
+    with pytest.raises(ConfigError, match=r"agentctx-middleware\[fuzzy\]"):
         CollapseRepeats(similar=0.9)
 
 
