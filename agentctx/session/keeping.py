@@ -10,9 +10,11 @@ A store that fails, hangs or answers nonsense costs no step: what is unsaved is 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from os import urandom
 from random import random
+from time import monotonic
 from typing import Any, TypeVar
 
 import anyio
@@ -31,6 +33,10 @@ T = TypeVar("T")
 
 ATTEMPTS = 64
 """So often a step is taken again where others are first."""
+
+SILENT, PAUSE = 0.8, 4.0
+"""Of the time limit: from when on a store that fails has not answered, and for how long it is not asked then: a store
+that hangs costs one step in several its time limit, and no step more."""
 
 BEGUN_ANEW = "nothing was kept of this conversation: it begins again from the history that was passed"
 LOST = "the store did not have the state any more: it was saved anew"
@@ -56,11 +62,13 @@ class StateKeeper:
     _version: int | None = None
     _known: Pieces = field(factory=Pieces)
     # What tells the writes from others of which it is not known whether they were done; whether others write too;
-    # whether nothing was there; how often others were first in this step; what is to be said.
+    # whether nothing was there; how often others were first in this step; until when a store that hangs is not asked;
+    # what is to be said.
     _pending: set[str] = field(factory=set)
     _shared: bool = False
     _empty: bool = False
     _attempts: int = 0
+    _silent_until: float = -inf
     _notes: list[str] = field(factory=list)
 
     @property
@@ -84,7 +92,7 @@ class StateKeeper:
         if self.current and not surely:
             return
         try:
-            snapshot = await self._asked(self.store.load_state(self.name))
+            snapshot = await self._asked(lambda: self.store.load_state(self.name))
             version, pieces = _checked(snapshot)
         except StoreError as error:
             self._fail("the state cannot be loaded", error)
@@ -117,7 +125,7 @@ class StateKeeper:
             if self._attempts > 1:
                 await anyio.sleep(random() * 0.002 * min(self._attempts, 10))  # noqa: S311 - not all come back at once
             try:
-                version, pieces = _checked(await self._asked(self.store.load_state(self.name)))
+                version, pieces = _checked(await self._asked(lambda: self.store.load_state(self.name)))
             except StoreError as error:
                 self._fail("the step is not kept", error)
                 return True
@@ -149,8 +157,9 @@ class StateKeeper:
             return True
         self._pending.add(write)
         try:
-            saving = self.store.save_state(self.name, changed, self._version, key=write)
-            version = _checked_version(await self._asked(saving))
+            known = self._version
+            saving = self._asked(lambda: self.store.save_state(self.name, changed, known, key=write))
+            version = _checked_version(await saving)
         except StoreConflict:
             return False
         except StoreError as error:
@@ -162,45 +171,51 @@ class StateKeeper:
 
     async def _take_over(self, session: Session, version: int, pieces: Mapping[str, bytes]) -> bool:
         """Let the session go on from what the store has; False: it has nothing to go on from but what is ours."""
-        before, self._version = self._version, version
         if not pieces:
-            self._known, self._empty = Pieces(), not session.steps
-            if before is not None:
+            if self._version is not None:
                 self._notes.append(LOST)
+            self._version, self._known, self._empty = version, Pieces(), not session.steps
             return False
         if self._pending and written_by(pieces) in self._pending:  # ours, though no answer came
-            self._known = Pieces.of(pieces)
+            self._version, self._known = version, Pieces.of(pieces)
             self._pending.clear()
             return False
-        try:
+        try:  # where this is cancelled, or the state cannot be had, what is ours goes on from the version before
             saved = await offload(lambda: read(session.plan, pieces), len(pieces) * 32)
         except NewerState as error:
             self._version = None  # not to be written over
             self._fail("the state cannot be loaded", error)
             return False
         except InvalidInput as error:
-            self._known = Pieces.of(pieces)
+            self._version, self._known = version, Pieces.of(pieces)
             self._notes.append(f"the state that was kept is damaged, and was given up: {error}")
             return False
-        self._known, self.unsaved = saved.pieces, None
+        self._version, self._known, self.unsaved = version, saved.pieces, None
         self._pending.clear()
         session.go_on_from(saved.session)
         return True
 
-    async def _asked(self, call: Awaitable[T]) -> T:
-        """What the store answers in time.
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers in time; one that has not answered in time is not asked again for a while.
 
         Raises:
             StoreError: Whatever is wrong with it.
         """
+        begun = monotonic()
+        if begun < self._silent_until:
+            msg = f"the {type(self.store).__name__} did not answer in time, and is asked again in a while"
+            raise StoreError(msg)
         try:
             if isinstance(self.store, ConversationStore) and self.store.timeout <= self.timeout:
-                return await call  # it keeps the time itself
+                return await ask()  # it keeps the time itself
             with anyio.fail_after(self.timeout):
-                return await call
+                return await ask()
         except StoreError:
+            if monotonic() - begun > SILENT * self.timeout:
+                self._silent_until = monotonic() + PAUSE * self.timeout
             raise
         except TimeoutError:
+            self._silent_until = monotonic() + PAUSE * self.timeout
             msg = f"the {type(self.store).__name__} did not answer within {self.timeout:g} seconds"
             raise StoreError(msg) from None
         except Exception as error:  # a store is the user's

@@ -24,12 +24,14 @@ from agentctx import (
     Session,
     Sessions,
     TruncateToolOutputs,
+    UnknownModel,
     validate,
 )
 from agentctx.errors import StoreFull, StoreUnavailable
+from agentctx.models import register_model, table
 from agentctx.presets import coding_agent
 from agentctx.replay import Recording, calls_of
-from agentctx.session.keeping import BEGUN_ANEW, LOST
+from agentctx.session.keeping import BEGUN_ANEW, LOST, PAUSE
 from agentctx.stores import MemoryStore, SQLiteStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
@@ -268,12 +270,30 @@ async def test_a_store_that_fails_costs_no_step(how, begun):
                 assert len(notes(view)) == 1
                 assert len(events) == told_before + 1
         store.how = "well"
+        await anyio.sleep(PAUSE * sessions.timeout if how == "hangs" else 0)
         view = await session.prepare(messages[:19])
         assert notes(view) == []
         assert view.messages == (await alone.prepare(messages[:19])).messages
     async with Sessions(pipeline(), store).open("x") as session:
         assert session.steps == 5
         assert told(await session.prepare(messages[:21])) == told(await alone.prepare(messages[:21]))
+
+
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_a_store_that_hangs_is_waited_for_once():
+    """Not at each call of each step: once, and again after a while."""
+    store, messages = Faulty(MemoryStore(), "hangs"), rounds(12)
+    sessions = Sessions(pipeline(), store, timeout=0.05)
+    for length in (1, 3, 5):
+        async with sessions.open("x") as session:
+            assert len(notes(await session.prepare(messages[:length]))) == 1
+    assert store.asked == 1
+    await anyio.sleep(PAUSE * sessions.timeout)
+    store.how = "well"
+    async with sessions.open("x") as session:
+        assert notes(await session.prepare(messages[:7])) == []
+    assert store.asked > 1
 
 
 @pytest.fixture
@@ -351,6 +371,65 @@ class Cancelling(Faulty):
             await self.store.save_state(name, changed, version, key=key)
         self.scope.cancel()
         return await anyio.sleep_forever()
+
+
+class Interrupted(Faulty):
+    """A store that answers, and whoever asked is cancelled before it can take the answer in."""
+
+    scope = None
+
+    async def load_state(self, name):
+        snapshot = await self.store.load_state(name)
+        if self.scope is not None:
+            self.scope.cancel()
+        return snapshot
+
+
+@pytest.mark.both_loops
+@pytest.mark.anyio
+async def test_a_worker_that_is_cancelled_while_it_takes_over_writes_nothing_over():
+    """Its next step goes on from what the other worker has saved, as a session does that never moved."""
+    messages, alone, store = rounds(40), pipeline().session(), MemoryStore()
+    interrupted = Interrupted(store)
+    ours, other = Sessions(pipeline(), interrupted), Sessions(pipeline(), store)
+
+    async def step(worker, length):
+        async with worker.open("x") as session:
+            return await session.prepare(messages[:length])
+
+    for length in range(1, 61, 2):
+        await alone.prepare(messages[:length])
+        await step(ours if length < 20 or length == 41 else other, length)
+    with anyio.CancelScope() as interrupted.scope:
+        await step(ours, 61)
+    assert interrupted.scope.cancelled_caught
+    interrupted.scope = None
+    for worker, length in ((ours, 63), (other, 65), (Sessions(pipeline(), store), 67)):
+        assert told(await step(worker, length)) == told(await alone.prepare(messages[:length]))
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_does_not_know_the_model_writes_nothing_over(monkeypatch):
+    """Until it knows it, it raises, and what others have saved stays."""
+    messages, store = rounds(40), MemoryStore()
+    plan = Pipeline(FitContextWindow(), Ledger())
+    ours, other = Sessions(plan, store), Sessions(plan, store)
+    async with ours.open("x", "gpt-5.4") as session:
+        await session.prepare(messages[:3])
+    with monkeypatch.context() as known:
+        known.setattr(table, "_registered", {})
+        register_model("only-there", like="gpt-5.4")
+        for length in (5, 7):
+            async with other.open("x") as session:
+                await session.prepare(messages[:length], model="only-there")
+    for _ in range(2):
+        with pytest.raises(UnknownModel):
+            async with ours.open("x") as session:
+                await session.prepare(messages[:9], model="gpt-5.4")
+    monkeypatch.setattr(table, "_registered", {})
+    register_model("only-there", like="gpt-5.4")
+    async with ours.open("x") as session:
+        assert session.steps == 3
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
