@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Annotated, Any, cast
 
 import typer
@@ -29,6 +30,9 @@ from agentctx.replay import Recording
 from agentctx.transcripts.reading import chosen as chosen_of
 
 _LONGEST_ERROR = 300
+NEEDS_A_MODEL = "thrifty"
+"""The preset that decides by prices."""
+_NO_MODEL = "pass model=... to prepare or session"
 
 Files = Annotated[
     list[str],
@@ -120,7 +124,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     results = None if out is None else Results(out)
     if parquet is not None:
         _parquet_writer()  # so that a missing package is said before the work, not behind it
-    sessions = _Sessions(_listed(files), parse_bytes("--max-bytes", max_bytes))
+    sessions = _Sessions(_listed(files), parse_bytes("--max-bytes", max_bytes), chosen=bool(pipeline or config))
     rows: list[Measured] = []
     with _executor(executor, workers) as running, progress("compare", None) as done:
         work = compare_pairs(sessions, contenders, executor=running, workers=workers, model=model, results=results)
@@ -132,6 +136,10 @@ def compare(  # noqa: PLR0913 - each is an option of the command
             if json:
                 print_json(row.to_dict() | {"cached_share": round(row.cached_share, 4)})
             rows.append(row)
+    if not sessions.found:
+        sessions.tally.end()
+        msg = f"{', '.join(files)}: no recorded session was found"
+        raise ConfigError(msg)
     if parquet is not None:
         _write_parquet(parquet, rows)
     if not json:
@@ -177,17 +185,27 @@ class _Sessions:
 
     files: Iterable[str]
     max_bytes: int
+    chosen: bool = True
     tally: Tally = Factory(Tally)
+    noted: bool = False
+    found: int = 0
 
     def __iter__(self) -> Iterator[tuple[str, Recording]]:
         for name in self.files:
-            with self.tally.at(name):
+            with self.tally.named():
                 for entry in noted(chosen_of(name, None, self.max_bytes)):
+                    self.found += 1
                     yield entry.place, entry.recording
 
     def failed(self, row: Failed) -> None:
-        """Say why there is no row."""
-        err().print(on_one_line(f"error: {row.session}: {row.pipeline}: {row.error}", _LONGEST_ERROR), style="red")
+        """Say why there is no row; of a preset that nobody named and that needs a model, once and as a note."""
+        if not self.chosen and row.pipeline == NEEDS_A_MODEL and _NO_MODEL in row.error:
+            if not self.noted:
+                err().print(f"note: {NEEDS_A_MODEL} is compared only where the model is known: --model", style="dim")
+            self.noted = True
+            return
+        said = row.error.replace(_NO_MODEL, "pass --model")
+        err().print(on_one_line(f"error: {row.session}: {row.pipeline}: {said}", _LONGEST_ERROR), style="red")
         self.tally.found()
 
 
@@ -206,7 +224,19 @@ def _executor(named: str | None, jobs: int) -> AbstractContextManager[Executor |
         return found
     if jobs == 1:
         return nullcontext()
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_the_parent)
+
+
+def _end_with_the_parent() -> None:
+    """Let this worker end where whoever began it is killed."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def _parquet_writer() -> Any:  # noqa: ANN401 - a module that may not be there
@@ -296,10 +326,12 @@ def _table(title: str, rows: Sequence[Measured], contenders: Sequence[Contender]
     table.add_column("pipeline", no_wrap=True)
     for name, _ in _COLUMNS:
         table.add_column(name, justify="right")
+    sessions = len({row.session for row in rows})
     for each in contenders:
         own = [row for row in rows if row.pipeline == each.name]
         cells = [tell(_Sums(own)) for _, tell in _COLUMNS] if own else ["-"] * len(_COLUMNS)
-        table.add_row(on_one_line(each.name, 40), *cells)
+        part = f" ({len(own)} of {sessions})" if len(own) < sessions else ""
+        table.add_row(on_one_line(each.name, 40) + part, *cells)
     return table
 
 

@@ -187,6 +187,17 @@ class Tally:
             _say(str(error) if isinstance(error, InvalidInput) else f"{place}: {error}")
             self.code = max(self.code, _code(error))
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """As ``at``, where an error names its own place."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except AgentctxError as error:
+            _say(str(error))
+            self.code = max(self.code, _code(error))
+
     def end(self) -> None:
         """End the command with the exit code."""
         if self.code:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from hashlib import sha256
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,14 +102,25 @@ class Contender:
         if "preset" in said and said["preset"] not in READY:
             msg = f"{self.name}: no preset is called {said['preset']!r}; there are {', '.join(READY)}"
             raise ConfigError(msg)
-        if "stages" in said:
-            tuple(self._stages())
+        if "stages" in said and not tuple(self._stages()):
+            msg = f'{self.name}: stages is empty: a pipeline without stages sends everything: preset = "{EVERYTHING}"'
+            raise ConfigError(msg)
         if "pipeline" in said:
             imported(said["pipeline"], self.name)
         window = said.get("window")
         if window is not None and (isinstance(window, bool) or not isinstance(window, int | float) or window <= 0):
             msg = f"{self.name}: window is {window!r}; it is a number of tokens, or a share of the session, 0 to 1"
             raise ConfigError(msg)
+        if window is not None and "pipeline" not in said:
+            self._try_the_budget(window)
+
+    def _try_the_budget(self, window: float) -> None:
+        """Say at once what is wrong with a budget whose window is known, or a share."""
+        try:
+            self.budget(None, Size(RESERVE, 100 * RESERVE) if window <= 1 else Size(0, 0))
+        except AgentctxError as error:
+            msg = f"{self.name}: {error}"
+            raise ConfigError(msg) from None
 
     @classmethod
     def of(cls, name: str, **made_of: Native) -> Contender:
@@ -216,14 +229,29 @@ class Contender:
     def _stage(self, name: str, options: Mapping[str, Any], place: int) -> ContextStrategy:
         home = next((part for part in (agentctx, strategies, memory) if name in part.__all__), None)
         if home is None or not isinstance(getattr(home, name), type):
-            msg = f"{self.name}: stage {place}: no stage is called {name!r}"
+            msg = f"{self.name}: stage {place}: no stage is called {name!r}{_near(name, _STAGES)}"
+            raise ConfigError(msg)
+        made = getattr(home, name)
+        taken = signature(made).parameters
+        if unknown := [option for option in options if option not in taken]:
+            near = f"{_near(unknown[0], taken)}; it takes {', '.join(taken) or 'none'}"
+            msg = f"{self.name}: stage {place}: {name} has no option {unknown[0]!r}{near}"
             raise ConfigError(msg)
         try:
-            stage: ContextStrategy = getattr(home, name)(**options)
+            stage: ContextStrategy = made(**options)
         except (TypeError, AgentctxError) as error:
             msg = f"{self.name}: stage {place}: {name}: {error}"
             raise ConfigError(msg) from error
         return stage
+
+
+_STAGES = [name for part in (agentctx, strategies, memory) for name in part.__all__ if name[:1].isupper()]
+
+
+def _near(name: str, among: Iterable[str]) -> str:
+    """What a wrong name may have been meant for."""
+    found = get_close_matches(name, list(among), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _named_options(said: object, where: str) -> tuple[str, Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from agentctx.comparison.rows import Measured, measure
 from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.replay import Recording
 
+_BEGINS = b'{"key": '
 IN_FLIGHT = 2
 """So many pairs wait for each worker: it never waits for one, and a corpus that is larger than memory streams."""
 
@@ -186,7 +187,7 @@ class Results:
             key, row = _row(line, f"{self.path}: line {number}")
             self._rows[key] = row
         if rest:
-            if not rest.startswith(b'{"key": '):
+            if not (rest.startswith(_BEGINS) or (len(rest) < len(_BEGINS) and _BEGINS.startswith(rest))):
                 raise InvalidInput(self.path, "is no file of results")
             os.truncate(path, len(content) - len(rest))
 

@@ -1,8 +1,12 @@
 """``agentctx compare``: a table, JSON, Parquet; what is wrong with one session is said, and the others go on."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pyarrow.parquet
 import pytest
@@ -10,6 +14,7 @@ from typer.testing import CliRunner
 
 from agentctx.cli.app import app
 
+ROOT = str(Path(__file__).parents[2])
 SHIPPED = Path(__file__).parents[2] / "examples" / "sessions" / "coding_agent.jsonl"
 
 
@@ -19,6 +24,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("sessions").mkdir()
     shutil.copy(SHIPPED, "sessions/one.jsonl")
+    Path("empty").mkdir()
     Path("sessions/two.json").write_text('{"nothing": "known"}')
 
     def command(*arguments):
@@ -59,6 +65,7 @@ def test_json_parquet_and_results(run):
         (("sessions", "--window", "much"), "--window: 'much'"),
         (("sessions", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("sessions", "--executor", "json:dumps"), "--executor"),
+        (("empty",), "no recorded session was found"),
         (("sessions", "--out", "sessions"), "cannot be read"),
         (("sessions/one.jsonl", "--out", "sessions/one.jsonl"), "is no row of a comparison"),
     ],
@@ -71,3 +78,46 @@ def test_what_is_wrong_is_said_in_one_line(run, arguments, what):
     assert what in done.stderr
     assert "Traceback" not in done.output
     assert Path("sessions/one.jsonl").read_bytes() == before
+
+
+def test_what_is_not_named_needs_no_model(run):
+    """The preset that decides by prices is left out, with a note, where nobody named it and there are none."""
+    command = ["compare", "sessions/one.jsonl", "--window", "16k", "--jobs", "1"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    assert "note: thrifty is compared only where the model is known: --model" in done.stderr
+    assert "thrifty (0 of 1)" in done.stdout
+    named = CliRunner().invoke(
+        app, ["compare", "sessions/one.jsonl", "--window", "16k", "--jobs", "1", "-p", "thrifty"]
+    )
+    assert named.exit_code == 1
+    assert "pass --model" in named.stderr
+
+
+def test_workers_end_with_whoever_began_them(run):
+    """Also where that is killed: none is left behind."""
+    shutil.copy(SHIPPED, "sessions/two.json")
+    command = [
+        sys.executable,
+        "-m",
+        "agentctx",
+        "compare",
+        *["sessions/one.jsonl"] * 40,
+        "--window",
+        "33%",
+        "--jobs",
+        "2",
+    ]
+    began = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ROOT}
+    )
+    children = Path(f"/proc/{began.pid}/task/{began.pid}/children")
+    deadline = monotonic() + 30
+    while len(workers := children.read_text().split()) < 3 and monotonic() < deadline:
+        sleep(0.1)
+    began.kill()
+    began.communicate()
+    while any(Path(f"/proc/{worker}").exists() for worker in workers) and monotonic() < deadline:
+        sleep(0.1)
+    assert len(workers) == 3  # two, and what keeps track of what they share
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]

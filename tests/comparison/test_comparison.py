@@ -102,8 +102,10 @@ def test_what_was_interrupted_goes_on(tmp_path):
     begun = compare(given, pipelines, results=Results(str(path)))
     first = [next(begun) for _ in range(3)]
     begun.close()
-    with path.open("ab") as file:
-        file.write(b'{"key": "cut in the mid')
+    for torn in (b'{"', b'{"key": "cut in the mid'):
+        with path.open("ab") as file:
+            file.write(torn)
+        assert len(Results(str(path))) == 3
     results = Results(str(path))
     assert len(results) == 3
     rows = list(compare(given, pipelines, results=results))
@@ -195,6 +197,10 @@ def test_pipelines_of_ones_own(tmp_path, monkeypatch):
         ({"stages": [{"TrimRounds": {"keep": 3}}]}, "stage 0: TrimRounds"),
         ({"stages": [{"a": {}, "b": {}}]}, "stage 0 is"),
         ({"stages": "TrimRounds"}, "it is a list"),
+        ({"stages": []}, "stages is empty"),
+        ({"stages": ["FitContextWindw"]}, "did you mean 'FitContextWindow'?"),
+        ({"stages": [{"TruncateToolOutputs": {"max_tokns": 3}}]}, "no option 'max_tokns' (did you mean 'max_tokens'?)"),
+        ({"preset": "thrifty", "window": 9_000, "trigger": 9.5}, "trigger"),
         ({"preset": "thrifty", "window": -3}, "window is -3"),
         ({"pipeline": "nowhere"}, "expected MODULE:NAME"),
         ({"pipeline": "json:nowhere"}, "cannot be imported"),

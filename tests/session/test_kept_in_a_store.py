@@ -137,7 +137,7 @@ def recordings(shared):
     paths = sorted((shared / "transcripts").glob("*.jsonl.gz")) if shared else []
     for path in paths or [EXAMPLE]:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
-            known = json.loads(next((line for line in lines if len(line) < 150_000), "null"))
+            known = json.loads(next((line for line in lines if path is EXAMPLE or len(line) < 150_000), "null"))
         if known is None:  # all of them are long
             continue
         messages, system = known["messages"], known.get("system")

@@ -1,6 +1,9 @@
 """The laws of stores catch stores that break them, and hold for stores that do only a part."""
 
+from math import inf
+
 import pytest
+from attrs import evolve
 
 from agentctx.errors import StoreError
 from agentctx.stores import MemoryStore
@@ -58,8 +61,8 @@ class NewestFirst(Whole):
 
 
 class NeverExpires(Whole):
-    def _claim(self):
-        return type(super()._claim())(b"", "", 0.0)
+    def _claim(self, owner=b"", name=""):
+        return evolve(super()._claim(owner, name), expires=inf)
 
 
 class PurgesOthersToo(Whole):
