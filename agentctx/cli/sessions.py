@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from attrs import asdict
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -45,9 +46,13 @@ _COLUMNS = (
 )
 """What the list says of a session, and whether that stands on the right of its column."""
 
-_MAY_BE_CUT = ("project", "model")
+_PROJECT, _MODEL = 3, 5
+"""The columns that are cut where there is no room for them."""
+
 _LAST = 20
 _WIDEST = 38
+_LEAST = 12
+_UNREAD = "cannot be read"
 
 
 @in_one_line
@@ -118,6 +123,7 @@ def _told(session: LocalSession) -> dict[str, Any]:
         "usage": asdict(cost.usage),
         "usd": _usd(cost),
         "calls_without_price": cost.unpriced,
+        "readable": session.readable,
     }
 
 
@@ -127,19 +133,34 @@ def _usd(cost: Cost) -> float | None:
 
 def _print(console: Console, shown: Sequence[LocalSession], total: int) -> None:
     costs = [billed_cost(session.billed) for session in shown]
-    if console.width < NARROW:
-        for session, cost in zip(shown, costs, strict=True):
-            console.print(Text(" ".join(filter(None, _row(session, cost)))))
-    else:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
-        rows = [_row(session, cost) for session, cost in zip(shown, costs, strict=True)]
-        for place, (name, right) in enumerate(_COLUMNS):
-            wide = None if name in _MAY_BE_CUT else max(len(row[place]) for row in (*rows, [name] * len(_COLUMNS)))
-            table.add_column(name, justify="right" if right else "left", no_wrap=True, min_width=wide)
+    rows = [_row(session, cost) for session, cost in zip(shown, costs, strict=True)]
+    widths = _widths(console.width, rows)
+    if widths is None:
         for row in rows:
-            table.add_row(*map(Text, row))
+            console.print(Text(" ".join(filter(None, row))))
+    else:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="dim", expand=False)
+        for (name, right), wide in zip(_COLUMNS, widths, strict=True):
+            table.add_column(name, justify="right" if right else "left", no_wrap=True, width=wide)
+        for row in rows:
+            cut = _end_of(row[_PROJECT], widths[_PROJECT])
+            table.add_row(*map(Text, (*row[:_PROJECT], cut, *row[_PROJECT + 1 :])))
         console.print(table)
+    if unread := [str(session.number) for session in shown if not session.readable]:
+        console.print(Text(f"{_UNREAD}: {', '.join(unread)}", style="yellow"))
     _print_end(console, costs, len(shown), total)
+
+
+def _widths(width: int, rows: Sequence[Sequence[str]]) -> list[int] | None:
+    """The width of each column: project and model share what the others leave; None where that is too little."""
+    wide = [max(map(cell_len, column)) for column in zip([name for name, _ in _COLUMNS], *rows, strict=True)]
+    room = width - 2 * len(_COLUMNS) - sum(wide) + wide[_PROJECT] + wide[_MODEL]
+    if width < NARROW or room < _LEAST:
+        return None
+    if wide[_PROJECT] + wide[_MODEL] > room:
+        wide[_MODEL] = min(wide[_MODEL], max(room // 2, room - wide[_PROJECT]))
+        wide[_PROJECT] = room - wide[_MODEL]
+    return wide
 
 
 def _print_end(console: Console, costs: Sequence[Cost], shown: int, total: int) -> None:
@@ -160,18 +181,22 @@ def _row(session: LocalSession, cost: Cost) -> tuple[str, ...]:
         str(session.number),
         f"{moment:%Y-%m-%d %H:%M}",
         session.tool,
-        _end_of(session.project or ""),
+        _end_of(on_one_line(session.project, len(session.project) + 1) if session.project else "", _WIDEST),
         _size(session.size),
-        on_one_line(session.model or "", _WIDEST),
-        f"{cost.calls:,}",
+        on_one_line(session.model or "", _WIDEST) if session.readable else _UNREAD,
+        f"{cost.calls:,}" if session.readable else "?",
         priced,
     )
 
 
-def _end_of(path: str) -> str:
+def _end_of(path: str, width: int) -> str:
     """A path as far as there is room: its end says more."""
-    plain = on_one_line(path, len(path) + 1) if path else ""
-    return plain if len(plain) <= _WIDEST else f"…{plain[1 - _WIDEST :]}"
+    if cell_len(path) <= width:
+        return path
+    end = path[1 - width :]
+    while cell_len(end) >= width:
+        end = end[1:]
+    return f"…{end}"
 
 
 def _size(size: int) -> str:

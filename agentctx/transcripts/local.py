@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from stat import S_ISREG
+from typing import IO
 
 from attrs import evolve, field, frozen
 
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed
 from agentctx.transcripts import claude_code, codex
-from agentctx.transcripts.files import MAX_BYTES
+from agentctx.transcripts.files import MAX_BYTES, object_of
 from agentctx.transcripts.transcript import Glance
 
 _AGENT = "agent-"
@@ -33,6 +35,7 @@ class LocalSession:
         project: The folder that was worked in; until it was looked into, what its place says of that.
         model: The model that was called last, once it was looked into.
         billed: What was billed for each call, sub-agents' included, once it was looked into.
+        readable: Whether it can be read: no longer once it was looked into and no line was an object.
     """
 
     number: int
@@ -45,6 +48,7 @@ class LocalSession:
     project: str | None = None
     model: str | None = None
     billed: tuple[Billed, ...] = field(default=(), repr=False)
+    readable: bool = True
 
 
 def local_sessions(environment: Mapping[str, str] = os.environ) -> list[LocalSession]:
@@ -76,6 +80,8 @@ def looked_into(session: LocalSession, max_bytes: int = MAX_BYTES) -> LocalSessi
         max_bytes: No more is read of each file.
     """
     look = {claude_code.NAME: claude_code.glance, codex.NAME: codex.glance}[session.tool]
+    if not _is_log(session.path, max_bytes):
+        return evolve(session, readable=False)
     own, *others = (_glance(look, path, max_bytes) for path in (session.path, *session.agents))
     billed = (*own.billed, *(one for glance in others for one in glance.billed))
     return evolve(session, project=own.project or session.project, model=own.model, billed=billed)
@@ -95,8 +101,18 @@ def session_named(sessions: Sequence[LocalSession], wanted: str) -> LocalSession
     where = f"session {wanted}"
     if found:
         raise InvalidInput(where, f"the ids of {len(found)} sessions begin so: give more of it")
-    there = f"there are {len(sessions)} sessions" if sessions else "there is no session on this machine"
-    raise InvalidInput(where, f"{there}: agentctx sessions lists them")
+    many = "is 1 session" if len(sessions) == 1 else f"are {len(sessions)} sessions"
+    there = f"there {many}, and none has this number, or an id that begins so" if sessions else "there is no session"
+    raise InvalidInput(where, f"{there}: agentctx sessions lists those of this machine")
+
+
+def _is_log(path: Path, max_bytes: int) -> bool:
+    """Whether a line of a file is an object, as all lines of a log are."""
+    try:
+        with path.open("rb") as file:
+            return any(object_of(line) for line in _lines(file, max_bytes))
+    except OSError:  # as below
+        return False
 
 
 def _glance(look: Callable[[Iterable[bytes]], Glance], path: Path, max_bytes: int) -> Glance:
@@ -107,8 +123,8 @@ def _glance(look: Callable[[Iterable[bytes]], Glance], path: Path, max_bytes: in
         return Glance()
 
 
-def _lines(file: Iterable[bytes], most: int) -> Iterator[bytes]:
-    for line in file:
+def _lines(file: IO[bytes], most: int) -> Iterator[bytes]:
+    while line := file.readline(most + 1):
         most -= len(line)
         if most < 0:
             return
@@ -155,12 +171,21 @@ def _id_of_rollout(stem: str) -> str:
 
 
 def _session(tool: str, path: Path, name: str, agents: tuple[Path, ...], project: str | None) -> Iterator[LocalSession]:
-    try:
-        stats = [each.stat() for each in (path, *agents)]
-    except OSError:  # it went away meanwhile
+    own = _stat_of_file(path)
+    if own is None:
         return
-    size = sum(one.st_size for one in stats)
-    yield LocalSession(0, tool, path, name, stats[0].st_mtime, size, agents, project)
+    others = {agent: found for agent in agents if (found := _stat_of_file(agent)) is not None}
+    size = own.st_size + sum(one.st_size for one in others.values())
+    yield LocalSession(0, tool, path, name, own.st_mtime, size, tuple(others), project)
+
+
+def _stat_of_file(path: Path) -> os.stat_result | None:
+    """What is known of a regular file; None where it went away meanwhile, and for a pipe, which may never end."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found if S_ISREG(found.st_mode) else None
 
 
 def _files(folder: Path, suffix: str) -> Iterator[Path]:

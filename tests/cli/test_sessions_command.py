@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from agentctx.economics.prices import Usage
 from agentctx.replay import Billed, Recording, Step
@@ -72,8 +73,8 @@ def test_a_session_is_replayed_by_its_number(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("sessions", "3"), "session 3: there are 2 sessions"),
-        (("sessions", "zz"), "session zz: there are 2 sessions"),
+        (("sessions", "3"), "session 3: there are 2 sessions, and none has this number, or an id that begins so"),
+        (("sessions", "zz"), "session zz: there are 2 sessions, and none has this number, or an id that begins so"),
         (("sessions", "--window", "8k"), "give its number, too"),
         (("replay", "--session", "1", "file.json"), "give a FILE or --session, not both"),
         (("replay", "--json"), "give a FILE, or --session"),
@@ -84,6 +85,36 @@ def test_what_is_no_session_is_one_line(run, arguments, said):
     shown = run(*arguments)
     assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
     assert said in shown.stderr
+
+
+@pytest.mark.parametrize("columns", ["40", "76", "80", "100"])
+def test_number_time_calls_and_cost_are_shown_whatever_the_width(run, machine, columns):
+    """Where a path and a model's name are long, they are cut, and nothing else is."""
+    own = machine / "claude/projects/-work-app/5e55-10.jsonl"
+    long = own.read_text("utf-8").replace('"/work"', f'"{"/a/long/path/名前" * 20}"')
+    own.write_text(long.replace("claude-opus-4-5", "a-model-of-the-family-claude-opus-4-5"), "utf-8")
+    shown = run("sessions", env={"COLUMNS": columns}).stdout
+    words = shown.split()
+    assert {"1", "2", "2023-11-14", "3", "$0.03", "7", "$0.01+"} <= set(words)
+    if columns in ("80", "100"):
+        row = next(line for line in shown.splitlines() if line.lstrip().startswith("2 "))
+        assert row.split()[-2:] == ["3", "$0.03"]
+        assert all(cell_len(line) <= int(columns) for line in shown.splitlines() if "│" not in line)
+
+
+def test_what_is_no_file_is_passed_by_and_what_is_no_log_is_marked(run, machine):
+    """A pipe is not waited for; random bytes, zeros and an array are listed as what cannot be read."""
+    place = machine / "claude/projects/-work-app"
+    os.mkfifo(place / "pipe.jsonl")
+    os.mkfifo(place / "5e55-10/subagents/agent-pipe.jsonl")
+    bad = {"random": bytes(range(128, 256)) * 9, "zeros": b"\0" * 999, "array": b"[1, 2]\n", "empty": b""}
+    for name, content in bad.items():
+        (place / f"{name}.jsonl").write_bytes(content)
+    told = list(map(json.loads, run("sessions", "--json").stdout.splitlines()))
+    assert {one["id"] for one in told if not one["readable"]} == set(bad)
+    assert {one["id"] for one in told if one["readable"]} == {"5e55-10", "019a-codex"}
+    shown = run("sessions").stdout
+    assert "cannot be read: 1, 2, 3, 4\n" in shown
 
 
 def test_a_machine_without_sessions_says_where_was_looked(run, tmp_path, monkeypatch):
