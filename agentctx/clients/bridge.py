@@ -13,12 +13,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from inspect import isawaitable, iscoroutine
 from threading import Thread
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from agentctx.errors import ConfigError
+from agentctx.printable import shown
 from agentctx.session.current import speaking
 from agentctx.session.lock import blocking_the_loop
 
@@ -44,16 +47,24 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
         args: What to call it with.
         kwargs: What to call it with, by name.
 
+    Raises:
+        ConfigError: If what was passed is no async function, such as the coroutine that one gives when it is called.
+
     Example:
         >>> from agentctx import Pipeline, blocking
         >>> view = blocking(Pipeline(budget=8_000).prepare, [{"role": "user", "content": "Hello"}])
         >>> len(view.messages)
         1
     """
+    if not callable(function):
+        raise ConfigError(_not_a_function(function))
 
     async def run() -> Callable[[], T]:
         try:
-            result = await function(*args, **kwargs)
+            given = function(*args, **kwargs)
+            if not isawaitable(given):
+                raise ConfigError(_not_async(function))
+            result = await given
         except (SystemExit, KeyboardInterrupt) as error:  # the caller's to hear of: it would end the event loop
             return partial(_raise, error)
         return lambda: result
@@ -69,6 +80,26 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
             else:
                 _apart(partial(_end, bridge, future))
     return outcome()
+
+
+def _not_a_function(given: object) -> str:
+    """What is wrong with what cannot be called; a coroutine is closed, so that Python does not say it was forgotten."""
+    what = shown(given)
+    if iscoroutine(given):
+        what = f"{given.__qualname__}(...), which is a call already"
+        given.close()
+    return (
+        f"blocking: got {what}: pass the async function, and behind it what to call it with: "
+        "blocking(session.prepare, messages)"
+    )
+
+
+def _not_async(function: object) -> str:
+    name = getattr(function, "__name__", shown(function))
+    return (
+        f"blocking: {name} is no async function: call it as it is; blocking is for what is awaited: "
+        "blocking(session.prepare, messages)"
+    )
 
 
 def _idle_one() -> BlockingPortal | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
@@ -44,7 +44,7 @@ def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
 
 
 def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
-    """Check that each stage can be called, does something when it is, and says when it is run.
+    """Check that each stage can be called, with two arguments, does something when it is, and says when.
 
     Raises:
         ConfigError: If one cannot, is a class, derives from ``Stage`` and does not say what it does, or has a ``scope``
@@ -57,6 +57,9 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
         if isinstance(stage, Stage) and _does_nothing(type(stage)):
             msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
             raise ConfigError(msg)
+        if not _takes_two(stage):
+            msg = f"{where}: stages[{place}] is {stage!r}; a stage takes (context, call), and this cannot be called so"
+            raise ConfigError(msg)
         scope: object = declared(stage).scope
         if not isinstance(scope, Scope):
             msg = (
@@ -64,6 +67,24 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
                 "Scope.PRESSURE, or another Scope; without ClassVar attrs takes it for an option"
             )
             raise ConfigError(msg)
+
+
+def _takes_two(stage: ContextStrategy) -> bool:
+    """Whether a stage can be called with two arguments, as far as Python knows what it takes."""
+    try:
+        known = signature(stage)
+    except (
+        AttributeError,
+        NameError,
+        TypeError,
+        ValueError,
+    ):  # not of Python, or annotated by what is not there
+        return True
+    try:
+        known.bind(None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def _does_nothing(kind: type[Stage]) -> bool:
@@ -136,10 +157,13 @@ def check_sinks(sinks: object) -> None:
         ConfigError: If one cannot, or is async, or they are no list.
     """
     if isinstance(sinks, str) or not isinstance(sinks, Sequence):
-        msg = f"Pipeline: sinks is {sinks!r}; it is a list of sinks: sinks=[LogSteps()]"
+        msg = f"Pipeline: sinks is {sinks!r}; it is a list of sinks: sinks=[LogEvents()]"
         raise ConfigError(msg)
     for place, sink in enumerate(sinks):
-        if not callable(sink) or isinstance(sink, type) or is_async(sink):
+        if isinstance(sink, type):
+            msg = f"Pipeline: sinks[{place}] is the class {sink.__name__}; a sink is made of it: {sink.__name__}()"
+            raise ConfigError(msg)
+        if not callable(sink) or is_async(sink):
             msg = f"Pipeline: sinks[{place}] is {sink!r}; a sink is a plain function of an event, which does not wait"
             raise ConfigError(msg)
 

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from agentctx.core.events import Event, StepPrepared
 from agentctx.errors import ConfigError
+from agentctx.printable import shown
 from agentctx.sinks.facts import facts
 from agentctx.sinks.savings import saved
 
@@ -43,7 +44,8 @@ class JsonLines:
         clock: Seconds since 1970.
 
     Raises:
-        ConfigError: If ``to`` is neither a path nor something that can be written to.
+        ConfigError: If ``to`` is neither a path nor something that can be written to, or the file's
+            folder is not there.
 
     Example:
         >>> import io, json
@@ -64,6 +66,9 @@ class JsonLines:
         """Check where it is to write to."""
         if not isinstance(self.to, (str, os.PathLike)) and not callable(getattr(self.to, "write", None)):
             msg = f"JsonLines: to is {self.to!r:.80}; it is the path of a file, or a file that is open for text"
+            raise ConfigError(msg)
+        if isinstance(self.to, (str, os.PathLike)) and not (folder := Path(self.to).parent).is_dir():
+            msg = f"JsonLines: to is {shown(self.to)}; there is no folder {shown(str(folder))}: make it first"
             raise ConfigError(msg)
 
     def __call__(self, event: Event, /) -> None:

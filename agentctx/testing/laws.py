@@ -97,7 +97,7 @@ async def check_laws(
 
     Raises:
         AssertionError: If a law is broken; the message says which law, and at which call.
-        ConfigError: If ``may`` names something else.
+        ConfigError: If ``may`` names something else, or a stage needs a budget and there is none.
 
     Example:
         >>> from agentctx import TrimRounds
@@ -115,6 +115,12 @@ async def check_laws(
             await law(scenario)
         except StageError as error:
             _hold(_law_of(error), ok=False, what=str(error))
+        except ConfigError as error:
+            what, lacks, _ = str(error).partition(": pass ")
+            if not (lacks and budget is None and what.endswith("no budget in force")):
+                raise
+            msg = f"{what}: pass budget=, such as budget=8_000"
+            raise ConfigError(msg) from error
 
 
 def _law_of(error: StageError) -> int:

@@ -37,7 +37,7 @@ async def check_laws_on(
 
     Raises:
         AssertionError: If a law is broken; the message says on which session, which law, and at which call.
-        ConfigError: If there is no session.
+        ConfigError: If there is no session, or a stage needs a budget and there is none.
         InvalidInput: If a file cannot be read.
 
     Example:

@@ -392,3 +392,12 @@ def test_an_exit_out_of_one_call_breaks_no_other(part, error):
         with pytest.raises(error):
             agentctx.blocking(leaving.prepare, said, format="openai-chat")
         assert agentctx.blocking(sound.prepare, said, format="openai-chat").report.acted
+
+
+def test_what_is_no_async_function_is_refused_in_words():
+    """A coroutine in place of the function, and a plain function: the error shows how it is called."""
+    pipeline = agentctx.Pipeline(budget=BUDGET)
+    with pytest.raises(agentctx.ConfigError, match=r"got Pipeline.prepare\(...\), .* blocking\(session.prepare, mess"):
+        agentctx.blocking(pipeline.prepare(chat(2)))
+    with pytest.raises(agentctx.ConfigError, match="blocking: len is no async function: call it as it is"):
+        agentctx.blocking(len, chat(2))

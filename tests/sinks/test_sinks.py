@@ -129,6 +129,12 @@ def test_what_is_no_sink_is_refused_where_it_is_given(given):
         Pipeline(sinks=given)
 
 
+def test_a_class_of_sinks_is_told_from_a_sink():
+    """The error says how a sink is made of it."""
+    with pytest.raises(ConfigError, match=r"sinks\[0\] is the class LogEvents; a sink is made of it: LogEvents\(\)"):
+        Pipeline(sinks=[LogEvents])
+
+
 def test_an_async_sink_is_refused():
     """Nobody would await it."""
 
@@ -188,6 +194,8 @@ def test_lines_are_written_where_that_is_possible():
     """What is neither a path nor open is refused."""
     with pytest.raises(ConfigError, match="JsonLines: to is 3"):
         JsonLines(3)
+    with pytest.raises(ConfigError, match="there is no folder '/nonexist': make it first"):
+        JsonLines("/nonexist/x.jsonl")
 
 
 async def test_the_log_has_a_line_for_each_event(caplog):

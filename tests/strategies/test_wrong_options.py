@@ -1,5 +1,7 @@
 """A wrong option is refused where it is given, in a sentence that names it."""
 
+from functools import partial
+
 import pytest
 from attrs import frozen
 
@@ -164,3 +166,11 @@ def test_a_condition_is_joined_with_a_condition_only(join):
     """Something else beside it is Python's usual error, which names both kinds."""
     with pytest.raises(TypeError, match="'Condition' and"):
         join(over(0.8))
+
+
+def test_a_stage_that_cannot_be_called_as_one_is_refused():
+    """A function of the context alone is no stage, wherever it stands; whatever else can be called with two is."""
+    for build in (Pipeline, lambda stage: when(over(0.8), stage), first_of):
+        with pytest.raises(ConfigError, match=r"a stage takes \(context, call\), and this cannot be called so"):
+            build(lambda context: context)
+    Pipeline(lambda *given: given[0], partial(max, 1))

@@ -446,6 +446,14 @@ async def test_a_strategy_may_be_allowed_to_write():
         await check_laws(summary, held.messages, Budget(9_000), held.format, may={"write"})
 
 
+@pytest.mark.anyio
+async def test_a_stage_without_a_budget_is_asked_for_it():
+    """The error names the argument of the check itself."""
+    held = working("openai-chat")
+    with pytest.raises(ConfigError, match="no budget in force: pass budget=, such as budget=8_000"):
+        await check_laws(FitContextWindow(), held.messages, format=held.format)
+
+
 OWN = {
     "when": when(over(0.5), TrimRounds(2)),
     "first_of": first_of(ClearToolResults(2), FitContextWindow()),
