@@ -190,6 +190,9 @@ class Typed:
         if self.trigger is not None:
             return Budget(window, reserve, trigger=parse_amount("--trigger", self.trigger), target=target)
         acts = min(Budget(window, reserve).limit, int(window * _TRIGGER) - unlogged)
+        if acts < 1:
+            msg = f"--window: {window:,} {'token is' if window == 1 else 'tokens are'} too few to send anything in"
+            raise ConfigError(msg)
         down_to = min(acts, max(acts // 2, int(window * _TARGET) - unlogged)) if target is None else target
         return Budget(window, reserve, trigger=acts, target=down_to)
 

@@ -110,7 +110,10 @@ def _named(named: str, typed: Typed, model: str | None) -> tuple[Budget, Pipelin
     except AgentctxError:
         raise
     except Exception as error:
-        msg = f"--pipeline {named}: calling it failed: {type(error).__name__}: {error}"
+        msg = (
+            f"--pipeline {named}: calling it failed: {type(error).__name__}: {error}: "
+            "it is called with a Budget and a model's name, and gives a Pipeline"
+        )
         raise ConfigError(msg) from error
     return budget, made
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
 from attrs import asdict
 
 from agentctx.cli import options
-from agentctx.cli.console import UnknownModels, in_one_line, print_json, printing
+from agentctx.cli.console import FOUND, UnknownModels, in_one_line, print_json, printing
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
@@ -30,7 +31,7 @@ def window(
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     json: options.Json = False,
 ) -> None:
-    """Show how full a request makes the window, of what, and what would help.
+    """Show how full a request makes the window, of what, and what would help; exit code 1 when it does not fit.
 
     [bold]Examples[/bold]
 
@@ -44,9 +45,11 @@ def window(
     UnknownModels().tell(model or entry.recording.model, otherwise="--model, --window")
     if json:
         print_json(_plain(found))
-        return
-    with printing() as console:
-        console.print(picture(found, min(80, console.width - 2)))
+    else:
+        with printing() as console:
+            console.print(picture(found, min(80, console.width - 2)))
+    if found.limit is not None and found.tokens > found.limit:
+        raise typer.Exit(FOUND)
 
 
 def _window(entry: Transcript, typed: options.Typed, model: str | None, format_name: str | None) -> Window:

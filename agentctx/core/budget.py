@@ -86,6 +86,13 @@ class Budget:
         _refuse_percentage("trigger", self.trigger, self.limit)
         if type(self.trigger) is not int:  # beside a trigger in tokens, a target is in tokens, too
             _refuse_percentage("target", self.target, self.limit)
+        for name, share, tokens in (
+            ("trigger", self.trigger, self.trigger_tokens),
+            ("target", self.target, self.target_tokens),
+        ):
+            if isinstance(share, float) and share > 0 and tokens == 0:
+                msg = f"Budget: window: {self.window:,} is too small: a {name} of {share:g} is less than one token"
+                raise ConfigError(msg)
         if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
             msg = f"Budget: trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
             raise ConfigError(msg)

@@ -423,7 +423,8 @@ class _Passage:
         elif isinstance(error, TIMEOUTS):
             await self._fail(504, f"agentctx proxy: {where} did not answer in time ({kind})", "failed")
         else:
-            await self._fail(502, f"agentctx proxy: {where} could not be reached ({kind})", "failed")
+            said = f"agentctx proxy: {where} could not be reached ({kind}): --upstream sets where requests go"
+            await self._fail(502, said, "failed")
 
     async def _fail(self, status: int, message: str, outcome: str, *, overflow: bool = False) -> None:
         said: Failure = failure(self.provider, status, message, overflow=overflow)

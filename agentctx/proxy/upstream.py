@@ -167,8 +167,10 @@ class Upstream:
 
 
 def host_of(url: str) -> str:
-    """The host of an address."""
-    return httpx.URL(url).host
+    """The host and the port of an address."""
+    parsed = httpx.URL(url)
+    port = "" if parsed.port is not None else ":443" if parsed.scheme == "https" else ":80"
+    return f"{parsed.netloc.decode()}{port}"
 
 
 def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = False) -> list[tuple[bytes, bytes]]:

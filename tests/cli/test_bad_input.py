@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,14 @@ def test_bad_options_are_one_line(run, jsonl, chat, options):
     assert shown.exit_code == 2, shown.output
     assert shown.stderr.startswith("error: ")
     assert shown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("1",), ("2", "--preset", "coding_agent")], ids=" ".join)
+def test_a_window_without_room_is_named_and_not_what_was_never_given(run, jsonl, chat, options):
+    """No trigger or target was typed: the error is of the window."""
+    shown = run("replay", jsonl(chat(1)), "--window", *options)
+    assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
+    assert re.match(r"error: (--window: 1 token is too few|Budget: window: 2 is too small: a target)", shown.stderr)
 
 
 @pytest.mark.parametrize("options", [("--wndow", "8k"), (), ("--messages", "0")], ids=["unknown", "no file", "call 0"])

@@ -88,6 +88,10 @@ def test_a_pipeline_of_ones_own(run, jsonl, chat, record, tmp_path, monkeypatch)
         assert {each["stage"] for each in json.loads(told.stdout)["summary"]["left_out"]} == {"TrimRounds"}
     assert run("report", path, "--pipeline", "my_context:ready").exit_code == 0
     assert "has its own budget" in run("replay", path, "--pipeline", "my_context:ready", "--window", "9k").stderr
+    assert (
+        "it is called with a Budget and a model's name"
+        in run("replay", path, "--window", "8k", "--pipeline", "json:dumps").stderr
+    )
     assert "has no budget" in run("replay", path, "--pipeline", "my_context:bare", "--window", "9k").stderr
 
 

@@ -139,7 +139,7 @@ def test_the_smallest_budgets():
     assert Budget(4_000, trigger=1.0).trigger_tokens == 4_000
     with pytest.raises(ConfigError, match="trigger"):
         Budget(100, 20, trigger=81)
-    with pytest.raises(ConfigError, match="target: 0 tokens"):
+    with pytest.raises(ConfigError, match=r"window: 100 is too small: a target of 0.001 is less than one token"):
         Budget(100, target=0.001)
 
 

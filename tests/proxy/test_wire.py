@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import time
 from functools import partial
@@ -358,11 +359,13 @@ def test_a_provider_that_is_not_there_or_silent_is_said_in_its_words(given):
     slow = Proxy(pipeline(), Upstreams(everything=at.url), timeouts=Timeouts(read=0.2))
     nobody = socket.socket()
     nobody.bind(("127.0.0.1", 0))
-    address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    place = f"127.0.0.1:{nobody.getsockname()[1]}"
+    address = f"http://{place}"
     with proxying(Proxy(pipeline(), Upstreams(everything=address))) as url:
         answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
     nobody.close()
     assert (answer.status_code, answer.json()["error"]["type"]) == (502, "api_error")
+    assert re.search(rf"{place} could not be reached .*--upstream", answer.json()["error"]["message"])
     at.answer = 200, [(b"content-length", b"9")], [silence]
     with proxying(slow) as url:
         answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)

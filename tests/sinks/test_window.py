@@ -143,7 +143,7 @@ async def test_a_view_is_seen_by_a_sink():
 
 
 def test_the_window_of_a_file():
-    """For people and as JSON; without a window only what is in it; bad input in one line."""
+    """For people and as JSON; exit code 1 above the limit, or one line of bad input; without a window the sums."""
     run = CliRunner().invoke
     told = json.loads(run(app, ["window", str(SHIPPED), "--window", "64k", "--json"]).stdout)
     assert sum(section["tokens"] for section in told["sections"]) == told["tokens"] > 50_000
@@ -151,6 +151,8 @@ def test_the_window_of_a_file():
     assert told["advice"]
     drawn = run(app, ["window", str(SHIPPED), "--window", "64k"]).stdout
     assert "it will be cut soon" in drawn
+    for options in ((), ("--json",)):
+        assert run(app, ["window", str(SHIPPED), "--window", "8k", *options]).exit_code == 1
     alone = run(app, ["window", str(SHIPPED)])
     assert (alone.exit_code, "free" in alone.stdout) == (0, False)
     wrong = run(app, ["window", "nowhere.json"])
