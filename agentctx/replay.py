@@ -16,7 +16,7 @@ from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
-from agentctx.wire_format import Violation
+from agentctx.wire_format import Validator, Violation
 
 
 @frozen
@@ -186,7 +186,7 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
     """
     source = _reader(recording, model)
     session = pipeline.session(model=model or recording.model, format=source.wire.name, id=recording.id)
-    walk = _Walk(recording, source, session)
+    walk = _Walk(recording, source, session, source.wire.validator(source.profile))
     fresh = 0
     for number, index in enumerate(calls_of(recording, model=model), 1):
         yield await walk.step(number, index, fresh)
@@ -210,6 +210,7 @@ class _Walk:
     recording: Recording
     source: Reader
     session: Session
+    validator: Validator
 
     async def step(self, number: int, index: int, fresh: int) -> Step:
         """The call that saw the first ``index`` messages, of which the call before had seen ``fresh``."""
@@ -246,4 +247,4 @@ class _Walk:
         """The provider's rules that the request sent would break."""
         wire, system = self.source.wire, self.recording.system
         request = wire.request(view.messages, system, view.tools)
-        return wire.validate(request, self.source.profile, wire.request(given, system, self.recording.tools))
+        return self.validator(request, wire.request(given, system, self.recording.tools))

@@ -40,6 +40,9 @@ Arranged = tuple[int, tuple[Message, ...], str]
 Note = Callable[[Message, str], None]
 """Told of a message that moved, was made or became another, and why."""
 
+Validator = Callable[[Mapping[str, Any], Mapping[str, Any] | None], "tuple[Violation, ...]"]
+"""Finds the rules that a request breaks, beside the one that it was made from."""
+
 
 @frozen
 class Violation:
@@ -585,6 +588,13 @@ class WireFormat(Protocol):
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks, in the order of its messages."""
         return ()
+
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Finds what ``validate`` finds in the requests of one conversation; may remember messages from call to call.
+
+        The messages that it has seen must not be changed in place.
+        """
+        return lambda request, before: self.validate(request, profile, before)
 
     # Taking a conversation to it, and from it.
 

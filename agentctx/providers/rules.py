@@ -124,9 +124,19 @@ def entries_of(
 ) -> Iterator[Entry[B]]:
     """The messages laid out; ``blocks`` lays out a content, given index, path and role."""
     for index, native in enumerate(messages if isinstance(messages, (list, tuple)) else ()):
-        message = opened(native) or NOTHING
-        role = string_of(message, "role") or ""
-        yield Entry(index, role, message, blocks(message.get("content"), index, f"messages.{index}.content", role))
+        yield entry_of(native, index, opened, blocks)
+
+
+def entry_of(
+    native: object,
+    index: int,
+    opened: Callable[[object], Mapping[str, Any] | None],
+    blocks: Callable[[object, int, str, str], tuple[B, ...]],
+) -> Entry[B]:
+    """One message laid out."""
+    message = opened(native) or NOTHING
+    role = string_of(message, "role") or ""
+    return Entry(index, role, message, blocks(message.get("content"), index, f"messages.{index}.content", role))
 
 
 def turns_of(entries: Iterable[Entry[B]]) -> Iterator[Turn[B]]:

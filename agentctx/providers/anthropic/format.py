@@ -21,11 +21,12 @@ from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic import usage_keys
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.clearing import REASONING, ContextEditing
+from agentctx.providers.anthropic.growing import GrowingRequest
 from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.rules import traits, violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, placed, same, tool_as_read
-from agentctx.wire_format import Capabilities, Note, TokenOverheads, WireFormat
+from agentctx.wire_format import Capabilities, Note, TokenOverheads, Validator, WireFormat
 
 NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
 NO_PLACE = "no user turn stands before the system message: it is said by the user"
@@ -196,6 +197,10 @@ class Anthropic(WireFormat):
     arrange_for = staticmethod(place_system)
     numbered = staticmethod(IDS.numbered)
     validate = staticmethod(violations)
+
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Validates without reading all of a conversation again at each request."""
+        return GrowingRequest(profile) if self.validate is violations else super().validator(profile)
 
     def read_message(self, native: object, index: int, /) -> Message:
         """One native message (a mapping or an SDK object) as a value that remembers it."""

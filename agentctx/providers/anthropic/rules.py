@@ -7,6 +7,7 @@ the API; a text for which there is no recording says what the documentation says
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
@@ -27,6 +28,7 @@ from agentctx.providers.rules import (
     Turn as TurnOf,
     checked,
     entries_of,
+    entry_of,
     in_order,
     refusing,
     turns_of,
@@ -112,6 +114,15 @@ class MessagesRequest(LaidOut[ContentBlock]):
     def option(self, key: str) -> Mapping[str, Any]:
         """An option of the request that is an object; empty when it is not."""
         return mapping_or_none(self.data.get(key)) or NOTHING
+
+    def message(self, index: int) -> Message:
+        """The message with an index; where not all messages are laid out, it is not its place among them."""
+        return self.entries[bisect_left(self.entries, index, key=lambda entry: entry.index)]
+
+
+def lay_out_message(native: object, index: int) -> Message:
+    """Lay one message out."""
+    return entry_of(native, index, mapping_or_none, _blocks)
 
 
 def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> MessagesRequest:
@@ -499,7 +510,7 @@ def places(request: MessagesRequest) -> Iterator[Violation]:
         elif block.kind == "text" and block.data.get("text") == "":
             path = f"{block.path}.text"
             yield refused("cache_on_empty", block, f"{path}: cache_control cannot be set for empty text blocks", path)
-        elif block.index is not None and _cleared(request.entries[block.index].data):
+        elif block.index is not None and _cleared(request.message(block.index).data):
             text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
             yield refused("cache_on_clear_at", block, text, marker.path)
 
@@ -580,7 +591,7 @@ def _images(request: MessagesRequest) -> Iterator[ContentBlock]:
     return (each for block in request.blocks for each in (block, *block.inner) if each.kind == "image")
 
 
-_ID = r"^[a-zA-Z0-9_-]+$"
+ID = r"^[a-zA-Z0-9_-]+$"
 _SERVER_ID = r"^srvtoolu_[a-zA-Z0-9_]+$"
 _INPUT_KINDS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
@@ -667,7 +678,7 @@ def ids(request: MessagesRequest) -> Iterator[Violation]:
             continue
         path = f"{block.path}.{block.kind}.{key}"
         name = block.string(key)
-        pattern = _SERVER_ID if block.kind == "server_tool_use" else _ID
+        pattern = _SERVER_ID if block.kind == "server_tool_use" else ID
         if name is None:
             wrong = "Field required" if block.data.get(key) is None else "Input should be a valid string"
             yield refused("tool_use_id_missing", block, f"{path}: {wrong}", path)
@@ -831,7 +842,7 @@ def _without_tool(request: MessagesRequest, waiting: Iterable[ContentBlock]) -> 
 
 
 _MOST_MESSAGES = 100_000
-_MOST_BYTES = 32 * 1024 * 1024
+MOST_BYTES = 32 * 1024 * 1024
 
 
 def violations(
@@ -857,7 +868,7 @@ def message_count(request: MessagesRequest) -> Iterator[Violation]:
 
 def request_size(request: MessagesRequest) -> Iterator[Violation]:
     """The request body has at most 32 MB."""
-    if _string_bytes(request.data, _MOST_BYTES) > _MOST_BYTES:
+    if string_bytes(request.data, MOST_BYTES) > MOST_BYTES:
         yield refused("request_size", None, "Request exceeds the maximum size")
 
 
@@ -942,10 +953,10 @@ def system_place(request: MessagesRequest) -> Iterator[Violation]:
     if not request.model.system_in_messages:
         return
     entries = request.entries
-    for entry in entries:
+    for place, entry in enumerate(entries):
         if entry.role != "system":
             continue
-        before, after = _neighbour(entries, entry.index, -1), _neighbour(entries, entry.index, 1)
+        before, after = _neighbour(entries, place, -1), _neighbour(entries, place, 1)
         if before is None:
             text = f"{entry.path}: use the top-level 'system' parameter for the initial system prompt"
             yield refused("system_first", entry, text)
@@ -1005,7 +1016,7 @@ def _may_precede_system(entry: Message) -> bool:
     return bool(entry.blocks) and entry.blocks[-1].kind.endswith("_tool_result")
 
 
-def _string_bytes(value: object, enough: int) -> int:
+def string_bytes(value: object, enough: int) -> int:
     """The bytes of all strings in a JSON value: less than its body has. Stops when there are more than enough.
 
     A value that contains itself is counted once: what is open is not opened again.
