@@ -144,6 +144,12 @@ def test_every_command_that_is_named_is_there():
         assert {word for word in words if re.match(r"--?[a-z]", word)} <= options | {"--help"}, line
 
 
+def test_every_command_has_a_row():
+    """The table of the commands leaves none out."""
+    rows = re.findall(r"^\| `agentctx ([a-z]+)", PAGES["docs/command-line.md"], re.MULTILINE)
+    assert sorted(rows) == sorted(typer.main.get_command(app).commands)
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"])
 def test_every_link_leads_somewhere(page):
     """What a page outside of the documentation links to inside the project is there."""
