@@ -84,7 +84,7 @@ def test_it_ends_in_order_and_never_says_a_key(provider_url):
     assert "Traceback" not in err
     written = f"{out}{err}{measured}{not_there.text}{unread.text}"
     assert SECRET not in written
-    assert "127.0.0.1: ConnectError" in err
+    assert "127.0.0.1:9: ConnectError" in err
 
 
 def test_a_stream_that_outlasts_the_grace_is_broken_off(provider_url):
