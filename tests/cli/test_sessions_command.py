@@ -44,7 +44,7 @@ def test_sessions_are_listed_newest_first_with_what_they_cost(run):
     shown = run("sessions", "--json")
     assert shown.exit_code == 0, shown.stderr
     claude, codex = map(json.loads, shown.stdout.splitlines())
-    assert (claude["number"], claude["tool"], claude["id"], claude["project"]) == (1, "Claude Code", "5e55-10", "/work")
+    assert (claude["number"], claude["tool"], claude["id"], claude["project"]) == (1, "Claude Code", "5e55-10", "/shop")
     assert (claude["model"], claude["model_calls"], claude["sub_agents"]) == ("claude-opus-4-5-20251101", 7, 1)
     assert claude["usage"]["cached"] == 7 * 12_000
     assert (codex["number"], codex["tool"], codex["id"], codex["model_calls"]) == (2, "Codex", "019a-codex", 3)
@@ -91,7 +91,7 @@ def test_what_is_no_session_is_one_line(run, arguments, said):
 def test_number_time_calls_and_cost_are_shown_whatever_the_width(run, machine, columns):
     """Where a path and a model's name are long, they are cut, and nothing else is."""
     own = machine / "claude/projects/-work-app/5e55-10.jsonl"
-    long = own.read_text("utf-8").replace('"/work"', f'"{"/a/long/path/名前" * 20}"')
+    long = own.read_text("utf-8").replace('"/shop"', f'"{"/a/long/path/名前" * 20}"')
     own.write_text(long.replace("claude-opus-4-5", "a-model-of-the-family-claude-opus-4-5"), "utf-8")
     shown = run("sessions", env={"COLUMNS": columns}).stdout
     words = shown.split()

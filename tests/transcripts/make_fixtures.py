@@ -37,7 +37,7 @@ class ClaudeCode:
         here = {
             "sessionId": "5e55-10",
             "version": "2.1.39",
-            "cwd": "/work",
+            "cwd": "/shop",
             "gitBranch": "main",
             "userType": "external",
         }
@@ -102,7 +102,7 @@ def claude_code():
     log.assistant("d3", "d2", "msg_5", {"type": "text", "text": "Mended."}, 7)
     write_lines("claude_code.jsonl", log.lines)
     here = {"session_id": "5e55-11", "parent_tool_use_id": None}
-    model = {"type": "system", "subtype": "init", "cwd": "/work", "tools": ["Read"], "model": CLAUDE}
+    model = {"type": "system", "subtype": "init", "cwd": "/shop", "tools": ["Read"], "model": CLAUDE}
     stream = [{**model, "uuid": "p0", **here}]
     for line in log.lines:
         if line.get("uuid") in ("u1", "a1", "a2", "a3", "r1", "a4", "r2", "s1", "s2", "c3"):
@@ -140,14 +140,14 @@ def codex():
     meta = {
         "id": "019a-codex",
         "timestamp": at(0),
-        "cwd": "/work",
+        "cwd": "/shop",
         "originator": "codex_cli_rs",
         "cli_version": "0.118.0",
     }
     add("session_meta", {**meta, "base_instructions": {"text": "You are Codex."}, "git": None})
     said("developer", "<permissions instructions>")
     said("user", "<environment_context/>")
-    add("turn_context", {"cwd": "/work", "model": GPT, "effort": "high"})
+    add("turn_context", {"cwd": "/shop", "model": GPT, "effort": "high"})
     said("user", TASK)
     add("event_msg", {"type": "user_message", "message": TASK})
     reasoning = {"type": "reasoning", "summary": [], "content": None, "encrypted_content": "Z0FBQUFBQg=="}

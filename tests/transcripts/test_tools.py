@@ -270,7 +270,7 @@ def test_a_log_without_a_word_says_that_no_model_was_called(name, tmp_path):
         (b'{"type": "thread.started", "thread_id": "t"}', "this is the output of codex exec --json"),
         (b'{"name": "chat", "context": {"trace_id": "0x1", "span_id": "0x2"}}', "this is an OpenTelemetry trace"),
         (b"# Fix\n_Exported on 1/5/2026 from Cursor (1.2)_\n", "this is an export of Cursor as Markdown"),
-        (b'{"display": "Fix it", "project": "/work"}', "this is the list of prompts of Claude Code"),
+        (b'{"display": "Fix it", "project": "/shop"}', "this is the list of prompts of Claude Code"),
         (b'{"log": {"version": "1.2", "entries": []}}', "this is an HTTP archive"),
         (b'{"version": 1, "tabs": [], "composerData": {}}', "this is an export of Cursor"),
         (b'{"conversations": [{"from": "human", "value": "x"}]}', "this is a transcript of ShareGPT"),
