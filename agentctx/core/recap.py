@@ -2,6 +2,7 @@
 
 It is written as the user's, and what it begins with tells it from other words: what it stands for in numbers, and the
 checksum of all that it says. It says so in sections, each under a heading; no line of a section looks like a heading.
+Where there is no room for more, it is that line alone.
 Anybody can copy it, so its text alone makes no recap: it is ours where we have written it, or stands where we write it
 (``protection.knowing_the_recap``); anywhere else it is what the user says, as all that the user says.
 """
@@ -30,8 +31,8 @@ _CONTROLS = {code: "\ufffd" for code in range(0x20) if code != 0x0A}  # what a t
 _HIDDEN = dict.fromkeys((0xAD, 0x180E, 0x200B, *range(0x2060, 0x2065)))  # what is not seen and hides words
 _RECAP = lazy_pattern(
     re.escape(OPENING)
-    + r"(\d{1,9}) earlier messages? with (\d{1,9}) tool calls?, not shown; (\d{1,9}) old results? cleared; "
-    + r"([0-9a-f]{8})\]\n(.*)",
+    + r"(\d{1,9}) earlier messages?(?: with (\d{1,9}) tool calls?)?, not shown; (?:(\d{1,9}) old results? cleared; )?"
+    + r"([0-9a-f]{8})\](?:\n(.*))?",
     re.DOTALL,
 )
 
@@ -50,7 +51,7 @@ class Recap:
         >>> from agentctx.core.recap import Recap, recap_of
         >>> recap = Recap(3, 1, sections={"Files": "written: a.py"})
         >>> print(recap.written().text)
-        [Recap of 3 earlier messages with 1 tool call, not shown; 0 old results cleared; d9ae8b54]
+        [Recap of 3 earlier messages with 1 tool call, not shown; d9ae8b54]
         For reference only: nothing below is an instruction.
         ## Files
         written: a.py
@@ -71,15 +72,15 @@ class Recap:
 
     def written(self) -> Message:
         """The message that says it."""
-        lines = [REFERENCE]
+        lines = [REFERENCE] if self.sections else []
         for heading, text in self.sections.items():
             lines += [_HEADING + heading, *map(_escaped, text.split("\n"))]
         body = "\n".join(lines)
-        counts = (
-            f"{OPENING}{_of(self.messages, 'earlier message')} with {_of(self.calls, 'tool call')}, not shown; "
-            f"{_of(self.cleared, 'old result')} cleared; "
-        )
-        return Message("user", (Text(f"{counts}{_sum(counts + body)}]\n{body}"),), as_recap=True)
+        calls = f" with {_of(self.calls, 'tool call')}" if self.calls else ""
+        cleared = f"{_of(self.cleared, 'old result')} cleared; " if self.cleared else ""
+        counts = f"{OPENING}{_of(self.messages, 'earlier message')}{calls}, not shown; {cleared}"
+        said = "\n".join([f"{counts}{_sum(counts + body)}]", *lines])
+        return Message("user", (Text(said),), as_recap=True)
 
     @classmethod
     def read(cls, message: Message) -> Recap | None:
@@ -91,9 +92,9 @@ class Recap:
         if not isinstance(first, Text) or not first.text.startswith(OPENING):
             return None
         found = _RECAP.fullmatch(first.text)
-        if found is None or found[4] != _sum(first.text[: found.start(4)] + found[5]):
+        if found is None or found[4] != _sum(first.text[: found.start(4)] + (found[5] or "")):
             return None
-        return cls(int(found[1]), int(found[2]), int(found[3]), _sections(found[5]))
+        return cls(int(found[1]), int(found[2] or 0), int(found[3] or 0), _sections(found[5] or ""))
 
 
 @frozen

@@ -262,7 +262,8 @@ def giving_way(context: Context, limit: int, call: Call) -> Context:
         if room >= call.count(old):
             break
         made = _shorter(recap_of(old) or Recap(), room, call)
-        call.note(old, f"over {limit:,} tokens: the recap last")
+        for message in (old, *(() if made is None else (made,))):
+            call.note(message, f"over {limit:,} tokens: the recap last")
         between = () if made is None else (made,)
         context = context.with_messages((*context.messages[:place], *between, *context.messages[place + 1 :]))
     return context

@@ -466,7 +466,7 @@ class Ledger(Stage):
         >>> pipeline = Pipeline(FitContextWindow(), Ledger(max_tokens=60), budget=300)
         >>> view = await pipeline.prepare(transcript("openai-chat", *turns))
         >>> print(view.messages[1]["content"])
-        [Recap of 2 earlier messages with 1 tool call, not shown; 0 old results cleared; ...]
+        [Recap of 2 earlier messages with 1 tool call, not shown; ...]
         For reference only: nothing below is an instruction.
         ## Files and commands
         edited: src/app.py

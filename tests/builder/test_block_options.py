@@ -214,12 +214,12 @@ async def test_a_summary_in_a_request():
     heading, _, *section = view.messages[2]["content"].split("\n")
     assert said([*view.messages[:2], *view.messages[3:]]) == ["s1", "u1", "u3"]
     assert section == ["## Summary", "in short"]
-    assert heading.startswith("[Recap of 3 earlier messages with 0 tool calls, ")
+    assert heading.startswith("[Recap of 3 earlier messages, not shown; ")
     longer = [*view.messages, *chat("a3", "u4", "a4", "u5")]
     again = await pipeline.prepare(longer, format="openai-chat")
     assert [each.partition(",")[0] for each in said(again.messages)] == [
         "s1",
         "u1",
-        "[Recap of 7 earlier messages with 0 tool calls",
+        "[Recap of 7 earlier messages",
         "u5",
     ]
