@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from multiprocessing import get_context, parent_process
 from pathlib import Path
-from threading import Thread
 from typing import Annotated, Any, cast
 
 import typer
@@ -22,7 +20,15 @@ from agentctx.cli import options
 from agentctx.cli.console import Tally, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_amount, parse_bytes
 from agentctx.cli.transcripts import noted, written
-from agentctx.comparison import Contender, Failed, Measured, Results, compare as compare_pairs, read_contenders
+from agentctx.comparison import (
+    Contender,
+    Failed,
+    Measured,
+    Results,
+    compare as compare_pairs,
+    processes,
+    read_contenders,
+)
 from agentctx.comparison.contenders import READY, contender, imported
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.printable import on_one_line
@@ -224,19 +230,7 @@ def _executor(named: str | None, jobs: int) -> AbstractContextManager[Executor |
         return found
     if jobs == 1:
         return nullcontext()
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_the_parent)
-
-
-def _end_with_the_parent() -> None:
-    """Let this worker end where whoever began it is killed."""
-    parent = parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=wait, daemon=True).start()
+    return processes(jobs)
 
 
 def _parquet_writer() -> Any:  # noqa: ANN401 - a module that may not be there

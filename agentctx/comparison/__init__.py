@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agentctx.comparison.contenders import Contender as Contender, Size as Size, read_contenders as read_contenders
     from agentctx.comparison.rows import Measured as Measured, measure as measure
     from agentctx.comparison.run import Failed as Failed, Results as Results, compare as compare
+    from agentctx.comparison.workers import processes as processes
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -15,5 +16,6 @@ else:
             "agentctx.comparison.contenders": "Contender Size read_contenders",
             "agentctx.comparison.rows": "Measured measure",
             "agentctx.comparison.run": "Failed Results compare",
+            "agentctx.comparison.workers": "processes",
         },
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from hashlib import sha256
+from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,10 @@ from agentctx.replay import Recording
 
 _BEGINS = b'{"key": '
 IN_FLIGHT = 2
-"""So many pairs wait for each worker: it never waits for one, and a corpus that is larger than memory streams."""
+"""So many pairs are with each worker: it never waits for one."""
+AHEAD = 16_000_000
+"""So many bytes of sessions are read ahead, as JSON: what takes longest goes first, and a corpus that is larger than
+memory streams."""
 
 
 @frozen
@@ -47,12 +53,16 @@ class Failed:
 
 @frozen
 class _Pair:
-    """A session and a pipeline; ``key`` tells the two, with all that decides their row, from all others."""
+    """A session and a pipeline; ``key`` tells the two, with all that decides their row, from all others.
+
+    ``size`` is that of the session, in bytes of JSON.
+    """
 
     session: str
     recording: Recording = field(repr=False)
     contender: Contender
     key: str
+    size: int
 
 
 def compare(
@@ -63,6 +73,7 @@ def compare(
     workers: int | None = None,
     model: str | None = None,
     results: Results | None = None,
+    ahead: int = AHEAD,
 ) -> Iterator[Measured | Failed]:
     """Replay each session through each pipeline, and give one row for each pair, as they are done.
 
@@ -73,6 +84,8 @@ def compare(
         workers: How many it runs at once; without it, as many as there are processors here.
         model: The model, when it is not the recorded one.
         results: Rows that are there already are given as they are, and new ones are put down.
+        ahead: With an executor, so many bytes of sessions are read ahead, as JSON: of them what takes longest goes
+            first, so that no worker is left alone with it at the end.
 
     Yields:
         A row for each pair, or why there is none.
@@ -91,37 +104,119 @@ def compare(
             known = None if results is None else results.get(pair.key)
             yield known or _taken(pair, _measured(pair.recording, pair.contender, pair.session, model), results)
         return
-    most = IN_FLIGHT * (workers or os.cpu_count() or 1)
-    running: dict[Future[Measured | Failed], _Pair] = {}
-    try:
-        for pair in pairs:
-            if results is not None and (known := results.get(pair.key)) is not None:
-                yield known
-                continue
-            while len(running) >= most:
-                yield from _done(running, results)
-            running[executor.submit(_measured, pair.recording, pair.contender, pair.session, model)] = pair
-        while running:
-            yield from _done(running, results)
-    finally:
-        for future in running:
-            future.cancel()
+    yield from _Run(executor, IN_FLIGHT * (workers or os.cpu_count() or 1), ahead, model, results).rows(pairs)
+
+
+@define
+class _Waiting:
+    """Pairs that were read and not begun; the one that will take longest goes first.
+
+    How long a session takes a pipeline is reckoned by its size, and by how long others took that pipeline. ``size``
+    is that of all sessions of which a pair waits.
+    """
+
+    size: int = 0
+    _heaps: dict[Contender, list[tuple[int, int, _Pair]]] = field(factory=dict)
+    _pairs_of: Counter[int] = field(factory=Counter)
+    _places: Iterator[int] = field(factory=count)
+    _took: dict[Contender, tuple[float, int]] = field(factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return any(self._heaps.values())
+
+    def add(self, pair: _Pair) -> None:
+        """Let a pair wait; of equal ones the first goes first."""
+        self.size += 0 if self._pairs_of[id(pair.recording)] else pair.size
+        self._pairs_of[id(pair.recording)] += 1
+        heappush(self._heaps.setdefault(pair.contender, []), (-pair.size, next(self._places), pair))
+
+    def next(self) -> _Pair:
+        """The pair that will take longest."""
+        longest = max(filter(None, self._heaps.values()), key=lambda heap: self._seconds(heap[0][2]))
+        pair = heappop(longest)[2]
+        self._pairs_of[id(pair.recording)] -= 1
+        if not self._pairs_of[id(pair.recording)]:
+            del self._pairs_of[id(pair.recording)]
+            self.size -= pair.size
+        return pair
+
+    def learn(self, pair: _Pair, row: Measured) -> None:
+        """Take down how long a pair took."""
+        seconds, size = self._took.get(pair.contender, (0.0, 0))
+        self._took[pair.contender] = seconds + row.seconds, size + pair.size
+
+    def _seconds(self, pair: _Pair) -> tuple[float, int]:
+        """How long a pair will take; of a pipeline that nothing is known of, longer than the others."""
+        seconds, size = self._took.get(pair.contender, (float("inf"), 1))
+        return pair.size * seconds / max(1, size), pair.size
+
+
+@define
+class _Run:
+    """One comparison on an executor."""
+
+    executor: Executor
+    most: int
+    ahead: int
+    model: str | None
+    results: Results | None
+    waiting: _Waiting = field(factory=_Waiting)
+    running: dict[Future[Measured | Failed], _Pair] = field(factory=dict)
+
+    def rows(self, pairs: Iterator[_Pair]) -> Iterator[Measured | Failed]:
+        """The rows of pairs, which are read as they are needed."""
+        try:
+            for pair in pairs:
+                if self.results is not None and (known := self.results.get(pair.key)) is not None:
+                    yield known
+                    continue
+                self.waiting.add(pair)
+                self._begin()
+                while len(self.running) >= self.most and self.waiting.size > self.ahead:
+                    yield from self._done()
+                yield from self._done(0)
+            while self.running:
+                yield from self._done()
+        finally:
+            for future in self.running:
+                future.cancel()
+
+    def _begin(self) -> None:
+        """Give the workers what they have room for."""
+        while self.waiting and len(self.running) < self.most:
+            pair = self.waiting.next()
+            future = self.executor.submit(_measured, pair.recording, pair.contender, pair.session, self.model)
+            self.running[future] = pair
+
+    def _done(self, seconds: float | None = None) -> Iterator[Measured | Failed]:
+        """The rows of those that are done, or that are done next; others begin in their place."""
+        done, _ = wait(self.running, seconds, return_when=FIRST_COMPLETED)
+        rows = []
+        for future in done:
+            pair = self.running.pop(future)
+            rows.append(row := _taken(pair, future.result(), self.results))
+            if isinstance(row, Measured):
+                self.waiting.learn(pair, row)
+        self._begin()
+        yield from rows
 
 
 def _pairs(
     sessions: Iterable[tuple[str, Recording]], contenders: Sequence[Contender], model: str | None
 ) -> Iterator[_Pair]:
     for session, recording in sessions:
-        said = _digest(recording, model)
+        said, size = _digest(recording, model)
         for contender in contenders:
-            yield _Pair(session, recording, contender, f"{said}-{contender.fingerprint}")
+            yield _Pair(session, recording, contender, f"{said}-{contender.fingerprint}", size)
 
 
-def _digest(recording: Recording, model: str | None) -> str:
-    """Tells what decides about the row of a session."""
+def _digest(recording: Recording, model: str | None) -> tuple[str, int]:
+    """Tells what decides about the row of a session, and how many bytes of JSON that is."""
     told = (list(recording.messages), recording.system, recording.tools, recording.format, recording.pending)
     words = json.dumps((*told, model or recording.model), sort_keys=True, default=repr)
-    return sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    content = words.encode("utf-8", "surrogatepass")
+    return sha256(content).hexdigest()[:32], len(content)
 
 
 def _measured(recording: Recording, contender: Contender, session: str, model: str | None) -> Measured | Failed:
@@ -130,13 +225,6 @@ def _measured(recording: Recording, contender: Contender, session: str, model: s
         return measure(recording, contender, session=session, model=model)
     except AgentctxError as error:
         return Failed(session, contender.name, str(error))
-
-
-def _done(running: dict[Future[Measured | Failed], _Pair], results: Results | None) -> Iterator[Measured | Failed]:
-    """Wait for those that are done next, and give their rows."""
-    done, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in done:
-        yield _taken(running.pop(future), future.result(), results)
 
 
 def _taken(pair: _Pair, row: Measured | Failed, results: Results | None) -> Measured | Failed:

@@ -4,15 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from agentctx import ConfigError, FitContextWindow, InvalidInput, Pipeline
-from agentctx.comparison import Contender, Failed, Measured, Results, compare, measure, read_contenders
+from agentctx.comparison import Contender, Failed, Measured, Results, compare, measure, processes, read_contenders
 from agentctx.comparison.contenders import READY, contender
 from agentctx.replay import Recording
 from agentctx.testing import assistant, call, result, transcript, user
@@ -74,12 +73,12 @@ def test_the_rows_are_the_same_on_every_executor():
     ]
     with ThreadPoolExecutor(2) as threads:
         assert untimed(compare(given, pipelines, executor=threads)) == untimed(alone)
-    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
-        assert untimed(compare(given, pipelines, executor=processes, workers=2)) == untimed(alone)
+    with processes(2) as workers:
+        assert untimed(compare(given, pipelines, executor=workers, workers=2)) == untimed(alone)
 
 
 def test_sessions_are_read_as_they_are_needed():
-    """Of a long corpus only a few are in memory."""
+    """Of a long corpus only a few are in memory: what the workers have, and so many bytes ahead."""
     taken = []
 
     def corpus():
@@ -88,11 +87,22 @@ def test_sessions_are_read_as_they_are_needed():
             yield f"s{place}", session(2, said=f"{place} ")
 
     with ThreadPoolExecutor(1) as thread:
-        rows = compare(corpus(), ready("oldest_out"), executor=thread, workers=1)
+        rows = compare(corpus(), ready("oldest_out"), executor=thread, workers=1, ahead=3_000)
         next(rows)
-        assert len(taken) <= 4
+        assert len(taken) <= 6
         rows.close()
-    assert len(taken) <= 4
+    assert len(taken) <= 6
+
+
+def test_what_takes_longest_goes_first():
+    """Of the sessions that were read ahead the largest goes first, and in the pipeline that took longest so far."""
+    given = [*((f"s{place}", session(2, said=f"{place} ")) for place in range(8)), ("large", session(40))]
+    pipelines = ready("everything", "coding_agent")
+    with ThreadPoolExecutor(1) as thread:
+        rows = list(compare(given, pipelines, executor=thread, workers=1))
+    order = [(row.session, row.pipeline) for row in rows]
+    assert len(set(order)) == len(given) * len(pipelines)
+    assert order.index(("large", "coding_agent")) < order.index(("large", "everything")) < len(given)
 
 
 def test_what_was_interrupted_goes_on(tmp_path):
