@@ -18,7 +18,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field, frozen
 
-from agentctx.core.pace import giving_way
+from agentctx.core.pace import giving_way, going_ahead
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
     if messages < MUCH and characters < MUCH_TEXT:
         if messages >= SOME:
             await anyio.lowlevel.checkpoint()
-        return work()
+        return going_ahead(work)
     short, long, threads = _of_this_loop()
     async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn():
         return await anyio.to_thread.run_sync(_aside, work, abandon_on_cancel=True, limiter=threads)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from itertools import count
+from time import sleep
 
 import anyio
 import anyio.from_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
+from agentctx.core.pace import EVERY, paced
 from agentctx.offload import MUCH, MUCH_TEXT, VERY_MUCH, VERY_MUCH_TEXT, begin_step, offload
 
 pytestmark = pytest.mark.anyio
@@ -122,3 +125,46 @@ async def test_an_error_lets_the_next_one_in():
     with pytest.raises(ZeroDivisionError):
         await offload(lambda: 1 // 0, *LONG)
     assert await offload(lambda: "done", *LONG) == "done"
+
+
+async def test_long_work_stands_back_for_work_on_the_event_loop():
+    """Also when that lets go of the interpreter again and again, as tiktoken does for each text that it counts."""
+    gate, done = Gate(), threading.Event()
+    looked = count()
+
+    def long_work():
+        gate()
+        for _ in paced(count()):
+            next(looked)
+            if done.is_set():
+                return
+
+    def counting():
+        before = next(looked)
+        for _ in range(20):
+            sleep(0.0005)
+        return next(looked) - before
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(offload, long_work, *LONG)
+        await gate.began.wait()
+        gate.open.set()
+        gone_on = [await offload(counting, *LITTLE) for _ in range(5)]
+        done.set()
+    assert min(gone_on) <= 3 * EVERY
+
+
+async def test_long_work_comes_to_an_end_where_the_event_loop_never_rests():
+    """It stands back for a while at most."""
+    done = threading.Event()
+
+    def long_work():
+        for number in paced(count()):
+            if number > 3 * EVERY:
+                break
+        done.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(offload, long_work, *LONG)
+        await anyio.wait_all_tasks_blocked()
+        assert await offload(partial(done.wait, 10), *LITTLE)

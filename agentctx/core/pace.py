@@ -2,24 +2,29 @@
 
 Python takes the interpreter from a thread that computes only every 5 ms (``sys.setswitchinterval``), and an event loop
 needs it twice to run one task. So the loops over many messages give way of their own accord.
+
+What a step does on the loop's thread goes ahead of them altogether: tiktoken lets go of the interpreter for each text
+that it counts, and a step that counts sixty would wait sixty times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from threading import local
+from threading import get_ident, local
 from time import perf_counter, sleep
 from typing import TypeVar
 
 T = TypeVar("T")
 
 AT_MOST = 0.001
-"""Seconds for which a worker thread computes at a time, about. A step on the loop may wait that long for each text that
-it counts: tiktoken lets go of the interpreter meanwhile."""
+"""Seconds for which a worker thread computes at a time, about."""
 
 PAUSE = 0.00005
 """Seconds that it pauses then: enough for a thread that waits to go on."""
+
+PATIENCE = 0.05
+"""Seconds for which it stands back at most while others go ahead: it ends also in a service that never rests."""
 
 EVERY = 8
 """Items of a loop between two looks at the clock."""
@@ -32,6 +37,8 @@ class _Thread(local):
 
 
 _thread = _Thread()
+_ahead: set[int] = set()
+"""The threads whose work goes ahead now."""
 
 
 @contextmanager
@@ -44,12 +51,31 @@ def giving_way() -> Iterator[None]:
         _thread.since = None
 
 
+def going_ahead(work: Callable[[], T]) -> T:
+    """What comes of work that is done at once, and that threads which give way stand back for."""
+    thread = get_ident()
+    _ahead.add(thread)
+    try:
+        return work()
+    finally:
+        _ahead.discard(thread)
+
+
 def breathe() -> None:
     """Give way when it is time to, in a thread that does."""
     since = _thread.since
-    if since is not None and perf_counter() - since > AT_MOST:
+    if since is None:
+        return
+    now = perf_counter()
+    if now - since > AT_MOST or _ahead:
+        _stand_back(now + PATIENCE)
+
+
+def _stand_back(until: float) -> None:
+    sleep(PAUSE)
+    while _ahead and perf_counter() < until:
         sleep(PAUSE)
-        _thread.since = perf_counter()
+    _thread.since = perf_counter()
 
 
 def paced(items: Iterable[T]) -> Iterable[T]:

@@ -8,7 +8,7 @@ from gc import is_tracked
 from typing import Any
 
 from agentctx.core.compare import Change
-from agentctx.core.message import Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Message, Text, Thinking, ToolCall, ToolResult
 
 
 def _nothing(_value: object) -> Iterable[object]:
@@ -17,6 +17,10 @@ def _nothing(_value: object) -> Iterable[object]:
 
 def _content(result: ToolResult) -> Iterable[object]:
     return (result.content,)
+
+
+def _parts(message: Message) -> Iterable[object]:
+    return (message.parts,)
 
 
 _HELD: dict[type, Callable[[Any], Iterable[object]]] = {
@@ -28,8 +32,10 @@ _HELD: dict[type, Callable[[Any], Iterable[object]]] = {
     ToolCall: _nothing,
     Change: _nothing,
     ToolResult: _content,
+    Message: _parts,
 }
-"""What a value of a type holds beside text, numbers and the like."""
+"""What a value of a type holds beside text, numbers and the like, and the payload of the caller, who knows nothing of
+the values that are read from it."""
 
 
 @cache
@@ -48,8 +54,8 @@ def _untrack() -> Callable[[object], None] | None:
 def untrack(value: object) -> bool:
     """Take a value, and all that it holds, out of the garbage collector's sight; whether it need not look at it.
 
-    That is so of text, of parts and changes that are nothing but text, and of containers of them: they are in no
-    cycle, and go when nobody refers to them any more. Python does the same with tuples and dicts of plain values.
+    That is so of text, of messages, parts and changes that are nothing but text, and of containers of them: they are
+    in no cycle, and go when nobody refers to them any more. Python does the same with tuples and dicts of plain values.
 
     Args:
         value: What nobody changes any more.

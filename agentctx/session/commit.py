@@ -186,8 +186,6 @@ def _enter(step: Step) -> None:
     record, trail, read = step.record, step.trail, step.read
     start, messages, new = trail.start, trail.context.messages, read.new
     written, shown = _outgoing(step)  # first: what cannot be written leaves the record as it was
-    for kept in paced([*read.seen, *[message.parts for message in new]]):
-        untrack(kept)
     record.remember(read.seen, new, read.sizes)
     _log(step)
     replaced = record.view[start:]
@@ -197,6 +195,8 @@ def _enter(step: Step) -> None:
     if trail.made or record.made:
         record.note_made(trail.made, replaced, messages)
     if trail.reports:
+        for message in paced(messages):
+            untrack(message)  # those that a stage made
         record.forget_dropped(step.natives, _dropped(trail.reports))
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting

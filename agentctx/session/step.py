@@ -28,8 +28,10 @@ from typing import NamedTuple
 from attrs import evolve
 
 from agentctx.core.message import Context, Message, Native
+from agentctx.core.pace import paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, View
+from agentctx.core.untracked import untrack
 from agentctx.economics.conditions import bill, found_again, warmth_after
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, relief
 from agentctx.engine.guarantee import let_answers_follow, refuse_empty
@@ -228,7 +230,10 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
         return _New(record, new, list(arrived))
     new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
-    return _New(record, new, snapshots(arrived, known), answered_from(record, natives, new, reader.wire))
+    seen = snapshots(arrived, known)
+    for kept in paced([*seen, *new]):
+        untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
+    return _New(record, new, seen, answered_from(record, natives, new, reader.wire))
 
 
 async def _make_legal(step: Step) -> None:
