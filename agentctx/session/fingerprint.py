@@ -132,10 +132,22 @@ def snapshot(native: Native) -> Native:
 
 
 def begins_with(messages: Sequence[Any], known: list[Any]) -> bool:
-    """Whether ``messages`` begins with ``known``: the same object, or an equal one, at every place."""
-    # As lists: what has an order of its own, such as a tuple, must be the same and not only come before.
-    first = messages if len(messages) == len(known) else messages[: len(known)]
-    return known == (first if type(first) is list else list(first))
+    """Whether ``messages`` begins with ``known``: the same object, or an equal one, at every place.
+
+    Lists of one length are compared without a look at what is the same object, and to cut one of them is to look at
+    each: so what comes after is put behind ``known``, and taken off again.
+    """
+    length = len(known)
+    if type(messages) is not list:
+        # As lists: what has an order of its own, such as a tuple, must be the same and not only come before.
+        return known == list(messages[:length])
+    if len(messages) <= length:
+        return known == messages
+    known += messages[length:]
+    try:
+        return known == messages
+    finally:
+        del known[length:]
 
 
 def shared_length(messages: Sequence[Any], known: list[Any]) -> int:

@@ -187,8 +187,8 @@ class Record:
     missing: Missing | None = None
 
     def __len__(self) -> int:
-        """How many messages of the history are known."""
-        return len(self.seen)
+        """How many messages of the history are known; ``seen`` is longer while it is compared (``begins_with``)."""
+        return len(self.sizes)
 
     def copy(self) -> Record:
         """The same state, in containers of its own."""
@@ -240,8 +240,8 @@ class Record:
     def digested(self) -> bytes:
         """The digests of all messages of the history, one after the other; each is worked out once."""
         known = len(self.digests) // DIGEST_BYTES
-        if known < len(self.seen):
-            self.digests[known * DIGEST_BYTES :] = b"".join([digest(seen) for seen in self.seen[known:]])
+        if known < len(self):
+            self.digests[known * DIGEST_BYTES :] = b"".join([digest(seen) for seen in self.seen[known : len(self)]])
         return bytes(self.digests)
 
     def note_made(

@@ -25,7 +25,7 @@ from agentctx.core.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.core.pace import paced
+from agentctx.core.pace import going_ahead, paced
 from agentctx.models.profile import ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
@@ -202,7 +202,7 @@ class MessageMeter:
             return
         characters = 0 if self._whole is not None else characters_to_count(pending)
         if characters < MUCH_TEXT:
-            self._count_all(pending)
+            going_ahead(partial(self._count_all, pending))
         else:
             await offload(partial(self._count_all, pending), len(pending), characters)
 

@@ -41,7 +41,7 @@ def add_up(record, natives, around):
     assert not around.reader.wire.unique_ids or record.ids == call_ids(final)
     assert {key: id(message) for key, (message, _) in record.made.items()} == {key: key for key in record.made}
     assert record.made.keys() <= set(map(id, record.view))
-    assert record.digested() == Record(seen=record.seen).digested()
+    assert record.digested() == Record(seen=record.seen, sizes=record.sizes).digested()
     assert all(change.index < len(natives) for change in record.log.changes)
 
 
