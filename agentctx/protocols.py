@@ -551,7 +551,8 @@ class HistorySnapshot:
 
     Args:
         messages: All messages of the conversation, oldest first, in the shape in which they were appended.
-        version: To be passed when it is written. It grows with each write and never goes back.
+        version: To be passed when it is written; 0: never written. It grows with each write and never goes back, and a
+            store that has lost what it had gives none again that it has given before: who goes on from one is refused.
 
     Example:
         >>> from agentctx.stores import MemoryStore
@@ -627,7 +628,7 @@ class StateSnapshot:
 
     Args:
         pieces: Each piece by its name; none where nothing was saved.
-        version: To be passed when it is saved.
+        version: To be passed when it is saved; as for a history.
 
     Example:
         >>> from agentctx.stores import MemoryStore

@@ -181,7 +181,7 @@ def _table(found: Sequence[Stored]) -> Table:
     for title in ("bytes", "left out", "history", "state", "expires"):
         table.add_column(title, justify="right", no_wrap=True)
     for each in found:
-        versions = (_version(each.history), _version(each.state))
+        versions = (_written(each.history), _written(each.state))
         table.add_row(_named(each.name), f"{each.bytes:,}", f"{each.contents:,}", *versions, _time(each.expires))
     return table
 
@@ -190,8 +190,15 @@ def _named(name: str | None) -> Text:
     return Text("(unowned)", style="dim") if name is None else Text(on_one_line(name, _WIDTH))
 
 
-def _version(version: int | None) -> str:
-    return "-" if version is None else f"v{version}"
+def _written(version: int | None) -> str:
+    """When a document was written: its version is the microsecond, nearly; one of an older release is a number."""
+    if version is None:
+        return "-"
+    return _time(version / 1e6) if version > _NUMBERS else f"v{version}"
+
+
+_NUMBERS = 10**12
+"""Versions up to here were numbers of writes."""
 
 
 def _time(expires: float | None) -> str:
@@ -309,22 +316,22 @@ def _print_kept(console: Console, kept: _Kept, *, content: bool) -> None:
 def _history(kept: _Kept) -> str:
     if kept.stored.history is None:
         return "none"
-    version = f"version {kept.stored.history}"
+    written = f"written {_written(kept.stored.history)}"
     if kept.messages is None:
-        return version
+        return written
     roles = Counter(str(each.get("role") or each.get("type")) for each in kept.messages if isinstance(each, dict))
     said = ", ".join(f"{count:,} {on_one_line(role, 20)}" for role, count in sorted(roles.items()))
     several = "" if len(kept.messages) == 1 else "s"
-    return f"{version}, {len(kept.messages):,} message{several}" + (f": {said}" if said else "")
+    return f"{written}, {len(kept.messages):,} message{several}" + (f": {said}" if said else "")
 
 
 def _state(kept: _Kept) -> str:
     if kept.stored.state is None:
         return "none"
-    version = f"version {kept.stored.state}"
+    written = f"written {_written(kept.stored.state)}"
     if kept.pieces is None:
-        return version
-    return f"{version}, {len(kept.pieces):,} pieces, {sum(kept.pieces.values()):,} bytes"
+        return written
+    return f"{written}, {len(kept.pieces):,} pieces, {sum(kept.pieces.values()):,} bytes"
 
 
 def _ask(there: Sequence[Stored], *, expired: bool) -> None:

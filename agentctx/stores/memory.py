@@ -132,10 +132,11 @@ class _Memory:
                 raise StoreConflict(claim.name, document.version)
             gone = {*write.put, *(document.pieces if write.drop is None else write.drop)}
             left = {piece: document.pieces[piece] for piece in gone if piece in document.pieces}
-            added = {piece: (document.version + 1, next(self._order), body) for piece, body in write.put.items()}
+            version = write.after(document.version)
+            added = {piece: (version, next(self._order), body) for piece, body in write.put.items()}
             grown = _size(added) - _size(left)
             self._check(claim, owner, grown)
-            document.version += 1
+            document.version = version
             for piece in left:
                 del document.pieces[piece]
             document.pieces |= added
@@ -146,6 +147,9 @@ class _Memory:
             owner.bytes += grown
             self._keep(claim, owner)
             return document.version
+
+    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
+        return self.write(claim, write)
 
     def owned(self, now: float) -> list[Owned]:
         with self._guard:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.stores.store import CONNECTIONS, REMEMBERED, Backend, Claim, ConversationStore, Kind, Owned, Write
+from agentctx.stores.store import (
+    CONNECTIONS,
+    REMEMBERED,
+    Backend,
+    Claim,
+    Connections,
+    ConversationStore,
+    Kind,
+    Owned,
+    Write,
+)
 
 try:
     from redis import Redis, RedisCluster, exceptions
@@ -89,6 +101,12 @@ class _Server:
     create: bool
     _client: Any = field(init=False, default=None)
     _script: Any = field(init=False, default=None)
+    # For writes on the event loop: connections of the client's kind, which its pool knows nothing of.
+    _lines: Connections[Any] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is opened yet."""
+        self._lines = Connections(self._open_line, lambda line: line.disconnect())
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
         done, *told = self._ask("put", claim.now, *_told(claim), handle, digest, body)
@@ -110,15 +128,25 @@ class _Server:
         return int(version), [(piece, body) for _, piece, body in pieces]
 
     def write(self, claim: Claim, write: Write) -> int:
-        version = b"" if write.version is None else str(write.version).encode()
-        drop = sorted({*(write.drop or ()), *write.put})
-        put = [each for piece, body in write.put.items() for each in (piece, body)]
-        said = write.kind, version, write.key, "0" if write.drop is None else "1", str(len(drop)), *drop, *put
-        done, *told = self._ask("write", claim.now, *_told(claim), *said)
-        if done == _CONFLICT:
-            raise StoreConflict(claim.name, int(told[0]))
-        _check(claim, done, told, 0)
-        return int(done)
+        version = _version_in(claim, self._ask("write", claim.now, *_written(claim, write)))
+        if not self.cluster:
+            with _translating():
+                self._lines.make_more()
+        return version
+
+    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
+        line = self._lines.take()
+        if line is None:
+            return None
+        with self._lines.lent(line), _translating():
+            said = "write", repr(claim.now), *_written(claim, write)
+            line.send_packed_command(line.pack_command("EVALSHA", self._script.sha, 1, self.prefix, *said), False)  # noqa: FBT003
+            await anyio.wait_readable(line._sock)  # noqa: SLF001 - it has no other name
+            answer = line._sock.recv(_LONGEST_ANSWER)  # noqa: SLF001
+            if not _NUMBERS_ONLY.fullmatch(answer):
+                msg = f"the server answered {answer!r:.80}"  # asked again in a thread, what that means is told
+                raise StoreUnavailable(msg)
+            return _version_in(claim, [int(each) for each in answer.replace(b":", b"").split()[1:]])
 
     def owned(self, now: float) -> list[Owned]:
         found, cursor = dict[bytes, Owned](), b"0"
@@ -139,6 +167,7 @@ class _Server:
         return int(self._ask("sweep", now, str(most))[0])
 
     def close(self) -> None:
+        self._lines.drop()
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -168,6 +197,15 @@ class _Server:
             raise StoreError(msg if version else f"Redis: there is no store under the prefix {self.prefix[1:-2]}")
         self._client = client
 
+    def _open_line(self) -> Any:  # noqa: ANN401 - a connection of redis-py
+        pool = self._client.connection_pool
+        line = pool.connection_class(**pool.connection_kwargs)
+        line.connect()
+        if type(line._sock) is not socket.socket:  # noqa: SLF001 - one that encrypts has bytes that nobody waits for
+            line.disconnect()
+            return None
+        return line
+
 
 _PLACE = 32
 """Digits in front of a piece: its version and its place."""
@@ -177,11 +215,31 @@ _NUMBERS = 5
 
 _CONFLICT, _FULL = -1, -2
 
+_LONGEST_ANSWER = 1024
+_NUMBERS_ONLY = re.compile(rb"\*\d\r\n(?::-?\d{1,18}\r\n){1,3}")
+"""What the script answers to a write, as it stands on the wire."""
+
 
 def _told(claim: Claim) -> tuple[bytes, str, str, str]:
     limits = (claim.expires, claim.most, claim.most_of_all)
     expires, most, most_of_all = ("" if each == math.inf else repr(float(each)) for each in limits)
     return claim.owner, expires, most, most_of_all
+
+
+def _written(claim: Claim, write: Write) -> list[Any]:
+    version = b"" if write.version is None else b"%d" % write.version
+    drop = {*(write.drop or ()), *write.put}
+    partly = b"0" if write.drop is None else b"1"
+    put = [each for named in write.put.items() for each in named]
+    return [*_told(claim), write.kind, version, write.key, partly, b"%d" % write.stamp, b"%d" % len(drop), *drop, *put]
+
+
+def _version_in(claim: Claim, answer: Sequence[Any]) -> int:
+    done, *told = answer
+    if done == _CONFLICT:
+        raise StoreConflict(claim.name, int(told[0]))
+    _check(claim, done, told, 0)
+    return int(done)
 
 
 def _check(claim: Claim, done: int, told: Sequence[Any], grown: int) -> None:
@@ -340,7 +398,8 @@ function does.read()
 end
 
 function does.write()
-  local owner, kind, expected, key, partly, drops = ARGV[3], ARGV[7], ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
+  local owner, kind, expected, key, partly = ARGV[3], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+  local stamp, drops = tonumber(ARGV[11]), tonumber(ARGV[12])
   local mine = kind .. ':' .. owner
   need_memory()
   if not alive(owner) then remove(owner) end
@@ -352,23 +411,23 @@ function does.write()
   if partly == '0' then
     old = redis.call('HKEYS', P .. 'd:' .. mine)
   else
-    for at = 12, 11 + drops do old[#old + 1] = ARGV[at] end
+    for at = 13, 12 + drops do old[#old + 1] = ARGV[at] end
   end
   for _, piece in ipairs(old) do
     local size = redis.call('HSTRLEN', P .. 'd:' .. mine, piece)
     if size > 0 then grown = grown - size + 32 end
   end
-  for at = 12 + drops, #ARGV, 2 do grown = grown + #ARGV[at + 1] end
+  for at = 13 + drops, #ARGV, 2 do grown = grown + #ARGV[at + 1] end
   local refused = too_much(owner, grown)
   if refused then return refused end
-  version = version + 1
+  version = math.max(version + 1, stamp)
   for _, piece in ipairs(old) do redis.call('HDEL', P .. 'd:' .. mine, piece) end
-  for at = 12 + drops, #ARGV, 2 do
+  for at = 13 + drops, #ARGV, 2 do
     redis.call('HSET', P .. 'd:' .. mine, ARGV[at], string.format('%016.0f%016.0f', version, at) .. ARGV[at + 1])
   end
   redis.call('HSET', P .. 'v', mine, whole(version))
   redis.call('ZADD', P .. 'k:' .. mine, whole(version), key)
-  redis.call('ZREMRANGEBYSCORE', P .. 'k:' .. mine, '-inf', whole(version - REMEMBERED))
+  redis.call('ZREMRANGEBYRANK', P .. 'k:' .. mine, 0, -1 - REMEMBERED)
   keep(owner, grown)
   return {version}
 end

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from agentctx.stores.store import Backend, Connections, ConversationStore
+from agentctx.stores.store import Backend, Claim, Connections, ConversationStore, Write
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
 
 T = TypeVar("T")
@@ -85,13 +87,49 @@ class _File(InTables):
     synchronous: str
     create: bool
     _connections: Connections[sqlite3.Connection] = field(init=False)
+    # For small writes on the event loop: they wait for no other writer, and bring nothing from the log into the file;
+    # how many were done; until when they are not done, after one that the disk was slow with.
+    _on_loop: Connections[sqlite3.Connection] = field(init=False)
+    _written: int = field(init=False, default=0)
+    _slow_until: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
         self._connections = Connections(self._open, sqlite3.Connection.close)
+        self._on_loop = Connections(self._open_for_loop, sqlite3.Connection.close)
 
     def close(self) -> None:
         self._connections.drop()
+        self._on_loop.drop()
+
+    def write(self, claim: Claim, write: Write) -> int:
+        version = InTables.write(self, claim, write)
+        if self.synchronous == "NORMAL":  # with FULL each write waits for the disk
+            self._on_loop.make_more()
+        return version
+
+    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
+        self._written += 1
+        begun = monotonic()
+        if self._written % _IN_THREAD == 0 or begun < self._slow_until:
+            return None
+        connection = self._on_loop.take()
+        if connection is None:
+            return None
+        with self._on_loop.lent(connection):
+            if not self._connections.writing.acquire(blocking=False):
+                return None
+            try:
+                with _transaction(connection, "BEGIN IMMEDIATE"):
+                    return Tables(_running(connection)).write(claim, write)
+            except sqlite3.Error as error:
+                if _code(error) in _BUSY:
+                    return None
+                raise self._translated(error) from error
+            finally:
+                self._connections.writing.release()
+                if monotonic() - begun > _SLOW:
+                    self._slow_until = monotonic() + _PAUSE
 
     def reading(self, work: Callable[[Tables], T]) -> T:
         with self._connected() as connection, _transaction(connection, "BEGIN"):
@@ -120,9 +158,15 @@ class _File(InTables):
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        code = _code(error)
         kind = StoreUnavailable if code in _BUSY else StoreFull if code in _FULL else StoreError
         return kind(f"{self.path.name}: {error}")
+
+    def _open_for_loop(self) -> sqlite3.Connection:
+        connection = self._open()
+        connection.execute("PRAGMA busy_timeout = 0").close()
+        connection.execute("PRAGMA wal_autocheckpoint = 0").close()
+        return connection
 
     def _open(self) -> sqlite3.Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
@@ -164,9 +208,20 @@ class _File(InTables):
                 msg = f"{self.path.name} is a database of another program"
                 raise StoreError(msg)
             for migration in MIGRATIONS[version:]:
-                for statement in migration.format(identity="INTEGER PRIMARY KEY", bytes="BLOB").split(";"):
+                for statement in migration.format(identity="INTEGER PRIMARY KEY", bytes="BLOB", function="").split(";"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+_IN_THREAD = 50
+"""Of so many small writes one is done in a thread, where what stands in the log may be brought into the file."""
+
+_SLOW, _PAUSE = 0.005, 10.0
+"""Seconds that a write on the event loop may take, and for which none is done there after one that took longer."""
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -6,12 +6,12 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from threading import Lock
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -29,12 +29,16 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 Kind = Literal["history", "state"]
+OnLoop: TypeAlias = "Callable[[Backend], Awaitable[T | None]]"
 
 LONGEST = 1_000
 """Bytes that the name of a conversation may have, and a key."""
 
 REMEMBERED = 1_000
 """A key is remembered for so many further writes of its conversation."""
+
+SMALL = 16 * 1024
+"""Bytes that a write may have to be sent from the event loop: so much a socket takes without waiting."""
 
 SWEPT = 100
 """So many conversations that have expired are taken away at once."""
@@ -116,6 +120,8 @@ class Write:
         key: What tells this write from others.
         put: The pieces to keep, by name.
         drop: The pieces to take away; None: all that were there.
+        stamp: The least version that the document has then: microseconds since 1970. A store that has lost what it
+            had, or was put back to a copy of it, gives no version again that it has given before.
     """
 
     kind: Kind
@@ -123,6 +129,15 @@ class Write:
     key: bytes
     put: Mapping[str, bytes]
     drop: Collection[str] | None = ()
+    stamp: int = field(factory=lambda: _microseconds())  # noqa: PLW0108 - it is below
+
+    def after(self, version: int) -> int:
+        """The version that this gives to a document that has another."""
+        return max(version + 1, self.stamp)
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1_000
 
 
 @frozen
@@ -195,6 +210,14 @@ class Backend(Protocol):
 
     def write(self, claim: Claim, write: Write, /) -> int:
         """Change a document, and give its version; where the key is known, change nothing and give that of then.
+
+        Raises:
+            StoreConflict: If it has another version.
+        """
+        ...
+
+    async def write_on_loop(self, claim: Claim, write: Write, /) -> int | None:
+        """As ``write``, without a thread; None: it cannot be done so now, and nothing was done.
 
         Raises:
             StoreConflict: If it has another version.
@@ -359,7 +382,8 @@ class ConversationStore:
         def put() -> dict[str, bytes]:
             return {piece: self._closed(content) for piece, content in changed.items() if content is not None}
 
-        return await self._write(name, "state", version, key, put=put, drop=drop)
+        small = self.cipher is None and sum(map(len, filter(None, changed.values()))) <= SMALL
+        return await self._write(name, "state", version, key, put=put, drop=drop, small=small)
 
     async def stored(self) -> list[Stored]:
         """What is kept of each conversation, and, if there is something, of nobody."""
@@ -461,37 +485,44 @@ class ConversationStore:
         *,
         put: Callable[[], Mapping[str, bytes]],
         drop: Collection[str] | None = (),
+        small: bool = False,
     ) -> int:
         claim = self._claim(owner_of(name), name)
         told = _as_bytes("a key", uuid4().hex if key is None else key)  # so that it may be tried twice
+        if small:
+            made = Write(kind, version, told, put(), drop)
+            return await self._grow(lambda backend: backend.write(claim, made), partial(_on_loop, claim, made))
+        return await self._grow(lambda backend: backend.write(claim, Write(kind, version, told, put(), drop)))
 
-        def write(backend: Backend) -> int:
-            return backend.write(claim, Write(kind, version, told, put(), drop))
-
-        return await self._grow(write)
-
-    async def _grow(self, work: Callable[[Backend], T]) -> T:
+    async def _grow(self, work: Callable[[Backend], T], on_loop: OnLoop[T] | None = None) -> T:
         """Write; what has expired is taken away now and then, and where there is no room."""
         now = self._now()
         if self.ttl is not None and now - self._swept > min(60.0, self.ttl):
             self._swept = now
             await self._run(lambda backend: backend.sweep(now, SWEPT))
         try:
-            return await self._run(work)
+            return await self._run(work, on_loop)
         except StoreFull:
             if self.ttl is None or not await self.sweep():
                 raise
             return await self._run(work)
 
-    async def _run(self, work: Callable[[Backend], T]) -> T:
-        """Let the back end work, in a thread of its own where it may wait; once more where it was not there."""
+    async def _run(self, work: Callable[[Backend], T], on_loop: OnLoop[T] | None = None) -> T:
+        """Let the back end work, in a thread of its own where it may wait; once more where it was not there.
+
+        Args:
+            work: The work.
+            on_loop: The same without a thread, which takes a multiple of the processor time of a small write; None, or
+                an answer of None: there is no such way.
+        """
         backend = self.backend
         if not backend.waits and self.cipher is None:
             return work(backend)
         try:
             with anyio.fail_after(self.timeout):
                 try:
-                    return await self._in_thread(work, backend)
+                    done = None if on_loop is None else await on_loop(backend)
+                    return await self._in_thread(work, backend) if done is None else done
                 except StoreUnavailable:  # a connection that was lost while nobody used it, mostly
                     return await self._in_thread(work, backend)
         except TimeoutError:
@@ -579,6 +610,10 @@ class _Conversation:
         return await self.store._handles(self.name)  # noqa: SLF001 - a part of the store
 
 
+def _on_loop(claim: Claim, write: Write, backend: Backend) -> Awaitable[int | None]:
+    return backend.write_on_loop(claim, write)
+
+
 CONNECTIONS = 8
 """So many threads of an event loop may be at work for a store, each with a connection of its own."""
 
@@ -602,11 +637,25 @@ class Connections(Generic[C]):
     @contextmanager
     def one(self) -> Iterator[C]:
         """A connection that nobody else has meanwhile."""
+        connection = self.take()
+        with self.lent(self.make() if connection is None else connection) as connection:
+            yield connection
+
+    def take(self) -> C | None:
+        """One that is free, for ``lent``; None: there is none."""
         free = self._of_this_process()
         with self._guard:
-            connection = free.pop() if free else None
-        if connection is None:
-            connection = self.make()
+            return free.pop() if free else None
+
+    def make_more(self) -> None:
+        """Have one more that is free, unless there are as many as threads, or none is made."""
+        if len(self._of_this_process()) < CONNECTIONS and (made := self.make()) is not None:
+            self._free.append(made)
+
+    @contextmanager
+    def lent(self, connection: C) -> Iterator[C]:
+        """The connection, which is free again afterwards, or closed where it was lost."""
+        free = self._of_this_process()
         try:
             yield connection
         except StoreUnavailable:

@@ -41,6 +41,7 @@ MIGRATIONS = (
     );
     CREATE INDEX keys_version ON keys (owner, kind, version);
     """,
+    "{function}",
 )
 """What brings a store from one version of its schema to the next; the version is how many of them were run."""
 
@@ -109,6 +110,10 @@ class Tables:
         )
         return [handle for handle, _ in rows]
 
+    def forget_expired(self, claim: Claim) -> None:
+        """Take away what the owner had, if it has expired."""
+        self._alive(claim)
+
     def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
         rows = self.run(
             "SELECT version, expires, (SELECT value FROM numbers WHERE name = 'floor') FROM owners "
@@ -136,7 +141,7 @@ class Tables:
         before = int(floor if known is None else known)
         if write.version is not None and write.version != before:
             raise StoreConflict(claim.name, before)
-        version = before + 1
+        version = write.after(before)
         grown = -self._drop(mine, None if write.drop is None else sorted({*write.drop, *write.put}))
         rows = [(*mine, piece, version, at, body) for at, (piece, body) in enumerate(write.put.items())]
         for start in range(0, len(rows), _AT_ONCE):
@@ -149,8 +154,8 @@ class Tables:
             *(*mine, version),
         )
         self.run("INSERT INTO keys VALUES (?, ?, ?, ?)", *mine, write.key, version)
-        if version % (REMEMBERED // 10) == 0:
-            self.run("DELETE FROM keys WHERE owner = ? AND kind = ? AND version <= ?", *mine, version - REMEMBERED)
+        if version % (REMEMBERED // 10) == 0:  # of about a hundred writes one
+            self.run(_FORGET, *mine, *mine)
         self._keep(claim, owner, grown)
         return version
 
@@ -183,10 +188,7 @@ class Tables:
 
     def _owner(self, claim: Claim) -> _Owner:
         """The owner to write for, locked; one that has expired begins anew."""
-        rows = self.run(_OWNER + self.lock, claim.owner)
-        if rows and rows[0][2] is not None and rows[0][2] <= claim.now:
-            self._remove([rows[0][0]])
-            rows = []
+        rows = self._alive(claim)
         if not rows:
             rows = self.run(
                 "INSERT INTO owners (name, size) VALUES (?, 0) ON CONFLICT (name) DO UPDATE SET size = owners.size "
@@ -194,6 +196,14 @@ class Tables:
                 claim.owner,
             )
         return _Owner(rows[0][0], rows[0][1])
+
+    def _alive(self, claim: Claim) -> Rows:
+        """The row of an owner that has not expired, locked."""
+        rows = self.run(_OWNER + self.lock, claim.owner)
+        if rows and rows[0][2] is not None and rows[0][2] <= claim.now:
+            self._remove([rows[0][0]])
+            return []
+        return rows
 
     def _drop(self, mine: tuple[int, Kind], pieces: Sequence[str] | None) -> int:
         """Take pieces away (None: all), and tell their bytes."""
@@ -263,6 +273,9 @@ class InTables:
     def write(self, claim: Claim, write: Write) -> int:
         return self.writing(lambda tables: tables.write(claim, write))
 
+    async def write_on_loop(self, _claim: Claim, _write: Write) -> int | None:
+        return None
+
     def owned(self, now: float) -> list[Owned]:
         return self.reading(lambda tables: tables.owned(now))
 
@@ -288,6 +301,11 @@ _OWNER = "SELECT id, size, expires FROM owners WHERE name = ?"
 _BEFORE = (
     "SELECT (SELECT version FROM keys WHERE owner = ? AND kind = ? AND key = ?), "
     "(SELECT version FROM documents WHERE owner = ? AND kind = ?), (SELECT value FROM numbers WHERE name = 'floor')"
+)
+_FORGET = (
+    "DELETE FROM keys WHERE owner = ? AND kind = ? AND version <= ("
+    "SELECT version FROM keys WHERE owner = ? AND kind = ? "
+    f"ORDER BY version DESC LIMIT 1 OFFSET {REMEMBERED})"
 )
 _ALIVE = "(expires IS NULL OR expires > ?)"
 _OF = {False: "owners.name = ?", True: "? IS NOT NULL"}

@@ -189,13 +189,10 @@ async def histories_are_logs(make: Make) -> None:
         version = _later(await other.append("x", [{"n": 1}], None), version)
         version = _later(await store.save("x", [{"n": 2}], version), version)
         _same([{"n": 2}], (await store.load("x")).messages)
-        for empty in (
-            partial(store.save, "x", [], version),
-            partial(store.clear, "x", version + 1),
-            partial(store.clear, "x"),
-        ):
-            version = _later(await empty(), version)
+        version = _later(await store.save("x", [], version), version)
+        for expected in (version, None):
             _hold((0, version), await _shape(store, "x"), "how many messages, and the version, of a history cleared")
+            version = _later(await store.clear("x", expected), version)
 
 
 def _later(version: int, before: int) -> int:
@@ -219,9 +216,9 @@ async def stale_writers_are_refused(make: Make) -> None:
     async with _at(make) as store:
         if not _can(store, "load", "append", "save", "clear"):
             return
-        await store.append("x", [{"n": 0}], 0)
-        version = await store.clear("x", 1)
-        for stale in (0, 1, version + 1):
+        first = await store.append("x", [{"n": 0}], 0)
+        version = await store.clear("x", first)
+        for stale in (0, first, version + 1):
             for write in (
                 partial(store.append, "x", [{"n": 1}]),
                 partial(store.save, "x", [{"n": 1}]),
@@ -313,9 +310,9 @@ async def purge_takes_all_of_one(make: Make) -> None:
         shared = await parts[0].put(b"shared")
         await parts[1].put(b"shared")
         own = await parts[0].put(b"x's own")
+        versions = []
         for name in ("x", "y"):
-            await store.append(name, [{"n": 1}], None)
-            await store.append(name, [{"n": 2}], None, key="k")
+            versions += [await store.append(name, [{"n": number}], None) for number in range(2)]
             await store.save_state(name, {"head": b"1"}, None)
         _hold_that(await store.purge("x") > 0, "how much purging takes away")
         _hold(0, await store.purge("x"), "how much purging takes away when it is done")
@@ -326,14 +323,33 @@ async def purge_takes_all_of_one(make: Make) -> None:
         _hold({}, dict((await store.load_state("x")).pieces), "the state of a session that was purged")
         length, version = await _shape(store, "x")
         _hold(0, length, "messages of a conversation that was purged")
-        _later(version, 2)
-        for stale in (0, 1, 2):
+        _later(version, versions[1])
+        for stale in (0, *versions[:2]):
             await _refused(StoreConflict, store.append("x", [{"n": 3}], stale), "a writer from before the purge")
         _later(await store.append("x", [{"n": 3}], version, key="k"), version)
-        _hold((2, 2), await _shape(store, "y"), "the history of another conversation")
+        _hold((2, versions[3]), await _shape(store, "y"), "the history of another conversation")
         await store.put(b"nobody's")
         _hold_that(await store.purge(None) > 0, "how much purging takes away that is nobody's")
         _hold(["y", "x"], [each.name for each in await store.stored()], "what is left")
+
+
+async def versions_belong_to_one_store(make: Make) -> None:
+    """A store that has lost all that it had gives no version again: who goes on from before is refused."""
+    async with _at(make) as lost, _at(make) as store:
+        if not _can(store, *_ALL):
+            return
+        for write, said in (("append", [{"n": 1}]), ("save_state", {"head": b"1"})):
+            go_on, begin_again = (partial(getattr(each, write), "x", said) for each in (lost, store))
+            before, after = [0], [0]
+            for _ in range(4):
+                before.append(await go_on(before[-1]))
+            for version in before[1:]:
+                await _refused(StoreConflict, begin_again(version), "a writer whose store has lost everything")
+            for _ in range(6):
+                after.append(await begin_again(after[-1]))
+                for version in before:
+                    await _refused(StoreConflict, begin_again(version), "a writer from before the loss")
+            _hold({0}, {*before} & {*after}, "versions of a store, and of the one that it was before it lost all")
 
 
 async def what_expires_is_gone(make: Make) -> None:
@@ -461,10 +477,11 @@ STORE_LAWS: dict[str, Callable[[Make], Awaitable[None]]] = {
     "keys": keys_write_once,
     "writers": writers_lose_nothing,
     "states": states_change_in_pieces,
+    "losses": versions_belong_to_one_store,
     "purge": purge_takes_all_of_one,
     "expiry": what_expires_is_gone,
     "quotas": quotas_hold,
     "ciphers": ciphers_are_used,
     "cancellation": cancelled_writes_are_whole,
 }
-"""Each law by its name. Those from ``purge`` on are about stores that take the options of ``ConversationStore``."""
+"""Each law by its name. Those from ``losses`` on are about stores that take the options of ``ConversationStore``."""

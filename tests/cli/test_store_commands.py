@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import re
 import sqlite3
+import time
 from pathlib import Path
 
 import anyio
@@ -61,7 +63,8 @@ def test_the_conversations_are_named_the_largest_first(run, file):
     """A line for each, with its size and what there is of it; what is nobody's is one, too."""
     named = lines(run("store", "ls", "--store", file[0], "--json"))
     assert [each["name"] for each in named] == ["thread-42", "thread-43", None]
-    assert (named[0]["contents"], named[0]["history"], named[0]["state"]) == (2, 1, 1)
+    assert named[0]["contents"] == 2
+    assert all(abs(named[0][each] / 1e6 - time.time()) < 3600 for each in ("history", "state"))
     assert named[0]["bytes"] > len(LOG) + len(PICTURE) + 111
     shown = run("store", "ls", env={"AGENTCTX_STORE": str(file[0])})
     assert [line.split()[0] for line in shown.stdout.splitlines()[3:6]] == ["thread-42", "thread-43", "(unowned)"]
@@ -92,11 +95,11 @@ def test_a_store_of_a_hundred_thousand_is_named_in_part(run, file):
 
 
 def test_what_was_said_is_printed_when_it_is_asked_for(run, file):
-    """Sizes, versions and handles are shown; messages and contents with --content only."""
+    """Sizes, times and handles are shown; messages and contents with --content only."""
     path, log, picture = file
     shown = run("store", "show", "thread-42", "--store", path)
-    assert "version 1, 2 messages: 1 assistant, 1 user" in shown.stdout
-    assert "version 1, 2 pieces, 111 bytes" in shown.stdout
+    assert re.search(r"history    written [-0-9]{10} [:0-9]{5} UTC, 2 messages: 1 assistant, 1 user", shown.stdout)
+    assert re.search(r"state      written [-0-9]{10} [:0-9]{5} UTC, 2 pieces, 111 bytes", shown.stdout)
     assert all(handle in shown.stdout for handle in (log, picture))
     told = json.loads(run("store", "show", "thread-42", "--store", path, "--json").stdout)
     assert told["handles"] == [{"handle": log, "bytes": len(LOG)}, {"handle": picture, "bytes": 256}]

@@ -7,6 +7,7 @@ import stat
 from importlib import import_module
 
 import anyio
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from redis import Redis
@@ -15,7 +16,16 @@ from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Sessions
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.memory import Recall
-from agentctx.stores import MemoryStore, PostgresStore, RedactingStore, RedisStore, SQLiteStore, tables
+from agentctx.session.keeping import BEGUN_ANEW, LOST
+from agentctx.stores import (
+    MemoryStore,
+    PostgresStore,
+    RedactingStore,
+    RedisStore,
+    SQLiteStore,
+    store as store_module,
+    tables,
+)
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, check_store, result, transcript, user
 
@@ -122,7 +132,7 @@ async def test_an_older_schema_is_brought_up_to_date(make, kind, monkeypatch):
     for each in stores:
         await each.aclose()
     with_migration()
-    with pytest.raises(StoreError, match="version 2"):
+    with pytest.raises(StoreError, match="version 3"):
         await make().get(handle)
 
 
@@ -137,7 +147,7 @@ async def test_a_disk_that_is_full_is_told(tmp_path):
         with pytest.raises(StoreFull):
             await store.append("x", [{"n": "x" * 1_000_000}], 0)
         assert await store.get(handle) == b"a long log"
-        assert await store.append("x", [{"n": 1}], 0) == 1
+        assert await store.append("x", [{"n": 1}], 0)
 
 
 async def test_another_programs_database_is_refused(tmp_path):
@@ -246,7 +256,7 @@ async def test_names_that_are_none_are_refused(make):
                 store.for_conversation(name)
         with pytest.raises(StoreError):
             await store.append("x", [{}], 0, key="")
-        assert await store.append("x" * 1_000, [{}], 0, key="k" * 1_000) == 1
+        assert await store.append("x" * 1_000, [{}], 0, key="k" * 1_000)
 
 
 async def test_secrets_are_taken_out_of_histories():
@@ -298,6 +308,45 @@ async def test_a_node_of_a_cluster_takes_all_scripts(servers_module):
         process.kill()
         process.wait()
         servers_module.remove(folder)
+
+
+def wipe(kind, store):
+    """Take away all that a store has, behind its back."""
+    if kind == "redis":
+        with Redis.from_url(store.url) as client:
+            client.delete(*client.keys(f"{{{store.prefix}}}:*"))
+    else:
+        with psycopg.connect(store.url, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA {store.schema} CASCADE")
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+async def test_a_store_that_loses_everything_under_live_sessions(make, kind):
+    """A worker begins cleanly, and says so; where another was first, also with as many steps, it takes over."""
+    turns = [user("task")]
+    for place in range(6):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", f"output {place} " * 90)]
+    messages, plan = transcript("openai-chat", *turns), Pipeline(FitContextWindow(), budget=Budget(1_500))
+
+    async def step(worker, length):
+        async with worker.using("x") as session:
+            view = await session.prepare(messages[:length])
+        return [note for stage in view.report.stages if stage.stage == "Sessions" for note in stage.notes]
+
+    first, second = Sessions(plan, make()), Sessions(plan, make())
+    assert [await step(first, length) for length in (1, 3, 5)] == [[], [], []]
+    wipe(kind, first.store)
+    assert await step(first, 7) == [LOST]
+    wipe(kind, first.store)
+    assert [await step(second, length) for length in (3, 5, 7, 9)] == [[BEGUN_ANEW], [], [], []]
+    assert await step(first, 9) == []
+    assert first["x"].steps == 5
+    assert await step(second, 11) == []
+    assert second["x"].steps == 6
+    async with Sessions(plan, make()).open("x") as session:
+        assert session.steps == 6
+    for worker in (first, second):
+        await worker.store.aclose()
 
 
 FIRST = tables.MIGRATIONS
@@ -362,11 +411,21 @@ async def looked_at(store):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(calls=st.lists(CALLS, max_size=25))
 def test_all_stores_answer_as_the_memory_store(make, calls):
-    """Whatever is called, in whatever order, with a clock, quotas and keys: they answer and keep the same."""
+    """Whatever is called, in whatever order, with a clock, quotas and keys: they answer and keep the same.
+
+    Time stands still, so that all of them count versions alike.
+    """
     clock = [1_000.0]
     options = {"ttl": 100.0, "clock": lambda: clock[0], "max_conversation_bytes": 250, "max_bytes": 400}
 
     async def compare():
+        told, store_module._microseconds = store_module._microseconds, lambda: 0
+        try:
+            await compare_at_one_moment()
+        finally:
+            store_module._microseconds = told
+
+    async def compare_at_one_moment():
         expected, handles = MemoryStore(**options), {}
         async with make(f"p{os.urandom(6).hex()}", **options) as store:
             for call in calls:
