@@ -242,8 +242,8 @@ class StoreConflict(StoreError):
         >>> try:
         ...     await store.append("thread-42", [{"role": "user", "content": "Hello"}], 0)
         ... except StoreConflict as error:
-        ...     print(error.version)
-        1
+        ...     error.version == version
+        True
     """
 
     def __init__(self, name: str, version: int) -> None:
