@@ -7,6 +7,7 @@ read alone. The definition is known again by its checksum, so nothing that merel
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from zlib import crc32
 
@@ -89,25 +90,25 @@ class Codebook:
 
     def counted(self, text: str) -> tuple[str, dict[int, int]]:
         """The text in codes without what defines them, and how often each was used; never within a word or a path."""
-        uses = dict.fromkeys(self.phrases, 0)
         numbers = {phrase: number for number, phrase in self.phrases.items()}
         if not numbers:
-            return text, uses
-
-        def code(found: re.Match[str]) -> str:
-            number = numbers[found.group()]
-            uses[number] += 1
-            return f"§{number}"
-
+            return text, {}
         longest_first = sorted(numbers, key=lambda phrase: (-len(phrase), phrase))
         each = "|".join(re.escape(phrase) + _right(phrase) for phrase in longest_first)
-        return re.sub(f"{_LEFT}(?:{each})", code, text), uses
+        pieces = re.split(f"{_LEFT}({each})", text)  # every other one is a phrase
+        found = Counter(pieces[1::2])
+        pieces[1::2] = map({phrase: f"§{number}" for phrase, number in numbers.items()}.__getitem__, pieces[1::2])
+        uses = {number: found[phrase] * (numbers[phrase] == number) for number, phrase in self.phrases.items()}
+        return "".join(pieces), uses
 
     def decoded(self, text: str) -> str:
         """The text with every code of these written out, and no other."""
         if not self.phrases or "§" not in text:
             return text
-        return _CODE.sub(lambda found: self.phrases.get(int(found.group(1)), found.group()), text)
+        pieces = _CODE.split(text)  # every other one is a number
+        said = {code: self.phrases.get(int(code), f"§{code}") for code in set(pieces[1::2])}
+        pieces[1::2] = map(said.__getitem__, pieces[1::2])
+        return "".join(pieces)
 
 
 def _right(phrase: str) -> str:
@@ -117,6 +118,11 @@ def _right(phrase: str) -> str:
 
 def _checksum(said: str) -> str:
     return f"{crc32(said.encode('utf-8', 'surrogatepass')) & 0xFFFF:04x}"
+
+
+def is_coded(text: str) -> bool:
+    """Whether a text begins as one that defines codes; a glance."""
+    return text.startswith(_OPENING)
 
 
 def codebook_in(text: str) -> tuple[Codebook, str] | None:

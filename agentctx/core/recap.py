@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring
 from zlib import crc32
 
 from attrs import evolve, field, frozen
@@ -178,7 +179,7 @@ def quoted(text: str) -> str:
     """What a tool said, on one line: a plain word as it is, all else in quotes, its markup and what hides escaped."""
     if _PLAIN.fullmatch(text):
         return text
-    return _ODD.sub(_as_escape, json.dumps(text, ensure_ascii=False))
+    return _ODD.sub(_as_escape, encode_basestring(text))
 
 
 def _as_escape(found: re.Match[str]) -> str:

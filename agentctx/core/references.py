@@ -16,8 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -80,16 +79,24 @@ def named(call: ToolCall | None, result: ToolResult) -> str:
 
 def _asked(arguments: str) -> str:
     """The first line of what tells most of a call's arguments."""
-    value: object = arguments[:_MOST]
-    if len(arguments) <= _MOST:
-        with suppress(ValueError, RecursionError):
-            value = json.loads(arguments)
-    if isinstance(value, Mapping):
-        known = [value[key] for key in _TELLING if key in value]
-        value = next(iter(known), next((each for each in value.values() if isinstance(each, str)), ""))
+    value = _read(arguments)
+    if isinstance(value, dict):
+        told = next(filter(value.__contains__, _TELLING), None)
+        value = value[told] if told is not None else next((each for each in value.values() if type(each) is str), "")
     if isinstance(value, list):
         value = " ".join(each for each in value if isinstance(each, str))
-    return next(iter(value.split("\n")), "").strip() if isinstance(value, str) else ""
+    return value.partition("\n")[0].strip() if isinstance(value, str) else ""
+
+
+def _read(arguments: str) -> object:
+    """What arguments say as JSON; their beginning where they are none, or too long to be read for a name."""
+    if len(arguments) > _MOST:
+        return arguments[:_MOST]
+    try:
+        value: object = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return value
 
 
 def mark(name: str, start: int, lines: Sequence[str], which: str = "the") -> str:
@@ -202,6 +209,7 @@ class Standing:
 
     hidden: frozenset[int] = frozenset()
     _calls: dict[str, ToolCall] = field(factory=dict)
+    _names: dict[str, str] = field(factory=dict)
     _outputs: defaultdict[str, list[Output]] = field(factory=lambda: defaultdict(list))
     _lines: dict[int, tuple[str, list[str]]] = field(factory=dict)
 
@@ -209,10 +217,17 @@ class Standing:
         """Know the calls of a message."""
         for call in message.calls:
             self._calls[call.id] = call
+            self._names.pop(call.id, None)
 
     def name_of(self, result: ToolResult) -> str:
         """What the model knows the output by."""
-        return quoted(named(self._calls.get(result.call_id), result))
+        known = self._names.get(result.call_id)
+        if known is None:
+            call = self._calls.get(result.call_id)
+            known = quoted(named(call, result))
+            if call is not None and call.name:  # else it is the result that names the tool
+                self._names[result.call_id] = known
+        return known
 
     def add(self, message: Message, result: ToolResult, text: str) -> Output:
         """Know an output, as it is sent."""

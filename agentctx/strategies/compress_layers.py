@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from attrs import evolve, field, frozen
 
@@ -21,7 +21,7 @@ from agentctx.strategies.compress.rewriting import RewriteResults
 _FEWEST, _TELLING = 10, 5
 _MARKER = "[… {omitted} lines omitted …]"
 _TELLS = lazy_pattern(r"(?i)error|exception|fail|fatal|denied|refused|timed? ?out|invalid|panic|exit (?:code|status)")
-_TRAILING, _EMPTY = lazy_pattern(r"(?<![ \t\r])[ \t\r]+$", re.MULTILINE), lazy_pattern(r"\n{3,}")
+_EMPTY = lazy_pattern(r"\n{3,}")
 
 
 JSON_LAYER = "JSON without blanks (not reversible)"
@@ -193,8 +193,13 @@ def tidied(text: str) -> str:
 
     What stands before a word or between words stays: it may be what matters.
     """
-    bare = _TRAILING.sub(lambda blanks: "  " if blanks.group() == "  " else "", text)
+    bare = "\n".join(map(_without_end, text.split("\n")))
     return _EMPTY.sub("\n\n", bare)
+
+
+def _without_end(line: str) -> str:
+    bare = line.rstrip(" \t\r")
+    return line if line[len(bare) :] == "  " else bare
 
 
 def folded(text: str, most: int, pointer: str = "") -> str:
@@ -205,8 +210,8 @@ def folded(text: str, most: int, pointer: str = "") -> str:
     telling = most // _TELLING
     tail = (most - 2 * telling - 1) // 2
     head = most - 2 * telling - 1 - tail
-    between = [at for at in range(head, len(lines) - tail) if _TELLS.search(lines[at]) is not None]
-    kept = {*between[: telling - telling // 2], *between[len(between) - telling // 2 :]}
+    between = range(head, len(lines) - tail)
+    kept = {*_telling(lines, between, telling - telling // 2), *_telling(lines, between[::-1], telling // 2)}
     said, gap = lines[:head], 0
     for at in (*range(head, len(lines) - tail), None):
         if at is not None and at not in kept:
@@ -218,3 +223,8 @@ def folded(text: str, most: int, pointer: str = "") -> str:
         if at is not None:
             said.append(lines[at])
     return "\n".join([*said, *lines[len(lines) - tail :]])
+
+
+def _telling(lines: Sequence[str], places: Iterable[int], most: int) -> Iterator[int]:
+    """The first of these places, at most so many, of lines that tell of errors."""
+    return islice((at for at in places if _TELLS.search(lines[at]) is not None), most)

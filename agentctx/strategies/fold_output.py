@@ -90,7 +90,7 @@ class FoldOutput(RewriteResults):
         for kind, fold in FOLDS.items():
             if kind in self.kinds:
                 made = fold(text, _Marks(pointer))
-                if made != text and count(made) < count(text):
+                if made is not text and made != text and count(made) < count(text):
                     text = made
         return text
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from operator import is_
 from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.codes import is_coded, written_out
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
 from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, text_in
@@ -93,7 +97,7 @@ class ReuseLines(Stage):
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which every reference names lines that are there."""
-        if not any(_may_refer(message) for message in context.messages):
+        if not _may_refer(context.messages):
             return context
         whole, start = call.whole(context).messages, len(call.whole(context).messages) - len(context.messages)
         meant = _meant(call.whole(before).messages)
@@ -110,12 +114,17 @@ class ReuseLines(Stage):
         return context.with_messages(tuple(made))
 
 
-def _may_refer(message: Message) -> bool:
-    return any(WITHIN in (text_in(result) or "") for result in message.results)
+def _may_refer(messages: Iterable[Message]) -> bool:
+    """Whether a glance at messages cannot rule out that there is a reference in them."""
+    parts = (part for message in messages for part in message.parts if type(part) is ToolResult)
+    texts = (each.text for part in parts for each in part.content if type(each) is Text)
+    return any(WITHIN in text or (is_coded(text) and WITHIN in written_out(text)) for text in texts)
 
 
 def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
     """What each reference stands for, by the line that it is."""
+    if not _may_refer(messages):
+        return {}
     return {line: lines for _, line, lines, _ in _references(messages, Standing()) if lines is not None}
 
 
@@ -142,132 +151,142 @@ def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tup
             standing.add(message, result, text)
 
 
-class _Added(NamedTuple):
-    """What the index has of one message: so many outputs and runs."""
-
-    message: Message
-    outputs: int
-    runs: int
-
-
 @define(eq=False, repr=False)
 class _Seen:
     """An index of the lines of a conversation, told message after message, and taken back from the end.
 
     Args:
         least: How many lines make a run.
-        added: The messages.
+        messages: The messages.
+        upto: How many outputs, and how many runs, stand in the first one, in the first two, and so on.
         outputs: What the tools said in them.
-        starts: Where the first run of lines with a hash begins: the output's number, and the line.
+        ends: Up to which line each of them goes, counted from the first of all on.
+        starts: The line, so counted, with which the first run of lines with a hash begins.
         standing: What references in them mean.
     """
 
     least: int
-    added: list[_Added] = field(factory=list)
+    messages: list[Message] = field(factory=list)
+    upto: tuple[list[int], list[int]] = field(factory=lambda: ([0], [0]))
     outputs: list[Output] = field(factory=list)
-    starts: dict[int, tuple[int, int]] = field(factory=dict)
+    ends: list[int] = field(factory=list)
+    starts: dict[int, int] = field(factory=dict)
     standing: Standing = field(factory=Standing)
 
     def go_on_from(self, messages: Sequence[Message], hidden: frozenset[int]) -> None:
         """Know these messages and no others."""
-        same = len(self.added) <= len(messages) and all(map(is_, [each.message for each in self.added], messages))
-        if not same:
-            pairs = enumerate(zip(self.added, messages, strict=False))
-            shared = next((at for at, (each, other) in pairs if each.message is not other), None)
-            self.forget_after(min(len(self.added), len(messages)) if shared is None else shared)
+        if len(self.messages) > len(messages) or not all(map(is_, self.messages, messages)):
+            pairs = enumerate(zip(self.messages, messages, strict=False))
+            shared = next((at for at, (known, other) in pairs if known is not other), None)
+            self.forget_after(min(len(self.messages), len(messages)) if shared is None else shared)
         self.standing.hidden = hidden
-        for message in paced(messages[len(self.added) :]):
+        for message in paced(messages[len(self.messages) :]):
             self.add(message)
 
     def forget_after(self, length: int) -> None:
         """Know the first messages only."""
-        while len(self.added) > length:
-            last = self.added.pop()
-            for _ in range(last.runs):
-                self.starts.popitem()
-            for _ in range(last.outputs):
-                self.standing.forget(self.outputs.pop())
+        outputs, runs = self.upto
+        while len(self.starts) > runs[length]:
+            self.starts.popitem()
+        while len(self.outputs) > outputs[length]:
+            self.standing.forget(self.outputs.pop())
+            self.ends.pop()
+        del self.messages[length:], outputs[length + 1 :], runs[length + 1 :]
 
     def add(self, message: Message) -> Message:
         """Know a message as it is."""
-        outputs, runs = len(self.outputs), len(self.starts)
         self.standing.hear(message)
         for result in message.results:
             text = text_in(result)
             if text is not None:
-                self._know(message, result, text)
-        self.added.append(_Added(message, len(self.outputs) - outputs, len(self.starts) - runs))
+                lines = text.split("\n")
+                self._know(message, result, text, lines, _runs(lines, self.least))
+        return self._added(message)
+
+    def _added(self, message: Message) -> Message:
+        """A message of which all outputs are known."""
+        outputs, runs = self.upto
+        self.messages.append(message)
+        outputs.append(len(self.outputs))
+        runs.append(len(self.starts))
         return message
 
-    def _know(self, message: Message, result: ToolResult, text: str) -> None:
-        number, lines = len(self.outputs), text.split("\n")
+    def _know(self, message: Message, result: ToolResult, text: str, lines: Sequence[str], runs: Sequence[int]) -> None:
+        first, starts = self.ends[-1] if self.ends else 0, self.starts
         self.outputs.append(self.standing.add(message, result, text))
-        if len(lines) < self.least:
+        self.ends.append(first + len(lines))
+        if WITHIN not in text:
+            deque(map(starts.setdefault, runs, count(first)), maxlen=0)
             return
-        doubtful = WITHIN in text
-        for place in range(len(lines) - self.least + 1):
-            run = tuple(lines[place : place + self.least])
-            if not doubtful or not any(WITHIN in line for line in run):
-                self.starts.setdefault(hash(run), (number, place))
+        spared = {place - back for place, line in enumerate(lines) if WITHIN in line for back in range(self.least)}
+        for place, run in enumerate(runs):
+            if place not in spared:
+                starts.setdefault(run, first + place)
 
     def shorten(self, message: Message, call: Call) -> Message:
         """A message with references where they save tokens; it is known from then on."""
-        outputs, runs = len(self.outputs), len(self.starts)
+        if not message.results:
+            return self.add(message)
         self.standing.hear(message)
-
-        def shorter(result: ToolResult) -> ToolResult:
-            text = text_in(result)
-            if text is None:
-                return result
-            said = self._shortened(result, text, call)
-            new = result if said == text else saying(result, said)
-            if new is not result and call.meter.parts((new,)) >= call.meter.parts((result,)):
-                new, said = result, text
-            self._know(message, result, said)
-            return new
-
-        new = edit_results(message, shorter)
-        self.added.append(_Added(new, len(self.outputs) - outputs, len(self.starts) - runs))
+        new = self._added(edit_results(message, lambda result: self._shorter(message, result, call)))
         if new is not message and call.count(new) >= call.count(message):
-            self.forget_after(len(self.added) - 1)
+            self.forget_after(len(self.messages) - 1)
             return self.add(message)
         return new
 
-    def _shortened(self, result: ToolResult, text: str, call: Call) -> str:
-        """A text with references in the place of runs of lines."""
-        lines, out = text.split("\n"), _Written(self.least)
-        if len(lines) < self.least:
+    def _shorter(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
+        """A result with references where they save tokens; it is known from then on."""
+        text = text_in(result)
+        if text is None:
+            return result
+        lines = text.split("\n")
+        runs = _runs(lines, self.least)
+        said = self._shortened(result, text, lines, runs, call)
+        new = result if said is text else saying(result, said)
+        if new is result or call.meter.parts((new,)) >= call.meter.parts((result,)):
+            self._know(message, result, text, lines, runs)
+            return result
+        lines = said.split("\n")
+        self._know(message, result, said, lines, _runs(lines, self.least))
+        return new
+
+    def _shortened(self, result: ToolResult, text: str, lines: Sequence[str], runs: Sequence[int], call: Call) -> str:
+        """A text with references in the place of runs of lines; itself where there are none."""
+        again = _repeated(runs)
+        if not again and self.starts.keys().isdisjoint(runs):
             return text
-        name, cutter, doubtful, place = self.standing.name_of(result), cutter_of(call.counter), WITHIN in text, 0
+        out, place, said = _Written(self.least, again), 0, False
+        name, cutter, doubtful = self.standing.name_of(result), cutter_of(call.counter), WITHIN in text
         while place < len(lines):
             breathe()
-            run = None if not lines[place].strip() else self._run(lines, place, out, name, doubtful=doubtful)
+            run = self._run(lines, runs, place, out, name, doubtful=doubtful)
             if run is None:
-                out.write(lines[place])
+                out.write(lines, runs, place)
                 place += 1
                 continue
             length, reference = run
-            found = lines[place : place + length]
-            if cutter.exceeds("\n".join(found), call.counter.count(reference) + SPARED):
+            if cutter.exceeds("\n".join(lines[place : place + length]), call.counter.count(reference) + SPARED):
                 out.refer(reference)
+                said = True
             else:
-                for line in found:
-                    out.write(line)
+                for at in range(place, place + length):
+                    out.write(lines, runs, at)
             place += length
-        return "\n".join(out.lines)
+        return "\n".join(out.lines) if said else text
 
     def _run(
-        self, lines: Sequence[str], place: int, out: _Written, name: str, *, doubtful: bool
+        self, lines: Sequence[str], runs: Sequence[int], place: int, out: _Written, name: str, *, doubtful: bool
     ) -> tuple[int, str] | None:
         """How many of the lines from a place on stand somewhere above, and the reference to them; None: too few."""
-        window = tuple(lines[place : place + self.least])
-        if len(window) < self.least:
+        if place >= len(runs):
             return None
-        key, best = hash(window), None
-        if (start := out.starts.get(key)) is not None:
-            best = _length(lines, place, out.lines, start), name, start
-        if (known := self.starts.get(key)) is not None and self.standing.may_mean(self.outputs[known[0]]):
-            output, start = self.outputs[known[0]], known[1]
+        start, known = out.starts.get(runs[place]), self.starts.get(runs[place])
+        if (start is None and known is None) or not lines[place].strip():
+            return None
+        best = None if start is None else (_length(lines, place, out.lines, start), name, start)
+        number = 0 if known is None else bisect_right(self.ends, known)
+        if known is not None and self.standing.may_mean(output := self.outputs[number]):
+            start = known - (self.ends[number - 1] if number else 0)
             length = _length(lines, place, self.standing.lines(output), start)
             best = (length, output.name, start) if best is None or length > best[0] else best
         if best is None:
@@ -279,6 +298,16 @@ class _Seen:
         if length < self.least:
             return None
         return length, self.standing.reference(of, start, lines[place : place + length], name, out.lines)
+
+
+def _runs(lines: Sequence[str], least: int) -> list[int]:
+    """A hash of each run of so many lines, by the place of the first."""
+    return list(map(hash, zip(*[lines[place:] for place in range(least)], strict=False)))
+
+
+def _repeated(runs: Sequence[int]) -> Collection[int]:
+    """The hashes of the runs that an output has more than once."""
+    return () if len(set(runs)) == len(runs) else {run for run, times in Counter(runs).items() if times > 1}
 
 
 def _length(lines: Sequence[str], place: int, above: Sequence[str], start: int) -> int:
@@ -295,23 +324,24 @@ class _Written:
 
     Args:
         least: How many lines make a run.
+        again: Which runs of the output come more than once.
         lines: The lines so far.
-        starts: Where the first run of them with a hash begins.
+        starts: Where the first of these runs begins.
         plain: How many lines stand at the end that are no reference.
     """
 
     least: int
+    again: Collection[int]
     lines: list[str] = field(factory=list)
     starts: dict[int, int] = field(factory=dict)
     plain: int = 0
 
-    def write(self, line: str) -> None:
-        """Add a line."""
-        self.lines.append(line)
-        self.plain = 0 if WITHIN in line else self.plain + 1
-        if self.plain >= self.least:
-            start = len(self.lines) - self.least
-            self.starts.setdefault(hash(tuple(self.lines[start:])), start)
+    def write(self, lines: Sequence[str], runs: Sequence[int], place: int) -> None:
+        """Add the line that stood at a place."""
+        self.lines.append(lines[place])
+        self.plain = 0 if WITHIN in lines[place] else self.plain + 1
+        if self.again and self.plain >= self.least and (run := runs[place - self.least + 1]) in self.again:
+            self.starts.setdefault(run, len(self.lines) - self.least)
 
     def refer(self, reference: str) -> None:
         """Add a reference."""
@@ -381,7 +411,7 @@ class _Mending:
         made = []
         for place, message in paced(enumerate(self.messages)):
             new = message
-            if place >= self.start and _may_refer(message):
+            if place >= self.start and _may_refer((message,)):
                 new = self._mended(place, message, seen, room, chosen)
             made.append(new)
             if new is message:
@@ -390,7 +420,7 @@ class _Mending:
 
     def _mended(self, place: int, message: Message, seen: _Seen, room: int | None, chosen: set[int]) -> Message:
         """What a message with references is to say; itself, and not known yet, where all of these are true."""
-        read, call, known = self._read(message, seen.standing), self.call, len(seen.added)
+        read, call, known = self._read(message, seen.standing), self.call, len(seen.messages)
         if not any(each.gone for lines in read for each in lines):
             return message
         whole = _rewritten(message, [[said for each in lines for said in each.meant or (each.line,)] for lines in read])

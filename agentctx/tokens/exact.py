@@ -123,7 +123,8 @@ def safe_parts(text: str) -> Iterator[str]:
 
 
 _CHARS_PER_TOKEN = 5  # of ordinary text; the first guess at how much text holds so many tokens
-_SLICE = 16 * 1024  # characters; where "more than so many?" is asked of text without an exact cut
+_SLICE = 16 * 1024  # characters at most; where "more than so many?" is asked of text without an exact cut
+_SLICE_CHARS_PER_TOKEN = 8  # where only few tokens are asked for
 _SLICE_ERROR = 8  # tokens; more than a cut in the middle of a word was ever seen to add
 
 _caches: dict[str, TextCache] = {name: TextCache() for name in VOCABULARIES}
@@ -196,16 +197,18 @@ class TiktokenCounter:
             return False
         if size > LONGEST_TOKEN * max(tokens, 0):
             return True
-        if len(text) <= CHUNK or self._cache.get(text) is not None:
-            return self.count(text) > tokens
-        return self._surely_exceeds(text, tokens) or self.count(text) > tokens
+        known = self._cache.get(text)
+        if known is not None:
+            return known > tokens
+        width = min(_SLICE, _SLICE_CHARS_PER_TOKEN * (tokens + _SLICE_ERROR))
+        return (len(text) > 2 * width and self._surely_exceeds(text, tokens, width)) or self.count(text) > tokens
 
-    def _surely_exceeds(self, text: str, limit: int) -> bool:
+    def _surely_exceeds(self, text: str, limit: int, width: int) -> bool:
         """Whether slices that are only roughly exact have so many tokens that the whole has too many for sure."""
         encode = loaded(self.encoding).encode_ordinary
         total = 0
-        for slices, start in enumerate(range(0, len(text), _SLICE), start=1):
-            total += len(encode(text[start : start + _SLICE]))
+        for slices, start in enumerate(range(0, len(text), width), start=1):
+            total += len(encode(text[start : start + width]))
             if total > limit + _SLICE_ERROR * slices:
                 return True
         return False

@@ -7,8 +7,9 @@ again and again.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
 from agentctx.core.codes import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
@@ -88,11 +89,10 @@ def compress(
     sample = _sample(text)
     phrases = list(_worth(_candidates(sample, dictionary, paths=paths, codebook=codebook), counter))
     taken = taken or {}
-    if not phrases or (sample is not text and _coded(sample, phrases, taken, counter) is sample):
-        return text
-    if left_alone(text):
-        return text
-    return _coded(text, phrases, taken, counter)
+    if phrases and sample is not text:
+        coded, book = _coded(sample, phrases, taken, counter)
+        phrases = [] if coded is sample else list(book.phrases.values())
+    return text if not phrases or left_alone(text) else _coded(text, phrases, taken, counter)[0]
 
 
 def _sample(text: str) -> str:
@@ -103,8 +103,10 @@ def _sample(text: str) -> str:
     return "\n".join([text[start : start + _PIECE] for start in range(0, apart * _PIECES, apart)])
 
 
-def _coded(text: str, phrases: Collection[str], taken: Mapping[int, str], counter: TokenCounter) -> str:
-    """A text with codes for those of the phrases that pay, where that saves enough; else itself."""
+def _coded(
+    text: str, phrases: Collection[str], taken: Mapping[int, str], counter: TokenCounter
+) -> tuple[str, Codebook]:
+    """A text with codes for those of the phrases that pay, where that saves enough, else itself; and these codes."""
     book = Codebook.numbered(phrases, taken, codes_in(text))
     coded, uses = book.counted(text)
     for _ in range(_MOST):
@@ -117,8 +119,8 @@ def _coded(text: str, phrases: Collection[str], taken: Mapping[int, str], counte
         coded, uses = book.counted(text)
     shorter = book.head + coded
     if not book.phrases or counter.count(shorter) > (1 - SAVES) * counter.count(text):
-        return text
-    return shorter if written_out(shorter) == text else text
+        return text, book
+    return shorter if written_out(shorter) == text else text, book
 
 
 def _saves(phrase: str, uses: int, counter: TokenCounter) -> int:
@@ -185,9 +187,11 @@ def _repeated(text: str) -> Counter[str]:
 
 _DIFF = lazy_pattern(r"^(?:@@ -\d|diff --git |--- \S.*\n\+\+\+ |\*\*\* (?:Begin Patch|Update File))", 8)
 _TABLE = lazy_pattern(r"^[ \t]*\|.*\|[ \t]*\n[ \t]*\|[ \t:|-]*-{3}", 8)
+_OF_BASE64 = 60  # characters of a line of base64, at least; of one that stands alone twice as many
 _BASE64 = lazy_pattern(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{120,}={0,2}(?![A-Za-z0-9+/_-])")
 _LINES_BASE64 = lazy_pattern(r"(?:^[A-Za-z0-9+/]{60,76}\n){3}", 8)
 _NESTED = lazy_pattern(r"^( *)(?:- )?[\w.\"'/-]+:[ \t]*\n\1 *(?:- |[\w\"'])", 8)
+_OPENS = lazy_pattern(r":[ \t]*+\n")
 _SCALAR = lazy_pattern(r"^[ \t]*(?:- )?[\w.\"'/-]+:[ \t]+[|>][+-]?\d?[ \t]*$", 8)
 _LISTED = lazy_pattern(r"^- \S", 8)
 _SECTION = lazy_pattern(r"^\[\[?[\w.\" -]+\]\]?[ \t]*\n[\w.\"-]+[ \t]*=", 8)
@@ -206,21 +210,40 @@ _FILLED = lazy_pattern(r"^.*\S", 8)
 _CODE_SHARE, _KEY_SHARE = 0.25, 0.6
 
 
+_SURELY: Sequence[tuple[re.Pattern[str], Callable[[str], bool]]] = (
+    (_PROGRAM, lambda _text: True),
+    (_RULE, lambda text: "\n\t" in text),
+    (_SCALAR, lambda text: "|" in text or ">" in text),
+    (_DIFF, lambda text: "@@ -" in text or "diff --git " in text or "\n+++ " in text or "*** " in text),
+    (_TABLE, lambda text: "---" in text),
+)
+"""What is left alone wherever it is found, each with a glance that may rule it out, in a fraction of the time."""
+
+
+def _has_base64(text: str) -> bool:
+    longest = max(map(len, text.split()), default=0)
+    return longest >= _OF_BASE64 and (
+        _LINES_BASE64.search(text) is not None or (longest >= 2 * _OF_BASE64 and _BASE64.search(text) is not None)
+    )
+
+
 def left_alone(text: str) -> bool:
     """Whether a text is, or has in it, what must stay as it is: code, a diff, YAML, a Markdown table, base64, a cut."""
     if "```" in text or "characters omitted" in text or "lines omitted" in text:
         return True
-    surely = _PROGRAM, _RULE, _SCALAR, _DIFF, _TABLE, _BASE64, _LINES_BASE64
-    if any(found.search(text) is not None for found in surely):
+    if any(may_be(text) and found.search(text) is not None for found, may_be in _SURELY) or _has_base64(text):
         return True
-    lines = len(_FILLED.findall(text))
+    lines = sum(map(bool, map(str.strip, text.split("\n"))))
     if len(_CODE_LINE.findall(text)) > _CODE_SHARE * lines:
         return True
-    if _NESTED.search(text) is not None and len(_KEY.findall(text)) > _KEY_SHARE * lines:
+    if _OPENS.search(text) and _NESTED.search(text) and len(_KEY.findall(text)) > _KEY_SHARE * lines:
         return True
-    if _SECTION.search(text) is not None and len(_SET.findall(text)) > _KEY_SHARE * lines:
+    is_in_sections = (text.startswith("[") or "\n[" in text) and _SECTION.search(text) is not None
+    if is_in_sections and len(_SET.findall(text)) > _KEY_SHARE * lines:
         return True
-    return len(_LISTED.findall(text)) == lines
+    first = _FILLED.search(text)
+    is_listed = first is None or _LISTED.match(text, first.start()) is not None
+    return is_listed and len(_LISTED.findall(text)) == lines
 
 
 def decompress(text: str, view: View | Context | None = None) -> str:

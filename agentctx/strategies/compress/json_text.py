@@ -10,7 +10,7 @@ from typing import TypeAlias
 BLANKS = " \t\r\n"
 """All that JSON takes for a blank."""
 
-_STRING_OR_BLANKS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+')
+_STRING = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")')
 
 
 def may_be_json(text: str) -> bool:
@@ -46,7 +46,9 @@ def compact(text: str) -> str:
 
 
 def _without_blanks(text: str) -> str:
-    return _STRING_OR_BLANKS.sub(r"\1", text)
+    pieces = _STRING.split(text)  # every other one is a string
+    pieces[::2] = ["".join(each.split()) for each in pieces[::2]]
+    return "".join(pieces)
 
 
 def _refuse(constant: str) -> object:

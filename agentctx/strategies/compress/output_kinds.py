@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from html import unescape
 from itertools import groupby, pairwise
+from operator import eq
 from posixpath import split as split_path
 
 from attrs import frozen
@@ -30,24 +32,28 @@ def terminal(text: str, _mark: Mark) -> str:
     return shown(text) if "\x1b" in text or "\r" in text or "\b" in text else text
 
 
-_NUMBERED = re.compile(r"(?m)^( {1,5})(\d{1,5})([→\t])")
+_NUMBERED = re.compile(r"\n( {1,5}\d{1,5})[→\t]")
+_BEFORE_NUMBERS = re.compile(r"\n {1,5}(?=\d{1,5}[→\t])")
 
 
 def numbers(text: str, _mark: Mark) -> str:
     """Line numbers without the blanks before them, where they count on from line to line as ``cat -n`` does."""
     if "→" not in text and "\t" not in text:
         return text
-    found = list(_NUMBERED.finditer(text))
-    if len(found) < 3 or any(len(each[1] + each[2]) != 6 for each in found):
+    behind = f"\n{text}"  # each line has an end before it: that is looked for faster than where a line begins
+    found = _NUMBERED.findall(behind)
+    if len(found) < 3 or set(map(len, found)) != {6}:
         return text
-    steps = [int(after[2]) - int(before[2]) for before, after in pairwise(found)]
-    return _NUMBERED.sub(r"\2\3", text) if steps.count(1) * 10 >= len(steps) * 9 else text
+    steps = [after - before for before, after in pairwise(map(int, found))]
+    return _BEFORE_NUMBERS.sub("\n", behind)[1:] if steps.count(1) * 10 >= len(steps) * 9 else text
 
 
 _HIT = re.compile(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
 _BESIDE = re.compile(r"([\w./@+~-]*?\w\.\w+)-(\d+)-(.*)", re.DOTALL)
 _NAMED = re.compile(r"[A-Za-z][^/]*\.|\.[^/]*[A-Za-z]|/.*[A-Za-z]|[A-Za-z].*/")
 _SHORT_HIT = re.compile(r"(?m)^\d+[:-]")
+_AT_LINE = re.compile(r":\d++:|-\d++-")
+_FEWEST_HITS = 3
 
 
 @frozen
@@ -70,11 +76,11 @@ class _Hit:
 
 def hits(text: str, _mark: Mark) -> str:
     """What a search found, by file: the path once, then its lines with their numbers; other lines as they are."""
-    if ("-" not in text and ":" not in text) or _SHORT_HIT.search(text):
+    if len(_AT_LINE.findall(text)) < _FEWEST_HITS or _SHORT_HIT.search(text):
         return text
     lines = text.split("\n")
     found = [_hit(line) for line in lines]
-    if sum(each is not None for each in found) < 3:
+    if sum(each is not None for each in found) < _FEWEST_HITS:
         return text
     return "\n".join(_by_file(lines, found))
 
@@ -172,7 +178,7 @@ _TEST_WORDS = ("PASS", "ok", "passed", "passing", "Passed", "pass ", "FAIL")
 
 def tests(text: str, mark: Mark) -> str:
     """The output of a test run: of tests in a row that passed the first and the last; all else stays."""
-    if not any(word in text for word in _TEST_WORDS):
+    if not any(map(text.__contains__, _TEST_WORDS)):
         return text
     runners = [_PASSED[name] for name, summary in _TESTED.items() if summary.search(text)]
     if not runners:
@@ -189,23 +195,31 @@ _MADE_PROGRESS = [
     re.compile(r"go: (?:downloading|extracting|finding) \S+ v\S+"),
     re.compile(r"(?:\[INFO\] )?Download(?:ing|ed) from \S+: .*"),
 ]
+_IN_PROGRESS = re.compile(rf"\n(?:{'|'.join(each.pattern for each in _MADE_PROGRESS)})(?=\n|\Z)")
 _PROGRESS_WORDS = ("ompiling", "ownload", "ollecting", "already", "Checking", "Get:", "Hit:", "npack", "Pull")
 
 
 def progress(text: str, mark: Mark) -> str:
     """What installers and compilers print as they go on: of each in a row the first and the last."""
-    if not any(word in text for word in _PROGRESS_WORDS):
+    if not any(map(text.__contains__, _PROGRESS_WORDS)) or len(_IN_PROGRESS.findall(f"\n{text}")) < FEWEST:
         return text
     return "\n".join(_folded(text.split("\n"), _kind_of(_MADE_PROGRESS), "lines of this kind", mark))
 
 
 def _kind_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], str]:
+    any_of = _any_of(tuple(each.pattern for each in patterns))
+
     def kind(line: str) -> str:
-        if len(line) > _LONGEST:
-            return ""
-        return next((str(number) for number, each in enumerate(patterns, 1) if each.fullmatch(line)), "")
+        found = None if len(line) > _LONGEST else any_of.fullmatch(line)
+        return "" if found is None else str(found.lastindex)
 
     return kind
+
+
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """A pattern that says by the group which of these, of which none has a group, is the first that matches."""
+    return re.compile("|".join(f"({each})" for each in patterns))
 
 
 def _folded(lines: Sequence[str], kind: Callable[[str], str], what: str, mark: Mark) -> Iterator[str]:
@@ -235,8 +249,12 @@ def traces(text: str, mark: Mark) -> str:
     lines = text.split("\n")
     if len(lines) < FEWEST:
         return text
-    made = list(_once(lines, mark))
-    if 'File "' not in text and " at " not in text and "\tat " not in text:
+    repeats = any(map(eq, lines, lines[1:]))
+    traced = 'File "' in text or " at " in text or "\tat " in text
+    if not repeats and not traced:
+        return text
+    made = list(_once(lines, mark)) if repeats else lines
+    if not traced:
         return "\n".join(made) if len(made) < len(lines) else text
     frames = list(_frames(made))
     out: list[str] = []

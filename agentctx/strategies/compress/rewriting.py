@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_not
 from typing import ClassVar, Self
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe
@@ -78,7 +79,7 @@ class RewriteResults(Stage):
     def shorter(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
         """A result with its texts rewritten; itself where that is not shorter."""
         parts = tuple(self._part(part, call, lambda: call.pointer(message, result)) for part in result.content)
-        if all(new is old for new, old in zip(parts, result.content, strict=True)):
+        if not any(map(is_not, parts, result.content)):
             return result
         made = with_content(result, parts)
         return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
@@ -92,7 +93,7 @@ class RewriteResults(Stage):
         text = self.rewritten(part.text, call, pointer)
         if text == part.text or not text.strip() or call.counter.count(text) >= call.counter.count(part.text):
             return part
-        return evolve(part, text=text)
+        return Text(text, source=part.source)
 
 
 def _texts(message: Message) -> Iterable[str]:
