@@ -13,8 +13,9 @@ import anyio
 import typer
 
 from agentctx import stores
+from agentctx.cli.pipelines import imported
 from agentctx.errors import ConfigError, StoreError
-from agentctx.stores.store import ConversationStore
+from agentctx.stores.store import Cipher, ConversationStore
 
 T = TypeVar("T")
 
@@ -37,34 +38,72 @@ Namespace = Annotated[
     ),
 ]
 
+CipherNamed = Annotated[
+    str | None,
+    typer.Option(
+        "--cipher",
+        metavar="MODULE:NAME",
+        envvar="AGENTCTX_CIPHER",
+        show_default=False,
+        help="What decrypts the store: an object with encrypt and decrypt, or a function that makes one.",
+    ),
+]
+
 _TIMEOUT = 30.0
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
 _REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
 _POSTGRES = frozenset({"postgres", "postgresql"})
 
 
-def with_store(place: str | None, namespace: str | None, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
+def with_store(
+    place: str | None,
+    namespace: str | None,
+    work: Callable[[ConversationStore], Awaitable[T]],
+    cipher: str | None = None,
+) -> T:
     """Open the store that is meant, work with it, and close it.
 
     Raises:
-        ConfigError: If no store is named, or it cannot be one.
+        ConfigError: If no store is named, or it cannot be one, or the cipher is none.
         StoreError: If there is no store, or it fails. No error has a password in it.
     """
     if not place:
         msg = "which store? pass --store PATH_OR_URL, or set AGENTCTX_STORE"
         raise ConfigError(msg)
-    return anyio.run(partial(_work, place, namespace, work))
+    return anyio.run(partial(_work, place, namespace, work, None if cipher is None else _cipher(cipher)))
 
 
-async def _work(place: str, namespace: str | None, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
-    async with _opened(place, namespace) as store:
+async def _work(
+    place: str, namespace: str | None, work: Callable[[ConversationStore], Awaitable[T]], cipher: Cipher | None
+) -> T:
+    async with _opened(place, namespace, cipher) as store:
         return await work(store)
 
 
+def _cipher(named: str) -> Cipher:
+    """The cipher of that name.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    found = imported("--cipher", named)
+    if isinstance(found, type) or (callable(found) and not isinstance(found, Cipher)):
+        try:
+            found = found()
+        except Exception as error:
+            msg = f"--cipher {named}: calling it failed: {type(error).__name__}: {error}"
+            raise ConfigError(msg) from error
+    if not isinstance(found, Cipher):
+        msg = f"--cipher {named}: expected an object with encrypt and decrypt, got {type(found).__name__}"
+        raise ConfigError(msg)
+    return found
+
+
 @asynccontextmanager
-async def _opened(place: str, namespace: str | None) -> AsyncIterator[ConversationStore]:
+async def _opened(place: str, namespace: str | None, cipher: Cipher | None) -> AsyncIterator[ConversationStore]:
     try:
         async with store_at(place, namespace) as store:
+            store.cipher = cipher
             yield store
     except StoreError as error:
         raise StoreError(_without_password(str(error), place)) from error

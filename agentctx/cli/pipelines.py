@@ -96,7 +96,10 @@ def _made(make: Maker, typed: Typed, model: str | None) -> tuple[Budget, Pipelin
 
 
 def _named(named: str, typed: Typed, model: str | None) -> tuple[Budget, Pipeline]:
-    found = _imported(named)
+    found = imported("--pipeline", named)
+    if not callable(found):
+        msg = f"--pipeline {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
+        raise ConfigError(msg)
     if isinstance(found, Pipeline):
         if found.budget is None:
             msg = f"--pipeline {named}: it has no budget: give it one, or name a function of a Budget and a model"
@@ -118,11 +121,15 @@ def _named(named: str, typed: Typed, model: str | None) -> tuple[Budget, Pipelin
     return budget, made
 
 
-def _imported(named: str) -> object:
-    """What a module has under a name; modules of the working directory are found."""
+def imported(option: str, named: str) -> object:
+    """What a module has under a name; modules of the working directory are found.
+
+    Raises:
+        ConfigError: If it cannot be had.
+    """
     module, _, name = named.partition(":")
     if not module or not name:
-        msg = f"--pipeline: expected MODULE:NAME such as my_agent.context:pipeline, got {named!r}"
+        msg = f"{option}: expected MODULE:NAME such as my_agent.context:{option.lstrip('-')}, got {named!r}"
         raise ConfigError(msg)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -130,9 +137,6 @@ def _imported(named: str) -> object:
     try:
         found: object = getattr(import_module(module), name)
     except Exception as error:
-        msg = f"--pipeline {named}: cannot be imported: {type(error).__name__}: {error}"
+        msg = f"{option} {named}: cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError(msg) from error
-    if not callable(found):
-        msg = f"--pipeline {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
-        raise ConfigError(msg)
     return found

@@ -10,7 +10,7 @@ import typer
 
 from agentctx.cli import options
 from agentctx.cli.console import in_one_line, print_json
-from agentctx.cli.open_store import Namespace, StorePlace, with_store
+from agentctx.cli.open_store import CipherNamed, Namespace, StorePlace, with_store
 from agentctx.engine.originals import text_of
 from agentctx.errors import ConfigError, StoreError
 from agentctx.memory import Recall
@@ -45,6 +45,7 @@ def recall(
     text: AsText = False,
     store: StorePlace = None,
     namespace: Namespace = None,
+    cipher: CipherNamed = None,
     json: options.Json = False,
 ) -> None:
     """Print what was left out of a request: the bytes under a handle as they are, or where words stand in it.
@@ -58,13 +59,16 @@ def recall(
     if handle is None and search is None:
         msg = "what is wanted? pass a HANDLE, or --search WORDS"
         raise ConfigError(msg)
+    if search is not None and not search.strip():
+        msg = "--search: expected WORDS to find, got none"
+        raise ConfigError(msg)
     if search is not None:
         wanted = handle, search
-        answer = with_store(store, namespace, lambda opened: _searched(opened, conversation, *wanted))
+        answer = with_store(store, namespace, lambda opened: _searched(opened, conversation, *wanted), cipher)
         _tell(answer, {"handle": handle, "conversation": conversation, "search": search, "answer": answer}, json=json)
         return
     asked, _, part = (handle or "").partition("#")
-    name, content = with_store(store, namespace, lambda opened: _content(opened, conversation, asked))
+    name, content = with_store(store, namespace, lambda opened: _content(opened, conversation, asked), cipher)
     if json:
         print_json(content_json(name, content))
     elif text or part not in ("", "0"):

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, err, fail, in_one_line, print_json, printing, to_json
-from agentctx.cli.open_store import Namespace, StorePlace, with_store
+from agentctx.cli.open_store import CipherNamed, Namespace, StorePlace, with_store
 from agentctx.cli.options import parse_limit
 from agentctx.cli.recall import content_json
 from agentctx.engine.originals import text_of
@@ -101,6 +101,7 @@ def show(
     content: Annotated[bool, typer.Option("--content", help="Print messages and contents, too.")] = False,
     store: StorePlace = None,
     namespace: Namespace = None,
+    cipher: CipherNamed = None,
     limit: Limit = None,
     json: options.Json = False,
 ) -> None:
@@ -113,7 +114,7 @@ def show(
       agentctx store show thread-42 --store context.db
     """
     most = _most(limit, json=json)
-    kept = with_store(store, namespace, lambda opened: _kept(opened, name, most))
+    kept = with_store(store, namespace, lambda opened: _kept(opened, name, most), cipher)
     if json:
         print_json(kept.to_json(content=content))
     else:

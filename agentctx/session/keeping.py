@@ -92,8 +92,13 @@ class StateKeeper:
         if self.current and not surely:
             return
         try:
-            snapshot = await self._asked(lambda: self.store.load_state(self.name))
-            version, pieces = _checked(snapshot)
+            version_of = getattr(self.store, "state_version", None)
+            if self._version is not None and callable(version_of):  # the state is not loaded where it is known
+                version = _checked_version(await self._asked(lambda: version_of(self.name)))
+                if version == self._version:
+                    self._shared = False
+                    return
+            version, pieces = _checked(await self._asked(lambda: self.store.load_state(self.name)))
         except StoreError as error:
             self._fail("the state cannot be loaded", error)
             return
@@ -152,6 +157,10 @@ class StateKeeper:
             changed, after = await offload(lambda: self._known.changed(session, write), self._known.new(session))
         except InvalidInput as error:
             self._fail("the step is not kept", error)
+            return True
+        except (RecursionError, TypeError, ValueError) as error:  # of values that JSON does not know
+            said = "a message is nested too deep" if isinstance(error, RecursionError) else f"a message is odd: {error}"
+            self._fail("the step is not kept", InvalidInput("messages", said))
             return True
         if not changed:
             return True

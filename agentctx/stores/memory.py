@@ -111,6 +111,9 @@ class _Memory:
             numbered = [(number, handle) for each in alive for handle, number in self.owners[each].handles.items()]
         return list(dict.fromkeys(handle for _, handle in sorted(numbered)))
 
+    def version(self, owner: bytes, kind: Kind, now: float) -> int:
+        return self.read(owner, kind, now)[0]
+
     def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
         with self._guard:
             known = self.owners.get(owner)

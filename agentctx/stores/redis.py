@@ -122,6 +122,9 @@ class _Server:
         numbered = sorted(zip(map(float, told[1::2]), told[::2], strict=True))
         return list(dict.fromkeys(handle.decode() for _, handle in numbered))
 
+    def version(self, owner: bytes, kind: Kind, now: float) -> int:
+        return int(self._ask("version", now, owner, kind)[0])
+
     def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
         version, *told = self._ask("read", now, owner, kind)
         pieces = sorted((body[:_PLACE], piece.decode(), body[_PLACE:]) for piece, body in _pairs(told))
@@ -387,12 +390,22 @@ function does.handles()
   return told
 end
 
-function does.read()
-  local owner, mine = ARGV[3], ARGV[4] .. ':' .. ARGV[3]
+local function version_of(owner, mine)
   local version, floor = tonumber(redis.call('HGET', P .. 'v', mine) or ''), number('floor')
-  if not version then return {floor} end
-  if not alive(owner) then return {math.max(floor, version + 1)} end
+  if not version then return floor, false end
+  if not alive(owner) then return math.max(floor, version + 1), false end
+  return version, true
+end
+
+function does.version()
+  return {(version_of(ARGV[3], ARGV[4] .. ':' .. ARGV[3]))}
+end
+
+function does.read()
+  local mine = ARGV[4] .. ':' .. ARGV[3]
+  local version, there = version_of(ARGV[3], mine)
   local told = {version}
+  if not there then return told end
   for _, each in ipairs(redis.call('HGETALL', P .. 'd:' .. mine)) do told[#told + 1] = each end
   return told
 end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sqlite3
@@ -19,6 +20,8 @@ from agentctx.stores.store import Backend, Claim, Connections, ConversationStore
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agentctx")
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
 _FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
@@ -91,6 +94,8 @@ class _File(InTables):
     # how many were done; until when they are not done, after one that the disk was slow with.
     _on_loop: Connections[sqlite3.Connection] = field(init=False)
     _written: int = field(init=False, default=0)
+    # Which file the connections are to: one that was taken away or replaced under them is noticed by that.
+    _opened: tuple[int, int] | None = field(init=False, default=None)
     _slow_until: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
@@ -101,6 +106,27 @@ class _File(InTables):
     def close(self) -> None:
         self._connections.drop()
         self._on_loop.drop()
+        self._opened = None
+
+    def _look(self) -> None:
+        """See that the file is the one that was opened; else it is opened anew, or made.
+
+        Raises:
+            StoreError: If what stands in its place is damaged.
+        """
+        if self._opened is None or _identity(self.path) == self._opened:
+            return
+        self.close()
+        logger.warning("%s was deleted, or replaced by another file: it is opened anew", self.path)
+        with self._connected() as connection:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                self._opened = (0, 0)  # looked at again
+                msg = (
+                    f"{self.path.name} was replaced, and is damaged: {found:.200}; take away the files -wal and -shm "
+                    "beside it before a copy is put in its place"
+                )
+                raise StoreError(msg)
 
     def write(self, claim: Claim, write: Write) -> int:
         version = InTables.write(self, claim, write)
@@ -111,7 +137,7 @@ class _File(InTables):
     async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
         self._written += 1
         begun = monotonic()
-        if self._written % _IN_THREAD == 0 or begun < self._slow_until:
+        if self._written % _IN_THREAD == 0 or begun < self._slow_until or _identity(self.path) != self._opened:
             return None
         connection = self._on_loop.take()
         if connection is None:
@@ -132,10 +158,12 @@ class _File(InTables):
                     self._slow_until = monotonic() + _PAUSE
 
     def reading(self, work: Callable[[Tables], T]) -> T:
+        self._look()
         with self._connected() as connection, _transaction(connection, "BEGIN"):
             return work(Tables(_running(connection)))
 
     def writing(self, work: Callable[[Tables], T]) -> T:
+        self._look()
         writing = self._connections.writing  # SQLite lets writers wait without an order: so one of a process does
         if not writing.acquire(timeout=self.timeout):
             msg = f"{self.path.name} is busy"
@@ -191,6 +219,7 @@ class _File(InTables):
         except BaseException:
             connection.close()
             raise
+        self._opened = _identity(self.path)
         return connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
@@ -218,6 +247,15 @@ _IN_THREAD = 50
 
 _SLOW, _PAUSE = 0.005, 10.0
 """Seconds that a write on the event loop may take, and for which none is done there after one that took longer."""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at a path from others that stood there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - twice as fast, once for each write
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _code(error: Exception) -> int:

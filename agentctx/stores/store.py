@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from threading import Lock
-from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from uuid import uuid4
 
 import anyio
@@ -47,6 +47,7 @@ _SHORTEST = 16
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
+@runtime_checkable
 class Cipher(Protocol):
     """Encrypts what a store keeps. A ``Fernet`` of the library ``cryptography`` is one.
 
@@ -208,6 +209,10 @@ class Backend(Protocol):
         """A document's version, and its pieces in the order in which they were put."""
         ...
 
+    def version(self, owner: bytes, kind: Kind, now: float, /) -> int:
+        """A document's version."""
+        ...
+
     def write(self, claim: Claim, write: Write, /) -> int:
         """Change a document, and give its version; where the key is known, change nothing and give that of then.
 
@@ -248,6 +253,13 @@ def _positive(store: object, attribute: Native, value: float | None) -> None:
         raise ConfigError(msg)
 
 
+def _a_cipher(store: object, _attribute: Native, value: Native) -> None:
+    missing = [name for name in ("encrypt", "decrypt") if not callable(getattr(value, name, None))]
+    if value is not None and missing:
+        msg = f"{type(store).__name__}: cipher is {type(value).__name__}; it has no {' and no '.join(missing)}"
+        raise ConfigError(msg)
+
+
 @define(eq=False)
 class ConversationStore:
     """Keeps what conversations left out, their histories and the states of their sessions; for many workers at once.
@@ -258,7 +270,8 @@ class ConversationStore:
         max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
         max_conversation_bytes: The most bytes of one conversation; what several have left out counts for each.
         max_content: The most bytes of one content, one append or one piece of a state.
-        cipher: Encrypts contents, messages and states; names of conversations and handles stay readable.
+        cipher: Encrypts contents, messages and states; names of conversations and handles stay readable. What it raises
+            or damages is a ``StoreError`` that names the cipher and the content, and a step goes on without the store.
         timeout: Seconds that one call may take.
         clock: Seconds since 1970, by which conversations expire.
 
@@ -279,7 +292,7 @@ class ConversationStore:
     max_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
     max_conversation_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
     max_content: int = field(default=64 * 1024 * 1024, kw_only=True, validator=_positive)
-    cipher: Cipher | None = field(default=None, kw_only=True, repr=False)
+    cipher: Cipher | None = field(default=None, kw_only=True, repr=False, validator=_a_cipher)
     timeout: float = field(default=5.0, kw_only=True, validator=_positive)
     clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
     _threads: RunVar[anyio.CapacityLimiter] = field(
@@ -373,6 +386,15 @@ class ConversationStore:
 
         return await self._run(read)
 
+    async def state_version(self, name: str, /) -> int:
+        """The version that the state of a session has: whoever knows it need not load the state.
+
+        Raises:
+            StoreUnavailable: If the store does not answer.
+        """
+        owner, now = owner_of(name), self._now()
+        return await self._run(lambda backend: backend.version(owner, "state", now))
+
     async def save_state(
         self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
     ) -> int:
@@ -380,7 +402,7 @@ class ConversationStore:
         drop = [piece for piece, content in changed.items() if content is None]
 
         def put() -> dict[str, bytes]:
-            return {piece: self._closed(content) for piece, content in changed.items() if content is not None}
+            return {piece: self._closed(content, name) for piece, content in changed.items() if content is not None}
 
         small = self.cipher is None and sum(map(len, filter(None, changed.values()))) <= SMALL
         return await self._write(name, "state", version, key, put=put, drop=drop, small=small)
@@ -445,7 +467,7 @@ class ConversationStore:
         owner, claim = None if conversation is None else owner_of(conversation), self._claim()
 
         def put(backend: Backend) -> str:
-            whole, body = sha256(content).hexdigest(), self._closed(content)
+            whole, body = sha256(content).hexdigest(), self._closed(content, conversation or "nobody")
             digest = bytes.fromhex(whole)
             for length in range(_SHORTEST, len(whole) + 1):
                 handle = whole[:length]
@@ -551,13 +573,16 @@ class ConversationStore:
 
     def _batch(self, name: str, messages: Sequence[Native]) -> dict[str, bytes]:
         """Messages as one piece of a history; it has a name of its own, and stands behind those of earlier versions."""
-        plain = [to_json(message, f"messages[{place}]") for place, message in enumerate(messages)]
         try:
+            plain = [to_json(message, f"messages[{place}]") for place, message in enumerate(messages)]
             content = json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        except (TypeError, ValueError, RecursionError) as error:
+        except RecursionError as error:
+            msg = f"messages of conversation {name!r:.200} are nested too deep, or contain themselves"
+            raise StoreError(msg) from error
+        except (TypeError, ValueError) as error:
             msg = f"messages of conversation {name!r:.200} cannot be written as JSON: {error}"
             raise StoreError(msg) from error
-        return {uuid4().hex: self._closed(content)}
+        return {uuid4().hex: self._closed(content, name)}
 
     def _messages(self, body: bytes, name: str) -> list[Native]:
         try:
@@ -567,23 +592,60 @@ class ConversationStore:
             msg = f"the history of conversation {name!r:.200} is damaged: {error}"
             raise StoreError(msg) from error
 
-    def _closed(self, content: bytes) -> bytes:
+    def _closed(self, content: bytes, whose: str) -> bytes:
         """What is kept for a content: whether it is encrypted, and it."""
         self._check_size("what is to be kept", len(content))
-        return b"\0" + content if self.cipher is None else b"\1" + self.cipher.encrypt(content)
+        if self.cipher is None:
+            return _PLAIN + content
+        return _ENCRYPTED + self._ciphered("encrypt", _marked(content), f"to be kept for {whose!r:.200}")
 
     def _opened(self, body: bytes, where: str) -> bytes:
-        if body[:1] == b"\0":
+        if body[:1] == _PLAIN:
             return body[1:]
-        if body[:1] != b"\1" or self.cipher is None:
-            why = "it is encrypted: pass the cipher" if body[:1] == b"\1" else "it was not written by this library"
-            msg = f"what is kept for {where!r:.200} cannot be read: {why}"
+        said = f"kept for {where!r:.200}"
+        if body[:1] not in (_ENCRYPTED, _UNMARKED) or self.cipher is None:
+            encrypted = body[:1] in (_ENCRYPTED, _UNMARKED)
+            why = "it is encrypted: pass the cipher" if encrypted else "it was not written by this library"
+            msg = f"what is {said} cannot be read: {why}"
             raise StoreError(msg)
+        content = self._ciphered("decrypt", body[1:], said)
+        if body[:1] == _UNMARKED:
+            return content
+        if content[:_MARKED] != _marked(content[_MARKED:])[:_MARKED]:
+            msg = (
+                f"what is {said} cannot be decrypted: {type(self.cipher).__name__} gave other bytes, as by another key"
+            )
+            raise StoreError(msg)
+        return content[_MARKED:]
+
+    def _ciphered(self, how: Literal["encrypt", "decrypt"], content: bytes, said: str) -> bytes:
+        """What the user's cipher makes of a content.
+
+        Raises:
+            StoreError: If it raises, or makes no bytes of it.
+        """
+        cipher = type(self.cipher).__name__
         try:
-            return self.cipher.decrypt(body[1:])
+            made: object = getattr(self.cipher, how)(content)
         except Exception as error:
-            msg = f"what is kept for {where!r:.200} cannot be decrypted: {type(error).__name__}"
+            said_by_it = f"{type(error).__name__}: {error}".removesuffix(": ")
+            msg = f"what is {said} cannot be {how}ed: {cipher} raised {said_by_it:.200}"
             raise StoreError(msg) from error
+        if not isinstance(made, (bytes, bytearray)):
+            msg = f"what is {said} cannot be {how}ed: {cipher} gave {type(made).__name__}, and no bytes"
+            raise StoreError(msg)
+        return bytes(made)
+
+
+_PLAIN, _UNMARKED, _ENCRYPTED = b"\0", b"\1", b"\2"
+"""How what is kept begins: as it is; encrypted by an older release; encrypted together with a mark and its length."""
+
+_MARK = b"actx"
+_MARKED = len(_MARK) + 8
+
+
+def _marked(content: bytes) -> bytes:
+    return _MARK + len(content).to_bytes(8, "big") + content
 
 
 @frozen

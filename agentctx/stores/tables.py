@@ -114,17 +114,24 @@ class Tables:
         """Take away what the owner had, if it has expired."""
         self._alive(claim)
 
-    def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
+    def version(self, owner: bytes, kind: Kind, now: float) -> tuple[int, bool]:
+        """A document's version, and whether it is there."""
         rows = self.run(
             "SELECT version, expires, (SELECT value FROM numbers WHERE name = 'floor') FROM owners "
             "LEFT JOIN documents ON owner = owners.id AND kind = ? WHERE name = ?",
             *(kind, owner),
         )
         if not rows or rows[0][0] is None:
-            return self._floor(), []
+            return self._floor(), False
         version, expires, floor = rows[0]
         if expires is not None and expires <= now:
-            return max(floor, version + 1), []
+            return max(floor, version + 1), False
+        return version, True
+
+    def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
+        version, there = self.version(owner, kind, now)
+        if not there:
+            return version, []
         pieces = self.run(
             "SELECT piece, body FROM pieces WHERE owner = (SELECT id FROM owners WHERE name = ?) AND kind = ? "
             "ORDER BY version, place",
@@ -269,6 +276,9 @@ class InTables:
 
     def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
         return self.reading(lambda tables: tables.read(owner, kind, now))
+
+    def version(self, owner: bytes, kind: Kind, now: float) -> int:
+        return self.reading(lambda tables: tables.version(owner, kind, now)[0])
 
     def write(self, claim: Claim, write: Write) -> int:
         return self.writing(lambda tables: tables.write(claim, write))

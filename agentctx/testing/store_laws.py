@@ -419,6 +419,22 @@ async def quotas_hold(make: Make) -> None:
 
 
 @frozen
+class _Broken:
+    """A cipher that raises, or gives something else than it should."""
+
+    how: str
+
+    def encrypt(self, content: bytes) -> Any:  # noqa: ANN401 - also what is no bytes
+        if self.how == "raises":
+            msg = "no key"
+            raise KeyError(msg)
+        return content.hex() if self.how == "text" else content
+
+    def decrypt(self, content: bytes) -> Any:  # noqa: ANN401 - also what is no bytes
+        return {"short": content[:-1], "other": content[::-1]}.get(self.how)
+
+
+@frozen
 class _Mirror:
     """A cipher of which everybody sees that it was at work."""
 
@@ -435,7 +451,7 @@ class _Mirror:
 
 
 async def ciphers_are_used(make: Make) -> None:
-    """With a cipher all comes back; without it, or with another key, it is an error, and never other bytes."""
+    """With a cipher all comes back; without it, with another key or a broken one it is an error, never other bytes."""
     place = f"p{uuid4().hex}"
     async with _at(make, place, cipher=_Mirror()) as store:
         if not _can(store, *_ALL):
@@ -450,6 +466,16 @@ async def ciphers_are_used(make: Make) -> None:
         async with _at(make, place, cipher=cipher) as store:
             for read, name in ((store.get, handle), (store.load, "x"), (store.load_state, "x")):
                 await _refused(StoreError, read(name), f"reading with {cipher}")
+    for how in ("raises", "text", "none", "short", "other"):
+        async with _at(make, cipher=_Broken(how)) as store:
+            if how in {"raises", "text"}:
+                for write in (store.put(b"1"), store.append("x", [{"n": 1}], 0), store.save_state("x", {"h": b"1"}, 0)):
+                    await _refused(StoreError, write, f"writing with a cipher that is broken: {how}")
+                _hold([], list(await store.stored()), "what is kept of what cannot be encrypted")
+            else:
+                handle = await store.put(b"1")
+                error = await _refused(StoreError, store.get(handle), f"reading with a cipher that is broken: {how}")
+                _hold_that("_Broken" in str(error), "an error that names the cipher")
 
 
 async def cancelled_writes_are_whole(make: Make) -> None:

@@ -282,3 +282,46 @@ def test_a_server_with_many_conversations_is_asked_bit_by_bit(run, valkey):
     assert named[:2] == ["thread-42", "thread-43"]
     assert len(set(named)) == len(named) == 5_003
     assert asked >= 10
+
+
+def test_an_encrypted_store_is_read_with_its_cipher(run, tmp_path, monkeypatch):
+    """--cipher names an object or what makes one; another key, or what is no cipher, is one line."""
+    (tmp_path / "keys.py").write_text(
+        "class Shift:\n"
+        "    def __init__(self, by=1):\n"
+        "        self.by = by\n"
+        "    def encrypt(self, content):\n"
+        "        return bytes((each + self.by) % 256 for each in content)\n"
+        "    def decrypt(self, content):\n"
+        "        return bytes((each - self.by) % 256 for each in content)\n"
+        "cipher, other, number = Shift(), Shift(2), 1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    keys = importlib.import_module("keys")
+
+    async def make():
+        async with SQLiteStore(tmp_path / "context.db", cipher=keys.cipher) as store:
+            return await fill(store)
+
+    handle, _ = anyio.run(make)
+    for named in ("keys:cipher", "keys:Shift"):
+        options = ("--store", "context.db", "--cipher", named)
+        assert run("recall", handle, *options).stdout == LOG.decode()
+        assert PRIVATE in run("store", "show", "thread-42", "--content", *options).stdout
+    for named, said in (
+        ("keys:other", "Shift gave other bytes"),
+        ("keys:number", "expected an object"),
+        ("x", "MODULE:NAME"),
+    ):
+        refused = run("recall", handle, "--store", "context.db", "--cipher", named)
+        assert refused.exit_code
+        assert said in " ".join(refused.stderr.split())
+
+
+def test_nothing_is_no_word_to_search(run, file):
+    """--search with nothing in it is an error, and no answer."""
+    for words in ("", " "):
+        refused = run("recall", "--search", words, "--conversation", "thread-42", "--store", file[0])
+        assert refused.exit_code
+        assert "--search" in refused.stderr

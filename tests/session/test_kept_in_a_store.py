@@ -10,6 +10,7 @@ from time import monotonic
 
 import anyio
 import pytest
+from attrs import define
 from hypothesis import given, settings, strategies as st
 
 from agentctx import (
@@ -574,3 +575,91 @@ def test_what_is_no_store_is_refused():
         Sessions(pipeline(), "context.db")
     with pytest.raises(ConfigError, match="pass one of them"):
         Sessions(pipeline(), MemoryStore(), load={}.get)
+
+
+@define(eq=False)
+class Counting(MemoryStore):
+    """A store that counts how often a state was loaded."""
+
+    loaded: int = 0
+
+    async def load_state(self, name):
+        self.loaded += 1
+        return await super().load_state(name)
+
+
+@pytest.mark.anyio
+async def test_a_state_that_is_known_is_not_loaded_again():
+    """Opening a session asks for the version; the state is loaded where another worker has written."""
+    store, messages = Counting(), rounds(6)
+    first, second = Sessions(pipeline(), store), Sessions(pipeline(), store)
+    for length in (3, 5, 7):
+        async with first.open("x") as session:
+            await session.prepare(messages[:length])
+    assert store.loaded == 1
+    async with second.open("x") as session:
+        await session.prepare(messages[:9])
+    async with first.open("x") as session:
+        await session.prepare(messages[:11])
+        assert session.steps == 5
+    assert store.loaded == 3
+
+
+class Broken:
+    """A cipher that does not what it should."""
+
+    def __init__(self, encrypt, decrypt):
+        self.encrypt, self.decrypt = encrypt, decrypt
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cipher", [
+    Broken(lambda _content: {}["key"], bytes), Broken(lambda _content: "text", bytes),
+    Broken(bytes, lambda _content: {}["key"]), Broken(bytes, lambda content: content[1:]),
+], ids=["raises", "text", "cannot-decrypt", "loses-a-byte"])  # fmt: skip
+async def test_a_broken_cipher_costs_no_step(cipher):
+    """The step is taken without the store, and the report names the cipher; what the store has is not written over."""
+    store, messages = MemoryStore(cipher=Broken(bytes, bytes)), rounds(3)
+    async with Sessions(pipeline(), store).open("x") as session:
+        await session.prepare(messages[:3])
+    before = await store.load_state("x")
+    store.cipher = cipher
+    async with Sessions(pipeline(), store).open("x") as session:
+        view = await session.prepare(messages)
+    assert view.messages == (await pipeline().prepare(messages)).messages
+    assert any("Broken" in note and "crypted" in note for note in notes(view))
+    store.cipher = Broken(bytes, bytes)
+    assert (await store.load_state("x")).version == before.version
+
+
+@pytest.mark.anyio
+async def test_odd_messages_cost_no_step():
+    """What JSON cannot hold, or only nested too deep, is said in the report at most; the next step is kept."""
+    deep = {}
+    for _ in range(700):
+        deep = {"n": deep}
+    for odd in (deep, {1, 2}, b"\0", float("nan"), object()):
+        messages, store = rounds(2), MemoryStore()
+        messages[1]["odd"] = odd
+        async with Sessions(pipeline(), store).open("x") as session:
+            try:
+                view = await session.prepare(messages)
+            except AgentctxError as error:  # it cannot be looked at, with a store or without one
+                with pytest.raises(type(error)):
+                    await pipeline().session().prepare(messages)
+                continue
+            assert len([note for note in notes(view) if note != BEGUN_ANEW]) <= 1
+            del messages[1]["odd"]
+            assert "not kept" not in " ".join(notes(await session.prepare(messages)))
+        assert await store.append("x", [{"n": 1}], None)
+        if isinstance(odd, (dict, set)):
+            with pytest.raises(AgentctxError):
+                await store.append("x", [{"n": {1} if odd is not deep else nested(100_000)}], None)
+
+
+def nested(levels):
+    """A message that is nested so deep."""
+    made = {}
+    for _ in range(levels):
+        made = {"n": made}
+    return made

@@ -315,12 +315,15 @@ def wipe(kind, store):
     if kind == "redis":
         with Redis.from_url(store.url) as client:
             client.delete(*client.keys(f"{{{store.prefix}}}:*"))
+    elif kind == "sqlite":
+        for path in store.path.parent.iterdir():
+            path.unlink()
     else:
         with psycopg.connect(store.url, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA {store.schema} CASCADE")
 
 
-@pytest.mark.parametrize("kind", ["redis", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 async def test_a_store_that_loses_everything_under_live_sessions(make, kind):
     """A worker begins cleanly, and says so; where another was first, also with as many steps, it takes over."""
     turns = [user("task")]
@@ -347,6 +350,36 @@ async def test_a_store_that_loses_everything_under_live_sessions(make, kind):
         assert session.steps == 6
     for worker in (first, second):
         await worker.store.aclose()
+
+
+async def test_a_file_that_is_put_back_to_an_older_copy(tmp_path, caplog):
+    """A worker notices that its file is another one, and goes on from what stands there; a damaged one is an error."""
+    path, copy = tmp_path / "context.db", tmp_path / "copy.db"
+    async with SQLiteStore(path) as store, SQLiteStore(path) as other:
+        await store.append("x", [{"n": 0}], 0)
+        with sqlite3.connect(path) as source, sqlite3.connect(copy) as target:
+            source.backup(target)
+        source.close()
+        target.close()
+        last = await store.append("x", [{"n": 1}], None)
+        state = [await each.save_state("y", {"head": b"1"}, None) for each in (store, store, other)]
+        for each in tmp_path.glob("context.db*"):
+            each.unlink()
+        copy.rename(path)
+        with pytest.raises(StoreConflict):
+            await other.append("x", [{"n": 2}], last)
+        with pytest.raises(StoreConflict):
+            await store.save_state("y", {"head": b"2"}, state[-1])
+        assert len((await store.load("x")).messages) == 1
+        assert "was deleted, or replaced" in caplog.text
+        with path.open("r+b") as written:
+            written.seek(4096)
+            written.write(b"\xff" * 4096)
+        path.replace(copy)
+        copy.with_suffix(".again").write_bytes(copy.read_bytes())
+        copy.with_suffix(".again").rename(path)
+        with pytest.raises(StoreError):
+            await store.load("x")
 
 
 FIRST = tables.MIGRATIONS
