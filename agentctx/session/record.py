@@ -350,7 +350,10 @@ class Record:
 
 def alike(old: object, new: object) -> bool:
     """Whether two native messages are the same but for cache markers."""
-    return bool(old == new) or bool(unmarked(old) == unmarked(new))
+    try:
+        return bool(old == new) or bool(unmarked(old) == unmarked(new))
+    except RecursionError:  # nested too deep to be looked at
+        return False
 
 
 def call_ids(messages: Iterable[Message]) -> set[str]:
