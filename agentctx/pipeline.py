@@ -24,7 +24,7 @@ from agentctx.engine.options import (
 from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, known_profile
-from agentctx.errors import AgentctxError, ConfigError
+from agentctx.errors import ConfigError
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -147,13 +147,13 @@ class Pipeline(Plan):
             StageError: If a stage broke a promise.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
-        as_list(messages)
         try:
+            as_list(messages)
             with preparing(self):
                 state, given = State.empty(self, model, format), Given(messages, system, tools)
                 view = (await take_step(state, given, 0.0, remembered=False)).view
                 await self.tell(view.report)
-        except AgentctxError as error:
+        except Exception as error:  # also what a stage raises
             observe(self.observers, StepRefused(error, model=model))
             raise
         if self.observers:

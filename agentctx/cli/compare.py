@@ -199,7 +199,7 @@ class _Sessions:
     def __iter__(self) -> Iterator[tuple[str, Recording]]:
         for name in self.files:
             with self.tally.named():
-                for entry in noted(chosen_of(name, None, self.max_bytes)):
+                for entry in noted(chosen_of(name, None, self.max_bytes, wrong=self.tally.wrong)):
                     self.found += 1
                     yield entry.place, entry.recording
 

@@ -195,8 +195,12 @@ class Tally:
         except ConfigError:
             raise
         except AgentctxError as error:
-            _say(str(error))
-            self.code = max(self.code, _code(error))
+            self.wrong(error)
+
+    def wrong(self, error: AgentctxError) -> None:
+        """Say what is wrong where an error names its own place."""
+        _say(str(error))
+        self.code = max(self.code, _code(error))
 
     def end(self) -> None:
         """End the command with the exit code."""

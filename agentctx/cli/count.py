@@ -43,7 +43,7 @@ def count(
       agentctx count session.jsonl --by-message
     """
     tally, unknown = Tally(), UnknownModels()
-    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
+    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes), wrong=tally.wrong):
         with tally.at(entry.place):
             counted = _counted(entry, model, format)
             unknown.tell(model or entry.recording.model)

@@ -117,7 +117,7 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, preset, pipeline, model, format, retention, messages, full, json)
     tally, unknown = Tally(), UnknownModels()
-    found = chosen_of(session, id, parse_bytes("--max-bytes", max_bytes))
+    found = chosen_of(session, id, parse_bytes("--max-bytes", max_bytes), wrong=tally.wrong if every else None)
     for entry in noted(_entries(found, every=every or id is not None)):
         with tally.at(entry.place):
             if not anyio.run(_replay, entry, asked):

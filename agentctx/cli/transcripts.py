@@ -19,7 +19,7 @@ from agentctx.printable import on_one_line, printable
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.files import MAX_BYTES
 from agentctx.transcripts.local import local_sessions, session_named
-from agentctx.transcripts.reading import chosen as chosen_of
+from agentctx.transcripts.reading import Wrong, chosen as chosen_of
 
 _LONGEST_NOTE = 300
 _LONGEST_PATH = 400
@@ -58,9 +58,14 @@ def session_file(session: str | None, number: str | None) -> str:
     return str(found.path)
 
 
-def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Iterator[Transcript]:
-    """The recordings of a file, or only the one with the id ``wanted``; what there is to say of each goes to stderr."""
-    yield from noted(chosen_of(source, wanted, max_bytes))
+def chosen(
+    source: str, wanted: str | None, max_bytes: int = MAX_BYTES, *, wrong: Wrong | None = None
+) -> Iterator[Transcript]:
+    """The recordings of a file, or only the one with the id ``wanted``; what there is to say of each goes to stderr.
+
+    ``wrong`` is told what is wrong with a line; without it, that ends the reading.
+    """
+    yield from noted(chosen_of(source, wanted, max_bytes, wrong=wrong))
 
 
 def noted(found: Iterable[Transcript]) -> Iterator[Transcript]:

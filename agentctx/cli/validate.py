@@ -42,7 +42,7 @@ def validate(
       agentctx validate sessions.jsonl --format anthropic --json
     """
     tally = Tally()
-    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
+    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes), wrong=tally.wrong):
         with tally.at(entry.place):
             found = _violations(entry, format, model)
             if any(violation.severity == "error" for violation in found):

@@ -46,10 +46,10 @@ class StepPrepared:
 
 @frozen
 class StepRefused:
-    """A request could not be prepared: nothing of it was sent.
+    """A request could not be prepared: nothing of it was sent. A step that was cancelled is none.
 
     Args:
-        error: What the caller was told, a ``ContextOverflow`` for example.
+        error: What the caller was told: a ``ContextOverflow`` for example, or what a stage of the caller's raised.
         session: The session's id; None for a stateless call, or where it has none.
         model: The model's name; None when it is not known.
 

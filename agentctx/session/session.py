@@ -22,7 +22,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.originals import tells_apart
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
-from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.errors import ContextOverflow
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
@@ -243,18 +243,18 @@ class Session:
             ConfigError: If a step of this very session waits for this one: a stage or a summarizer asked for it, or for
                 a step of another session, whose stage asked for this one.
         """
-        if type(messages) is not list or not messages:
-            as_list(messages)
         given = Given(messages, system, tools)
 
         async def step() -> list[tuple[View, int]]:
             return [await self._step(given, model, format)]
 
         try:
+            if type(messages) is not list or not messages:
+                as_list(messages)
             async with self._alone():
                 made = await step() if self._keeper is None else await self._kept(self._keeper, step)
             await self._tell_of(made)
-        except AgentctxError as error:
+        except Exception as error:  # also what a stage raises
             observe(self.plan.observers, StepRefused(error, self.id, model or self.model))
             raise
         self._observe_steps(made)

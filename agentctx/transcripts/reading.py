@@ -56,6 +56,8 @@ from agentctx.transcripts.transcript import Layout, Read, Transcript, of_a_tool
 LogReader = Callable[[LogLines], Iterator[Read]]
 MessagesReader = Callable[[Sequence[Native], Fields], Read]
 DocumentReader = Callable[[Fields, str], Iterator[Read]]
+Wrong = Callable[[InvalidInput], None]
+"""Is told what is wrong with one line; the lines after it are read."""
 
 _EXPECTED = "expected a list of messages, or an object with 'messages' (or 'input', 'contents')"
 _BOM = b"\xef\xbb\xbf"
@@ -93,12 +95,14 @@ READERS: Mapping[str, ToolReader] = {
 """The tools whose files are read, by the name that ``agentctx.providers.other_tools`` knows their shape by."""
 
 
-def read_transcripts(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Transcript]:
+def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | None = None) -> Iterator[Transcript]:
     """Read the recorded conversations of a file one by one; JSON lines are never held in memory as a whole.
 
     Args:
         source: Path of the file, or ``-`` for stdin.
         max_bytes: No more of it is read, in bytes, unpacked.
+        wrong: Called with what is wrong with a line, where each line is a conversation of its own; the others are
+            read. Without it, the first such line ends the reading.
 
     Yields:
         Each conversation. A log of one session, such as Claude Code's, is one, and one for each sub-agent.
@@ -123,6 +127,7 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Transc
             )
         return
     with opened(source, max_bytes) as stream:
+        tell = _raised if wrong is None else wrong
         start = stream.peek()
         if start.startswith(ZIP):
             yield from _archive(source, name, max_bytes)
@@ -134,23 +139,29 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Transc
             raise InvalidInput(name, f"is empty; {_EXPECTED}")
         first = (first[0], first[1].removeprefix(_BOM))
         second = next(lines, None)
-        yield from _one(name, first) if second is None else _many(name, first, second, lines, stream)
+        yield from _one(name, first) if second is None else _many(name, first, second, lines, stream, tell)
 
 
-def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Iterator[Transcript]:
-    """The recordings of a file, or only the one with the id ``wanted``.
+def _raised(error: InvalidInput) -> None:
+    raise error
+
+
+def chosen(
+    source: str, wanted: str | None, max_bytes: int = MAX_BYTES, *, wrong: Wrong | None = None
+) -> Iterator[Transcript]:
+    """The recordings of a file, or only the one with the id ``wanted``; ``wrong`` as of ``read_transcripts``.
 
     Raises:
         InvalidInput: If none has that id.
     """
     found = False
-    for transcript in read_transcripts(source, max_bytes):
+    for transcript in read_transcripts(source, max_bytes, wrong=wrong):
         if wanted is None or transcript.recording.id == wanted:
             found = True
             yield transcript
             if wanted is not None:
                 return
-    if not found:
+    if not found and wanted is not None:
         raise InvalidInput(source, f"no recording in it has the id {wanted!r}")
 
 
@@ -175,13 +186,19 @@ def _one(name: str, line: Line) -> Iterator[Transcript]:
         yield from _document(value, Layout.DOCUMENT, where)
 
 
-def _many(name: str, first: Line, second: Line, lines: Iterator[Line], stream: IO[bytes]) -> Iterator[Transcript]:
+def _many(
+    name: str, first: Line, second: Line, lines: Iterator[Line], stream: IO[bytes], wrong: Wrong
+) -> Iterator[Transcript]:
     try:
         value = parse(name, first)
-    except InvalidInput:
-        tool, how = _reader_of(_parsed(name, second))
+    except InvalidInput as error:
+        after = _parsed(name, second)
+        tool, how = _reader_of(after)
         if how.log is not None:  # a log whose first line is damaged
             yield from _logged(tool, how.log, LogLines(name, chain((first, second), lines)))
+        elif isinstance(after, dict) and any(key in after for key in _keys()) and first[1].strip() != b"[":
+            wrong(error)  # lines of which the first is damaged
+            yield from _each(name, chain((second,), lines), wrong)
         else:  # a document over several lines begins with half a value
             yield from _pretty(name, first, second, stream)
         return
@@ -197,11 +214,27 @@ def _many(name: str, first: Line, second: Line, lines: Iterator[Line], stream: I
         messages = [value, *(parse(name, line) for line in rest)]
         yield _own(messages, Layout.MESSAGE_LINES, where)
     elif isinstance(value, dict) and exchanges.name_of(value) is not None:
-        yield from _noted(_joined(_exchange(place(name, number), fields) for number, fields in every), every)
+        yield from _noted(_joined(_exchanges(name, every, wrong)), every)
     else:
-        yield from _document(value, Layout.LINE, where)
-        for line in rest:
+        yield from _each(name, chain((first,), rest), wrong)
+
+
+def _each(name: str, lines: Iterable[Line], wrong: Wrong) -> Iterator[Transcript]:
+    """Lines that are conversations of their own."""
+    for line in lines:
+        try:
             yield from _document(parse(name, line), Layout.LINE, place(name, line[0]))
+        except InvalidInput as error:
+            wrong(error)
+
+
+def _exchanges(name: str, lines: LogLines, wrong: Wrong) -> Iterator[tuple[Read, str, str]]:
+    """Lines that are requests, with their answers."""
+    for number, fields in lines:
+        try:
+            yield _exchange(place(name, number), fields)
+        except InvalidInput as error:
+            wrong(error)
 
 
 def _parsed(name: str, line: Line) -> Native:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY, generate_latest
 
-from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, Pipeline, Session, Sessions
+from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, InvalidInput, Pipeline, Session, Sessions
 from agentctx.economics import SilentTruncationSuspected
 from agentctx.offload import offload, queue
 from agentctx.sinks import (
@@ -90,6 +90,31 @@ async def test_answers_refusals_and_overflows_are_told():
     with pytest.raises(ContextOverflow):
         await pipeline(events.append, window=30).session(model=MODEL).prepare(history(1))
     assert isinstance(events[-1].error, ContextOverflow)
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("remembered", [True, False], ids=["session", "stateless"])
+async def test_every_failure_of_a_step_is_told_once(remembered):
+    """What a stage raises, and messages that are none, as well as what is too large; a cancelled step is no failure."""
+    events, trouble = [], RuntimeError("boom")
+
+    async def fails(context, call):
+        raise trouble
+
+    async def hangs(context, call):
+        await anyio.sleep_forever()
+
+    for stage, messages in ((fails, history(1)), (fails, "no messages"), (fails, [])):
+        told = Pipeline(stage, sinks=[events.append])
+        with pytest.raises((RuntimeError, InvalidInput)) as raised:
+            await (told.session(model=MODEL) if remembered else told).prepare(messages, model=MODEL)
+        assert [event.error for event in events] == [raised.value]
+        assert (type(events.pop()), raised.value is trouble) == (StepRefused, messages == history(1))
+    told = Pipeline(hangs, sinks=[events.append])
+    with anyio.move_on_after(0.01) as scope:
+        await (told.session(model=MODEL) if remembered else told).prepare(history(1), model=MODEL)
+    assert scope.cancelled_caught
+    assert events == []
 
 
 async def test_sessions_are_told_when_they_open_and_close():

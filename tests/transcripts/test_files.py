@@ -120,6 +120,18 @@ def test_good_lines_before_a_bad_one_are_given(tmp_path):
         next(found)
 
 
+@pytest.mark.parametrize("first", [0, 1, 2], ids=["begins", "second", "third"])
+def test_bad_lines_are_told_and_those_after_them_read(tmp_path, first):
+    """Two bad lines are two errors that name their lines; all good sessions are there, wherever the bad ones stand."""
+    lines = [json.dumps({"id": f"s{number}", "format": "openai-chat", "messages": HELLO}) for number in range(4)]
+    lines[first:first] = ["{broken", '{"id": "bad", "messages": 5}']
+    path, wrong = tmp_path / "some.jsonl", []
+    path.write_text("\n".join(lines))
+    found = [transcript.recording.id for transcript in entries(str(path), wrong=wrong.append)]
+    assert found == ["s0", "s1", "s2", "s3"]
+    assert [error.where for error in wrong] == [f"{path}, line {first + 1}", f"{path}, line {first + 2}"]
+
+
 def test_one_recording_is_chosen_by_its_id(tmp_path):
     """An id picks one recording; an unknown one is an error that names it."""
     path = write(tmp_path / "s.jsonl", '{"id": "a", "messages": []}\n{"id": "b", "messages": []}\n')
