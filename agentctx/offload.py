@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
-from threading import Lock
+from threading import Lock, get_ident
 from time import perf_counter
 from typing import TypeAlias, TypeVar
 from weakref import WeakSet
@@ -18,7 +18,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field, frozen
 
-from agentctx.core.pace import giving_way, going_ahead
+from agentctx.core.pace import AHEAD, giving_way
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def amount(lengths: Iterable[int]) -> tuple[int, int]:
 
 
 async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> T:
-    """Do ``work`` here when it is about few messages and little text, else in a worker thread.
+    """Do ``work`` here and ahead of the workers when it is about few messages and little text, else in a worker thread.
 
     Pure Python holds the interpreter, but loops over many messages give way (``core.pace``): the event loop goes on.
     Long works are done one after the other, those of the oldest step first: of many steps that begin together, one
@@ -58,7 +58,11 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
     if messages < MUCH and characters < MUCH_TEXT:
         if messages >= SOME:
             await anyio.lowlevel.checkpoint()
-        return going_ahead(work)
+        AHEAD.add(thread := get_ident())
+        try:
+            return work()
+        finally:
+            AHEAD.discard(thread)
     short, long, threads = _of_this_loop()
     async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn():
         return await anyio.to_thread.run_sync(_aside, work, abandon_on_cancel=True, limiter=threads)

@@ -9,9 +9,9 @@ that it counts, and a step that counts sixty would wait sixty times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from threading import get_ident, local
+from threading import local
 from time import perf_counter, sleep
 from typing import TypeVar
 
@@ -37,8 +37,8 @@ class _Thread(local):
 
 
 _thread = _Thread()
-_ahead: set[int] = set()
-"""The threads whose work goes ahead now."""
+AHEAD: set[int] = set()
+"""The threads whose work goes ahead now, by ``get_ident``."""
 
 
 @contextmanager
@@ -51,29 +51,19 @@ def giving_way() -> Iterator[None]:
         _thread.since = None
 
 
-def going_ahead(work: Callable[[], T]) -> T:
-    """What comes of work that is done at once, and that threads which give way stand back for."""
-    thread = get_ident()
-    _ahead.add(thread)
-    try:
-        return work()
-    finally:
-        _ahead.discard(thread)
-
-
 def breathe() -> None:
     """Give way when it is time to, in a thread that does."""
     since = _thread.since
     if since is None:
         return
     now = perf_counter()
-    if now - since > AT_MOST or _ahead:
+    if now - since > AT_MOST or AHEAD:
         _stand_back(now + PATIENCE)
 
 
 def _stand_back(until: float) -> None:
     sleep(PAUSE)
-    while _ahead and perf_counter() < until:
+    while AHEAD and perf_counter() < until:
         sleep(PAUSE)
     _thread.since = perf_counter()
 

@@ -25,7 +25,7 @@ from agentctx.core.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.core.pace import going_ahead, paced
+from agentctx.core.pace import paced
 from agentctx.models.profile import ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
@@ -200,11 +200,10 @@ class MessageMeter:
         pending = [each for each in messages if each._counted[0] is not mark]  # noqa: SLF001 - as in message
         if not pending:
             return
-        characters = 0 if self._whole is not None else characters_to_count(pending)
-        if characters < MUCH_TEXT:
-            going_ahead(partial(self._count_all, pending))
+        if self._whole is not None:
+            self._count_all(pending)
         else:
-            await offload(partial(self._count_all, pending), len(pending), characters)
+            await offload(partial(self._count_all, pending), len(pending), characters_to_count(pending))
 
     def _count_all(self, messages: Sequence[Message]) -> None:
         for message in paced(messages):
