@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentctx.core.message import Context, Native
+from agentctx.core.untracked import untrack
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.models.table import encoding_for
@@ -14,6 +15,7 @@ from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.exact import loaded
+from agentctx.tokens.graphemes import ceiling
 from agentctx.wire_format import Violation
 
 
@@ -86,7 +88,7 @@ def validate(
 
 
 def warmup(model: str | None = None) -> None:
-    """Load the vocabulary, sessions and the wire formats now, before the event loop starts, which they would hold up.
+    """Load all that steps need now, before the event loop starts, which it would hold up.
 
     The vocabulary takes about 0.2 seconds, all of it under the interpreter lock.
 
@@ -101,3 +103,5 @@ def warmup(model: str | None = None) -> None:
     import agentctx.session.session  # noqa: F401, PLC0415 - a pipeline imports it with its first session
 
     tuple(FORMATS.values())  # each is imported when it is first looked up
+    ceiling("words", 1)  # imports regex, with which text is cut
+    untrack([])  # imports ctypes

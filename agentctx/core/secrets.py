@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from agentctx.core.pace import breathe, paced
 from agentctx.lazy import lazy_pattern
 
 if TYPE_CHECKING:
@@ -867,6 +868,7 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where the values stand that are given to the names of secrets."""
     for head, value, goes in rules:
+        breathe()
         yield from _given(text, head, value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)
@@ -879,7 +881,7 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
 def _given(text: str, head: re.Pattern[str], value: re.Pattern[str], goes: Goes) -> Iterator[Span]:
     """Where the values stand that go by one rule."""
     done = 0
-    for found in head.finditer(text):
+    for found in paced(head.finditer(text)):
         if found.start() < done or not is_secret_name(found["name"]):
             continue
         given = value.match(text, found.end())

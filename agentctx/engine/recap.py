@@ -27,7 +27,7 @@ from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload
 from agentctx.printable import on_one_line
-from agentctx.protocols import Call, ContextStrategy, Stage, declared, whole_text
+from agentctx.protocols import Call, ContextStrategy, Stage, declared, searched_text
 from agentctx.tokens.graphemes import floor
 
 Cut = Callable[[Context, Call], Context]
@@ -314,7 +314,7 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
         return max(0, wanted + HEADER - there) if wanted else 0
 
     looking = not all(stage.summarizes for stage in found)
-    return await offload(worked_out, *amount(whole_text(start, call) if looking else ()))
+    return await offload(worked_out, *amount(searched_text(start, call) if looking else ()))
 
 
 def _writing(stages: Iterable[ContextStrategy]) -> Iterator[Stage]:

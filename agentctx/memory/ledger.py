@@ -24,7 +24,7 @@ from agentctx.engine.tool_calls import ArtifactRule, ReadCall, done_by, read_cal
 from agentctx.errors import ConfigError, SummaryError
 from agentctx.memory.trail import trail_in
 from agentctx.memory.values import Extractor, Kind, Value, error_lines, said_in, values_in
-from agentctx.protocols import Call, Scope, Stage, TokenCounter, whole_text
+from agentctx.protocols import Call, Scope, Stage, TokenCounter, searched_text
 
 USED, SEEN, SAID, ERRORS = "used", "seen", "said by the user", "errors"
 """The lines of a ledger: what calls used, what else was there, what the user said, what went wrong."""
@@ -524,10 +524,10 @@ class Ledger(Stage):
         return min(share, max(0, int(_OF_THE_ROOM * room)))
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """All the text of the request as it was before the cut; a glance suffices where there was none."""
+        """It searches the request as it was before the cut; a glance suffices where there was none."""
         if call.start is None or call.start.messages is context.messages:
             return ()
-        return whole_text(call.start, call)
+        return searched_text(call.start, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with both sections written anew, as it is where nothing was left out.

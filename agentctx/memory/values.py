@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from agentctx.core.pace import paced
 from agentctx.errors import ConfigError
 
 LONGEST = 240
@@ -98,7 +99,7 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
         >>> [(value.text, value.kind.value) for value in values_in("See src/app.py and #4711.")]
         [('src/app.py', 'path'), ('#4711', 'id')]
     """
-    for found in _WORD.finditer(text):
+    for found in paced(_WORD.finditer(text)):
         word = found[0]
         if len(word) <= LONGEST and not (text.startswith(_KEY_ENDS, found.end()) and _SYMBOL.fullmatch(word)):
             yield from _of_url(word) if found["url"] else _of_word(word)

@@ -23,7 +23,7 @@ from agentctx.engine.shrink import (
     with_text,
 )
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter, as_cutter
+from agentctx.protocols import SEARCHED, Call, Scope, Stage, TextCutter, TokenCounter, as_cutter
 
 TOLD = 0.4
 """So much of what may stay of a result is for what is told of the rest."""
@@ -132,10 +132,13 @@ class TruncateToolOutputs(Stage):
         """How many characters of a result are read, about: none of one that is surely short enough."""
         if self.max_tokens is None:
             return 0
-        cuts = cuts and self.tell is None
         most = self.max_tokens
         characters = sum(len(part.text) for part in result.content if isinstance(part, Text))
-        return 0 if characters <= most else min(characters, _READ_PER_TOKEN * most) if cuts else characters
+        if characters <= most:
+            return 0
+        if self.tell is not None:
+            return SEARCHED * characters
+        return min(characters, _READ_PER_TOKEN * most) if cuts else characters
 
     def _is_long(self, message: Message, cutter: TextCutter) -> bool:
         """Whether a message has a result that is longer than it may be."""

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 from threading import get_ident
 
 import anyio
@@ -9,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from attrs import define, field
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, warmup
+from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline, TruncateToolOutputs, warmup
 
 pytestmark = pytest.mark.both_loops
 
@@ -93,10 +94,14 @@ def compacting(counter=None):
     return Pipeline(*stages, budget=Budget(20_000), counter=counter)
 
 
+def telling(counter=None):
+    """Most of it has to go, and is searched for what is worth telling."""
+    return Pipeline(FitContextWindow(), Ledger(), budget=Budget(6_000), counter=counter)
+
+
 @pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
-@pytest.mark.parametrize("pipeline", [fitting, compacting])
-@pytest.mark.parametrize("rounds", [3_000, 190])
+@pytest.mark.parametrize(("pipeline", "rounds"), [*product([fitting, compacting], [3_000, 190]), (telling, 190)])
 async def test_many_messages_do_not_hold_up_the_loop(preparing, pipeline, rounds):
     """Between two turns of another task the loop's thread makes few calls, however many messages arrive at once."""
     warmup()
@@ -126,16 +131,29 @@ async def test_much_text_does_not_hold_up_the_loop(preparing, pipeline, rounds, 
 
 
 def test_nothing_is_loaded_after_the_warmup():
-    """What the first call needs is imported by ``warmup``, whatever format the messages are in."""
+    """What the first calls need is imported by ``warmup``, whatever format the messages are in, also where they cut."""
     script = """
 import sys, anyio
 from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs, warmup
 pipeline = Pipeline(TruncateToolOutputs(max_tokens=9), FitContextWindow(), budget=Budget(1_000))
 warmup()
-known = set(sys.modules)
-messages = [{"role": "system", "content": "Help."}, {"role": "user", "content": "Go."}]
-anyio.run(pipeline.session().prepare, messages)
-print(*sorted(name for name in sys.modules if name not in known and name.startswith("agentctx")))
+call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+messages = [
+    {"role": "system", "content": "Help."},
+    {"role": "user", "content": "Go."},
+    {"role": "assistant", "content": None, "tool_calls": [call]},
+    {"role": "tool", "tool_call_id": "c", "content": ""},
+]
+
+async def main():
+    await anyio.to_thread.run_sync(int)
+    known = set(sys.modules)
+    for length in 10, 1_000, 10_000:
+        messages[-1]["content"] = "found it " * length
+        await pipeline.session().prepare(messages)
+    print(*sorted(set(sys.modules) - known))
+
+anyio.run(main)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
