@@ -12,6 +12,7 @@ from typing import ClassVar
 from attrs import define, field, frozen
 
 from agentctx.core.codes import written_out
+from agentctx.core.json_text import untabulate
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
@@ -264,8 +265,8 @@ def _at(found: dict[str, Candidate], value: Value, age: float) -> Candidate:
 
 
 def _said(text: str) -> str:
-    """A text as it was said: in no codes, and with no marks of ours."""
-    return without_marks(written_out(text))
+    """A text as it was said: in no codes, no tables, and with no marks of ours."""
+    return without_marks(untabulate(written_out(text)))
 
 
 def _name(read: ReadCall | None) -> str:

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from attrs import frozen
 
+from agentctx.core.json_text import compact, may_be_json
 from agentctx.protocols import Call
-from agentctx.strategies.compress.json_text import compact, may_be_json
 from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 

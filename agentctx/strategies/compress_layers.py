@@ -8,6 +8,7 @@ from itertools import islice
 from attrs import evolve, field, frozen
 
 from agentctx.core.codes import LEAST, codebook_in
+from agentctx.core.json_text import compact, may_be_json
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.shrink import edit_results, with_content, with_pointer
@@ -15,7 +16,6 @@ from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call
 from agentctx.strategies.compress.codes import DICTIONARY, compress, defined_in, left_alone
-from agentctx.strategies.compress.json_text import compact, may_be_json
 from agentctx.strategies.compress.rewriting import RewriteResults
 
 _FEWEST, _TELLING = 10, 5

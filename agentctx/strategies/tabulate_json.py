@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from attrs import frozen
 
+from agentctx.core.json_text import may_be_json, tabulate
 from agentctx.protocols import Call
-from agentctx.strategies.compress.json_text import may_be_json, tabulate
 from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 
@@ -16,7 +16,7 @@ class TabulateJson(RewriteResults):
     """Say the keys of objects of one shape once in tool results that are JSON, then a row of values each.
 
     Arrays of such objects become tables, and objects of such objects, when they arrive; a line above says so. Values
-    stay as they were written, and ``untabulate`` (``agentctx.strategies.compress.json_text``) gives the document back,
+    stay as they were written, and ``untabulate`` (``agentctx.core.json_text``) gives the document back,
     but for its blanks. A result changes only where the tokenizer says that it gets smaller, the line included.
 
     Args:
@@ -34,20 +34,20 @@ class TabulateJson(RewriteResults):
         >>> turns = user("Look."), assistant(call("a", "get")), result("a", json.dumps(seats))
         >>> view = await Pipeline(TabulateJson()).prepare(transcript("openai-chat", *turns))
         >>> print(view.messages[2]["content"])
-        [JSON tables: {keys} once, then a row of values each]
-        [{"seat","free","price"}
-        "1A",true,99.5
-        "2A",true,99.5
+        [JSON]
+        [{seat,free,price=99.5}
+        1A,true
+        2A,true
         ...
-        "8A",false,99.5]
+        8A,false]
     """
 
-    why: ClassVar[str] = "JSON objects of one shape as tables"
+    why: ClassVar[str] = "JSON in tables, without quotes"
 
     def concerns_text(self, text: str, /) -> bool:
-        """Whether it begins as JSON does, and has several objects."""
-        return may_be_json(text) and text.count("{") > 1
+        """Whether it begins as JSON does, and has a string."""
+        return may_be_json(text) and '"' in text
 
     def rewritten(self, text: str, _call: Call, _pointer: Pointer, /) -> str:
-        """The text with tables, if it is JSON with objects of one shape."""
+        """The text with tables, if it is JSON with objects of one shape, and without quotes that need not be."""
         return tabulate(text)

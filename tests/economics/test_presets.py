@@ -203,14 +203,14 @@ async def test_coding_agent_leaves_out_blanks_before_line_numbers():
 
 @pytest.mark.anyio
 async def test_an_assistant_gets_json_in_fewer_tokens():
-    """The keys of objects of one shape stand there once, blanks nowhere, and all values as they were written."""
+    """The keys of objects of one shape stand there once, no quotes that need not be, and all values as they were."""
     flights = [{"number": f"HAT{number}", "price": 99.50 + number, "seats": number} for number in range(9)]
     (table,) = await said(assistant, json.dumps(flights))
     (bare,) = await said(assistant, json.dumps({"name": {"first": "Ada", "last": "Li"}, "age": 36, "miles": [1, 2, 3]}))
 
-    assert table.count('"price"') == 1
-    assert all(f'"HAT{number}",{99.5 + number},{number}' in table for number in range(9))
-    assert bare == '{"name":{"first":"Ada","last":"Li"},"age":36,"miles":[1,2,3]}'
+    assert table.count("price") == 1
+    assert all(f"HAT{number},{99.5 + number},{number}" in table for number in range(9))
+    assert bare == "[JSON]\n{name:{first:Ada,last:Li},\nage:36,\nmiles:[1,2,3]}"
 
 
 @pytest.mark.anyio

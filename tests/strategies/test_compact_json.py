@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Pipeline, count
+from agentctx.core.json_text import BLANKS, compact
 from agentctx.strategies import CompactJson
-from agentctx.strategies.compress.json_text import BLANKS, compact
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

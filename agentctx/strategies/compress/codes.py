@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from heapq import nlargest
 
 from agentctx.core.codes import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
+from agentctx.core.json_text import is_json, may_be_json
 from agentctx.core.message import Context, Message, Text
 from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import TokenCounter
-from agentctx.strategies.compress.json_text import is_json, may_be_json
 
 DICTIONARY = (
     "parameters",
