@@ -172,12 +172,15 @@ async def sessions(name: str, store: ConversationStore, times: int) -> list[Row]
     for length in (LONG, 4 * LONG):
         plan = Pipeline(TruncateToolOutputs(300), FitContextWindow(), budget=Budget(400_000, trigger=0.8, target=0.5))
         asked: list[dict[str, object]] = [{"role": "user", "content": "Why does the build fail?"}]
-        alones, kepts = (
+        alones, kepts, weigheds = (
             asked + [each for number in range(length // 2 + times) for each in said(number, whose)]
-            for whose in ("alone", name)
+            for whose in ("alone", name, "weighed")
         )
         weighed, alone = Weighed(store), plan.session()
-        kept, conversation = Sessions(plan, weighed), f"session-{length}"
+        async with Sessions(plan, weighed).open(f"weighed-{length}") as session:
+            for end in range(length + 1, length + 1 + 2 * times, 2):
+                await session.prepare(weigheds[:end])
+        kept, conversation = Sessions(plan, store), f"session-{length}"
         extra: dict[str, list[float]] = {"wall": [], "processor": []}
         async with kept.open(conversation) as session:
             for end in range(length + 1, length + 1 + 2 * times, 2):

@@ -66,6 +66,12 @@ def _digest_of(content: bytes) -> bytes:
 
 
 def _canonical(native: object) -> Native:
+    if type(native) is dict:  # the most, with few calls
+        return {
+            key if type(key) is str else str(key): value if type(value) in _PLAIN else _canonical(value)
+            for key, value in native.items()
+            if value is not None
+        }
     if native is None or isinstance(native, (str, int, float)):
         return native
     if isinstance(native, (list, tuple)):

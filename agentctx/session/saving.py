@@ -161,7 +161,7 @@ class Pieces:
         """
         state = session._state  # noqa: SLF001 - a part of the session
         record = state.record
-        made = _Changed(evolve(self, sums=dict(self.sums)))
+        made = _Changed(self._copy())
         head = {
             "saved": SAVED,
             "id": session.id,
@@ -196,6 +196,13 @@ class Pieces:
             "head", f'{{"write":"{write}","sum":{known.total},"head":{text}}}'.encode("ascii")
         )
         return made.pieces, known
+
+    def _copy(self) -> Pieces:
+        """The same, with checksums of its own: what is saved only counts when the store has it."""
+        return Pieces(
+            dict(self.sums), self.total, self.head, self.columns, self.record, self.shown, self.origins,
+            self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
+        )  # fmt: skip
 
     def _once(self, name: str, of: tuple[object, ...], make: Callable[[], str | None]) -> str | None:
         """What is made of objects, made again only when they are others."""

@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
@@ -285,7 +285,6 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
 
 def _running(connection: sqlite3.Connection) -> Callable[..., Rows]:
     def run(statement: str, *values: object) -> Rows:
-        with closing(connection.execute(statement, values)) as cursor:
-            return cursor.fetchall()
+        return connection.execute(statement, values).fetchall()
 
     return run

@@ -41,7 +41,7 @@ MIGRATIONS = (
     );
     CREATE INDEX keys_version ON keys (owner, kind, version);
     """,
-    "{function}",
+    "{function} DROP INDEX keys_version",
 )
 """What brings a store from one version of its schema to the next; the version is how many of them were run."""
 
@@ -140,21 +140,26 @@ class Tables:
         return version, pieces
 
     def write(self, claim: Claim, write: Write) -> int:
-        owner, kind = self._owner(claim), write.kind
-        mine = owner.id, kind
-        done, known, floor = self.run(_BEFORE, *mine, write.key, *mine)[0]
+        kind = write.kind
+        found = self.run(_BEFORE + self.lock, kind, write.key, kind, claim.owner, claim.now)
+        if found:
+            id_, size, done, known, floor = found[0]
+            owner = _Owner(id_, size)
+        else:
+            owner, done, known, floor = self._owner(claim), None, None, self._floor()
         if done is not None:
             return int(done)
+        mine = owner.id, kind
         before = int(floor if known is None else known)
         if write.version is not None and write.version != before:
             raise StoreConflict(claim.name, before)
         version = write.after(before)
-        grown = -self._drop(mine, None if write.drop is None else sorted({*write.drop, *write.put}))
+        grown = -self._drop(mine, write)
         rows = [(*mine, piece, version, at, body) for at, (piece, body) in enumerate(write.put.items())]
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
             places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
-            self.run(f"INSERT INTO pieces VALUES {places}", *(value for row in some for value in row))
+            self.run(f"INSERT INTO pieces VALUES {places}{_REPLACE}", *[value for row in some for value in row])
         grown += sum(map(len, write.put.values()))
         self.run(
             "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (owner, kind) DO UPDATE SET version = excluded.version",
@@ -212,15 +217,17 @@ class Tables:
             return []
         return rows
 
-    def _drop(self, mine: tuple[int, Kind], pieces: Sequence[str] | None) -> int:
-        """Take pieces away (None: all), and tell their bytes."""
-        statement, gone = "DELETE FROM pieces WHERE owner = ? AND kind = ?{} RETURNING length(body)", Rows()
-        if pieces is None:
-            gone = self.run(statement.format(""), *mine)
-        for start in range(0, len(pieces or ()), _AT_ONCE):
-            some = (pieces or ())[start : start + _AT_ONCE]
-            gone += self.run(statement.format(f" AND piece IN ({', '.join('?' * len(some))})"), *mine, *some)
-        return sum(size for (size,) in gone)
+    def _drop(self, mine: tuple[int, Kind], write: Write) -> int:
+        """Take pieces away, and tell their bytes, and those of the pieces that are written over."""
+        if write.drop is None:
+            return sum(size for (size,) in self.run(f"DELETE FROM pieces{_MINE} RETURNING length(body)", *mine))
+        gone = 0
+        for statement, pieces in ((_SIZES, list(write.put)), (_DELETE, list(write.drop))):
+            for start in range(0, len(pieces), _AT_ONCE):
+                some = pieces[start : start + _AT_ONCE]
+                rows = self.run(statement.format(", ".join("?" * len(some))), *mine, *some)
+                gone += sum([size for (size,) in rows])
+        return gone
 
     def _keep(self, claim: Claim, owner: _Owner, grown: int) -> None:
         """Write down how large the owner is now, and until when it is kept."""
@@ -307,10 +314,19 @@ class _Owner:
 _AT_ONCE = 100
 """So many pieces are written with one statement."""
 
+_MINE = " WHERE owner = ? AND kind = ?"
+_SIZES = f"SELECT length(body) FROM pieces{_MINE} AND piece IN ({{}})"
+_DELETE = f"DELETE FROM pieces{_MINE} AND piece IN ({{}}) RETURNING length(body)"
+_REPLACE = (
+    " ON CONFLICT (owner, kind, piece) DO UPDATE SET version = excluded.version, place = excluded.place, "
+    "body = excluded.body"
+)
 _OWNER = "SELECT id, size, expires FROM owners WHERE name = ?"
 _BEFORE = (
-    "SELECT (SELECT version FROM keys WHERE owner = ? AND kind = ? AND key = ?), "
-    "(SELECT version FROM documents WHERE owner = ? AND kind = ?), (SELECT value FROM numbers WHERE name = 'floor')"
+    "SELECT id, size, (SELECT version FROM keys WHERE owner = owners.id AND kind = ? AND key = ?), "
+    "(SELECT version FROM documents WHERE owner = owners.id AND kind = ?), "
+    "(SELECT value FROM numbers WHERE name = 'floor') "
+    "FROM owners WHERE name = ? AND (expires IS NULL OR expires > ?)"
 )
 _FORGET = (
     "DELETE FROM keys WHERE owner = ? AND kind = ? AND version <= ("
