@@ -143,7 +143,7 @@ class _Server:
             return None
         with self._lines.lent(line), _translating():
             said = "write", repr(claim.now), *_written(claim, write)
-            line.send_packed_command(line.pack_command("EVALSHA", self._script.sha, 1, self.prefix, *said), False)  # noqa: FBT003
+            line.send_packed_command([_packed("EVALSHA", self._script.sha, "1", self.prefix, *said)], False)  # noqa: FBT003
             await anyio.wait_readable(line._sock)  # noqa: SLF001 - it has no other name
             answer = line._sock.recv(_LONGEST_ANSWER)  # noqa: SLF001
             if not _NUMBERS_ONLY.fullmatch(answer):
@@ -235,6 +235,12 @@ def _written(claim: Claim, write: Write) -> list[Any]:
     partly = b"0" if write.drop is None else b"1"
     put = [each for named in write.put.items() for each in named]
     return [*_told(claim), write.kind, version, write.key, partly, b"%d" % write.stamp, b"%d" % len(drop), *drop, *put]
+
+
+def _packed(*arguments: str | bytes) -> bytes:
+    """A command as it stands on the wire; redis-py takes five times as long for it."""
+    given = [each if isinstance(each, bytes) else each.encode() for each in arguments]
+    return b"*%d\r\n" % len(given) + b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in given])
 
 
 def _version_in(claim: Claim, answer: Sequence[Any]) -> int:

@@ -91,11 +91,12 @@ class _File(InTables):
     create: bool
     _connections: Connections[sqlite3.Connection] = field(init=False)
     # For small writes on the event loop: they wait for no other writer, and bring nothing from the log into the file;
-    # how many were done; until when they are not done, after one that the disk was slow with.
+    # how many were done; how many of the last ones the disk was slow with, and until when none is done for that.
     _on_loop: Connections[sqlite3.Connection] = field(init=False)
     _written: int = field(init=False, default=0)
     # Which file the connections are to: one that was taken away or replaced under them is noticed by that.
     _opened: tuple[int, int] | None = field(init=False, default=None)
+    _slow: int = field(init=False, default=0)
     _slow_until: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
@@ -154,8 +155,9 @@ class _File(InTables):
                 raise self._translated(error) from error
             finally:
                 self._connections.writing.release()
-                if monotonic() - begun > _SLOW:
-                    self._slow_until = monotonic() + _PAUSE
+                self._slow = self._slow + 1 if monotonic() - begun > _SLOW else 0
+                if self._slow > 1:  # one alone may be the machine's, which is busy
+                    self._slow, self._slow_until = 0, monotonic() + _PAUSE
 
     def reading(self, work: Callable[[Tables], T]) -> T:
         self._look()
@@ -245,8 +247,8 @@ class _File(InTables):
 _IN_THREAD = 50
 """Of so many small writes one is done in a thread, where what stands in the log may be brought into the file."""
 
-_SLOW, _PAUSE = 0.005, 10.0
-"""Seconds that a write on the event loop may take, and for which none is done there after one that took longer."""
+_SLOW, _PAUSE = 0.01, 1.0
+"""Seconds that a write on the event loop may take, and for which none is done there after two that took longer."""
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
