@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from attrs import frozen
+from attrs import field, frozen
 
 from agentctx import warmup
 from agentctx.cli import options, pipelines
@@ -17,7 +18,7 @@ from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from agentctx.proxy import Proxy
+    from agentctx.proxy import Proxy, Upstreams
 
 Upstream = Annotated[
     list[str] | None,
@@ -108,8 +109,9 @@ def proxy(  # noqa: PLR0913 - each is an option of the command
     except ModuleNotFoundError as error:
         msg = f"the proxy needs {error.name}: pip install 'agentctx-middleware[cli,proxy]'"
         raise ConfigError(msg) from None
-    listening = server.Listening(host, port, max_connections, grace, workers)
+    listening = server.Listening(host, port, grace, workers)
     with server.bound(listening) as listener:
+        server.refuse_itself(setup.upstreams, listener)
         _tell(server.address_of(listener))
         server.serve(setup, listener, listening)
 
@@ -157,6 +159,14 @@ class _Setup:
     asked: Asked
     kept: Kept
     host: str
+    name: str = field(factory=lambda: f"agentctx-{token_hex(8)}")
+
+    @property
+    def upstreams(self) -> Upstreams:
+        """Where requests go."""
+        from agentctx.proxy import Upstreams  # noqa: PLC0415 - an extra of its own
+
+        return Upstreams.parse(self.asked.upstream)
 
     def __call__(self) -> Proxy:
         """The application.
@@ -164,7 +174,7 @@ class _Setup:
         Raises:
             ConfigError: If an option makes no sense.
         """
-        from agentctx.proxy import Histories, Proxy, Timeouts, Upstreams, server  # noqa: PLC0415 - as above
+        from agentctx.proxy import Histories, Proxy, Timeouts, server  # noqa: PLC0415 - as above
 
         asked, kept = self.asked, self.kept
         if asked.pipeline is not None or asked.typed.window is not None:
@@ -173,7 +183,7 @@ class _Setup:
         server.quiet()
         return Proxy(
             asked.pipeline_of,
-            Upstreams.parse(asked.upstream),
+            self.upstreams,
             max_body=asked.max_body,
             max_requests=asked.max_connections,
             timeouts=Timeouts(read=asked.timeout),
@@ -181,6 +191,7 @@ class _Setup:
             store=None if kept.store is None else store_at(kept.store, create=True, ttl=kept.ttl),
             sign_aws=asked.sign_aws,
             on_loopback=server.Listening(self.host).on_loopback,
+            name=self.name,
         )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
+from secrets import token_hex
 from time import perf_counter
 from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 import anyio
 from attrs import define, field
@@ -36,6 +38,8 @@ from agentctx.proxy.model_calls import (
     signed_anew,
 )
 from agentctx.proxy.upstream import (
+    DAMAGED,
+    INTERRUPTED,
     TIMEOUTS,
     UPSTREAM_ERRORS,
     Timeouts,
@@ -62,6 +66,9 @@ _NUMBERS = re.compile(r"\[\d+\]")
 CLEAN_UP = 5.0
 """Seconds that letting go of a connection may take."""
 
+CONNECTION = "agentctx.connection"
+"""Where the server says in a request's state which one of the open connections its own is: the first is 1."""
+
 
 class Gone(Exception):
     """The client has closed its connection."""
@@ -80,6 +87,7 @@ class Client:
     send: Send
     started: bool = False
     ended: bool = False
+    _more: bool = field(init=False, default=True, repr=False)
     _read: anyio.Event = field(init=False, factory=anyio.Event, repr=False)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
@@ -88,12 +96,11 @@ class Client:
         Raises:
             Gone: If the client goes before its end.
         """
-        more = True
-        while more:
+        while self._more:
             message = await self.receive()
             if message["type"] != "http.request":
                 raise Gone
-            more = message.get("more_body", False)
+            self._more = message.get("more_body", False)
             if piece := message.get("body", b""):
                 yield piece
         self._read.set()
@@ -114,10 +121,14 @@ class Client:
             else:
                 return bytes(whole)
         whole.clear()
-        with anyio.move_on_after(CLEAN_UP):  # a client that is still sending would not read the answer
-            async for _ in source:
-                pass
+        await self.drain()
         raise TooLarge
+
+    async def drain(self) -> None:
+        """Take what is left of the body and forget it: a client that is still sending would not read the answer."""
+        with anyio.move_on_after(CLEAN_UP):
+            async for _ in self.pieces():
+                pass
 
     def nothing_to_read(self) -> None:
         """The request has no body."""
@@ -165,6 +176,8 @@ class Proxy:
         sign_aws: Sign requests to Bedrock with the AWS credentials of this machine, where clients sign them.
         on_loopback: It answers to names of this machine only: a web page in a browser must not reach it under a name
             of its own.
+        name: Its name in the header ``Via`` of what it passes on, by which it knows a request that has come back.
+            Workers that serve together have the same.
 
     Raises:
         ConfigError: If signing for AWS is asked for and not possible.
@@ -185,6 +198,7 @@ class Proxy:
     store: ConversationStore | None = field(default=None, kw_only=True)
     sign_aws: bool = field(default=False, kw_only=True)
     on_loopback: bool = field(default=False, kw_only=True)
+    name: str = field(factory=lambda: f"agentctx-{token_hex(8)}", kw_only=True)
     metrics: Metrics = field(init=False, repr=False)
     _known: Known = field(init=False, repr=False)
     _signer: Signer | None = field(init=False, repr=False)
@@ -206,6 +220,12 @@ class Proxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        if scope["type"] == "http":
+            if (target := _absolute(scope)) is not None and _is_itself(target, scope):
+                scope = {**scope, "path": target.path or "/", "raw_path": (target.path or "/").encode("latin-1")}
+            if not scope["path"].startswith("/"):
+                await self._forward(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
     @asynccontextmanager
@@ -230,11 +250,12 @@ class Proxy:
         path = scope["raw_path"].decode("latin-1")
         request = Incoming(scope["method"], path, scope["query_string"], tuple(scope["headers"]))
         if self._upstream is None:
-            self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests)
+            self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests, self.name)
         self._active += 1
         self.metrics.active.inc()
         try:
-            await _Passage(self, self._upstream, request, api_of(request), Client(receive, send)).take()
+            held = scope.get("state", {}).get(CONNECTION, 0) <= self.max_requests
+            await _Passage(self, self._upstream, request, api_of(request), Client(receive, send), held).take()
         finally:
             self._active -= 1
             self.metrics.active.dec()
@@ -250,8 +271,13 @@ class Proxy:
         if self.on_loopback and not _is_this_machine(host := request.header(b"host") or ""):
             return f"agentctx proxy: it answers to localhost and loopback addresses only, not to {host!r:.100}"
         if not request.path.startswith("/"):
-            return "agentctx proxy: it passes on requests for paths, and not for other addresses"
+            what = f"{request.method} {request.path}"
+            return f"agentctx proxy: it is a base URL, and no HTTP_PROXY: it does not pass on {what!r:.100}"
         return None
+
+    def has_seen(self, request: Incoming) -> bool:
+        """Whether a request was here before, and was passed on to where it came back from."""
+        return any(self.name in value.decode("latin-1") for name, value in request.headers if name == b"via")
 
     def say_unread(self, why: str, provider: Provider) -> None:
         """Say in the log that a model call is passed on as it came, once for each reason."""
@@ -282,6 +308,7 @@ class _Passage:
 
     Args:
         api: The API that it is a model call of; None for everything else.
+        held: Whether its connection is one of those that may be.
     """
 
     proxy: Proxy
@@ -289,6 +316,7 @@ class _Passage:
     request: Incoming
     api: Api | None
     client: Client
+    held: bool
     began: float = field(factory=perf_counter)
 
     @property
@@ -301,8 +329,15 @@ class _Passage:
         refused = self.proxy.refusal(self.request)
         if refused is not None:
             await self._fail(400, refused, "refused")
-        elif self.proxy.busy:
-            await self._fail(503, "agentctx proxy: too many requests are under way; try again", "refused")
+        elif self.proxy.has_seen(self.request):
+            where = host_of(self.upstream.url(self.provider, self.request))
+            said = (
+                f"agentctx proxy: the request has come back to this proxy from {where}: --upstream is a way in a circle"
+            )
+            await self._fail(508, said, "refused")
+        elif self.proxy.busy or not self.held:
+            most = f"--max-connections is {self.proxy.max_requests:,}"
+            await self._fail(503, f"agentctx proxy: too many requests are under way ({most}); try again", "refused")
         else:
             try:
                 await self._taken()
@@ -422,6 +457,11 @@ class _Passage:
             self.proxy.metrics.broken.labels("provider").inc()
         elif isinstance(error, TIMEOUTS):
             await self._fail(504, f"agentctx proxy: {where} did not answer in time ({kind})", "failed")
+        elif isinstance(error, INTERRUPTED):
+            said = f"agentctx proxy: {where} closed the connection before its answer was complete ({kind})"
+            await self._fail(502, said, "failed")
+        elif isinstance(error, DAMAGED):
+            await self._fail(502, f"agentctx proxy: the answer of {where} cannot be unpacked ({kind})", "failed")
         else:
             said = f"agentctx proxy: {where} could not be reached ({kind}): --upstream sets where requests go"
             await self._fail(502, said, "failed")
@@ -430,6 +470,9 @@ class _Passage:
         said: Failure = failure(self.provider, status, message, overflow=overflow)
         self.proxy.metrics.requests.labels(outcome).inc()
         close = [(b"connection", b"close")] if status in _CLOSING else []
+        if close:
+            with suppress(Gone):
+                await self.client.drain()
         length = (b"content-length", str(len(said.body)).encode())
         await self.client.whole(status, [*said.headers, *close, length], said.body)
         self._answered(status)
@@ -443,10 +486,28 @@ class _Passage:
         self.proxy.metrics.answers.labels(_CLASSES.get(status // 100, "other")).inc()
 
 
-_CLOSING = frozenset({400, 413, 503})
+_CLOSING = frozenset({400, 413, 503, 508})
 """With these the body may not have been read."""
 
 _CLASSES: Mapping[int, str] = {place: f"{place}xx" for place in (1, 2, 3, 4, 5)}
+
+
+def _absolute(scope: Scope) -> SplitResult | None:
+    """The target of a request line that names scheme and host, as clients of an HTTP proxy write it."""
+    try:
+        target = urlsplit(scope["raw_path"].decode("latin-1"))
+    except ValueError:
+        return None
+    return target if target.scheme in ("http", "https") and target.netloc else None
+
+
+def _is_itself(target: SplitResult, scope: Scope) -> bool:
+    """Whether a target is where this server listens."""
+    host, port = scope.get("server") or ("", None)
+    try:
+        return (target.port or 80) == port and (_is_this_machine(target.netloc) or target.hostname == host)
+    except ValueError:
+        return False
 
 
 def _is_this_machine(host: str) -> bool:

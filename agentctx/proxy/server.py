@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from ipaddress import ip_address
 from tempfile import TemporaryDirectory
 
 import uvicorn
 from attrs import frozen
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.proxy.app import Proxy
+from agentctx.proxy.app import CONNECTION, Proxy
+from agentctx.proxy.upstream import Upstreams
 
 KEEP_ALIVE = 75
 """Seconds that a connection may wait for its next request: longer than clients keep one, so that none is just closed
@@ -32,14 +37,12 @@ class Listening:
     Args:
         host: The address; one of this machine's own to itself unless others are to reach it.
         port: The port; 0: any that is free.
-        most_connections: So many connections are held at once; further ones are answered with 503.
         grace: Seconds that requests under way may take to end once the proxy is told to stop.
         workers: So many processes serve.
     """
 
     host: str = "127.0.0.1"
     port: int = 8787
-    most_connections: int = 2_000
     grace: float = 30.0
     workers: int = 1
 
@@ -77,6 +80,37 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def refuse_itself(upstreams: Upstreams, listener: socket.socket) -> None:
+    """See that no provider's address is the one that the proxy listens on: each request would come back to it.
+
+    Raises:
+        ConfigError: If one is.
+    """
+    own_host, own_port = listener.getsockname()[:2]
+    for address, host, port in upstreams.places():
+        if port == own_port and any(_is_same_place(found, own_host) for found in _resolved(host)):
+            msg = f"--upstream: {address} is where the proxy itself listens: name the provider's address"
+            raise ConfigError(msg)
+
+
+def _resolved(host: str) -> set[str]:
+    with suppress(OSError):  # what has no address is no address of ours
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    return set()
+
+
+def _is_same_place(address: str, own: str) -> bool:
+    """Whether who connects to an address reaches what listens on ``own``."""
+    if not ip_address(own).is_unspecified:
+        return address == own or (ip_address(address).is_unspecified and ip_address(own).is_loopback)
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:
+            tried.bind((address, 0))  # which this machine allows for its own addresses alone
+    except OSError:
+        return False
+    return True
+
+
 def serve(make: Callable[[], Proxy], listener: socket.socket, listening: Listening) -> None:
     """Serve until the process is told to stop (SIGTERM, SIGINT); what is under way then may end within the grace.
 
@@ -86,11 +120,29 @@ def serve(make: Callable[[], Proxy], listener: socket.socket, listening: Listeni
         listening: How.
     """
     if listening.workers == 1:
-        uvicorn.Server(settings(make(), listening)).run(sockets=[listener])
+        server = uvicorn.Server(settings(make(), listening))
+
+        def end(_number: int, _frame: object) -> None:
+            if not server.should_exit:  # else it has shut down as it was asked to, and tells of the signal once more
+                raise SystemExit(0)
+
+        signal.signal(signal.SIGTERM, end)
+        server.run(sockets=[listener])
         return
     with TemporaryDirectory(prefix="agentctx-proxy-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # which the workers inherit
         Multiprocess(settings(make, listening), sockets=[listener]).run()
+
+
+class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # which one it is is found out at runtime
+    """A connection that says in each request how many were open when it was made, itself among them."""
+
+    app_state: dict[str, Native]
+
+    def connection_made(self, transport: Native) -> None:
+        """Count."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, CONNECTION: len(self.connections)}
 
 
 def settings(app: Proxy | Callable[[], Proxy], listening: Listening) -> uvicorn.Config:
@@ -108,7 +160,7 @@ def settings(app: Proxy | Callable[[], Proxy], listening: Listening) -> uvicorn.
         date_header=False,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE,
-        limit_concurrency=listening.most_connections,
+        http=Connection,
         timeout_graceful_shutdown=max(1, round(listening.grace)),
     )
 
@@ -119,5 +171,9 @@ def quiet() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether the proxy does not say it itself: it breaks off an answer that the provider has broken off."""
-    return "without completing response" not in record.getMessage()
+    """Whether the proxy does not say it itself: it breaks off an answer that the provider has broken off.
+
+    Nor is it news that an answer ended that outlasted the grace, which uvicorn has said before.
+    """
+    ended = record.exc_info is not None and type(record.exc_info[1]).__name__ == "CancelledError"
+    return not ended and "without completing response" not in record.getMessage()

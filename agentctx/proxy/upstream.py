@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Self
 
@@ -38,6 +38,10 @@ ProviderResponse = httpx.Response
 UPSTREAM_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 """What may happen on the way to the provider."""
 TIMEOUTS = (httpx.TimeoutException,)
+INTERRUPTED = (httpx.RemoteProtocolError, httpx.ReadError)
+"""The provider was reached, and closed the connection."""
+DAMAGED = (httpx.DecodingError,)
+"""The answer is not packed as it says."""
 
 
 @frozen
@@ -83,6 +87,12 @@ class Upstreams:
                 msg = f"--upstream: {each!r:.100} is not PROVIDER=URL or URL; providers are {', '.join(PROVIDERS)}"
                 raise ConfigError(msg)
         return cls(of, everything)
+
+    def places(self) -> Iterator[tuple[str, str, int]]:
+        """Each address that is given, with its host and its port."""
+        for address in filter(None, (*self.of.values(), self.everything)):
+            url = httpx.URL(address.replace("{region}", "region"))
+            yield address, url.host, url.port or (443 if url.scheme == "https" else 80)
 
     def address(self, provider: Provider, path: str, region: str | None = None) -> str:
         """Where a request goes.
@@ -134,11 +144,13 @@ class Upstream:
         addresses: Where the providers are.
         timeouts: How long they are waited for.
         most: So many connections there are at once.
+        name: What the header ``Via`` says of the one who passes requests on.
     """
 
     addresses: Upstreams
     timeouts: Timeouts = field(factory=Timeouts)
     most: int = 1_000
+    name: str = "agentctx"
     _client: httpx.AsyncClient = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -158,7 +170,8 @@ class Upstream:
     ) -> httpx.Response:
         """Send a request; its answer's body is still to be read, and the answer is to be closed."""
         extensions = {"timeout": self._client.timeout.as_dict()}
-        request = httpx.Request(method, url, headers=list(headers), content=content, extensions=extensions)
+        passed = [*headers, (b"via", f"1.1 {self.name}".encode())]
+        request = httpx.Request(method, url, headers=passed, content=content, extensions=extensions)
         return await self._client.send(request, stream=True)
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,9 @@ from contextlib import contextmanager
 import anyio
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from agentctx.cli.app import app
 from agentctx.testing.servers import serving
 
 SECRET = "sk-a-secret-that-nobody-may-see"  # noqa: S105 - which is what is tested
@@ -81,7 +84,7 @@ def test_it_ends_in_order_and_never_says_a_key(provider_url):
             rest = b"".join(pieces)
         out, err = process.communicate(timeout=20)
     assert (b"word" in first, rest) == (True, b"data: [DONE]\n\n")
-    assert "Traceback" not in err
+    assert ("Traceback" in err, process.returncode) == (False, 0)
     written = f"{out}{err}{measured}{not_there.text}{unread.text}"
     assert SECRET not in written
     assert "127.0.0.1:9: ConnectError" in err
@@ -100,6 +103,30 @@ def test_a_stream_that_outlasts_the_grace_is_broken_off(provider_url):
         _, err = process.communicate(timeout=20)
     assert (b"word" in first, "Traceback" in err) == (True, False)
     assert time.monotonic() - begun < 8
+
+
+def test_as_many_connections_as_said_are_served(provider_url):
+    """One connection is one; the next is told in the provider's words, also with a large body, and served later."""
+    with command("--window", "32k", "--upstream", provider_url, "--max-connections", "1") as (_, url):
+        with ask(url, "slowly"):
+            body = {"model": "claude-sonnet-5-5", "messages": [{"role": "user", "content": "a" * 3_000_000}]}
+            refused = httpx.post(f"{url}/v1/messages", json=body)
+        with ask(url, "go") as answer:
+            assert b"[DONE]" in answer.read()
+    said = refused.json()["error"]
+    assert (refused.status_code, said["type"]) == (503, "overloaded_error")
+    assert said["message"].startswith("agentctx proxy: too many requests are under way (--max-connections is 1)")
+
+
+def test_it_is_not_its_own_provider(capsys):
+    """An upstream at which the proxy itself listens is refused at the start, whichever way its address is written."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for host, upstream in (("127.0.0.1", "localhost"), ("0.0.0.0", "127.0.0.1")):  # noqa: S104 - refused
+        options = ["--host", host, "--port", str(port), "--upstream", f"openai=http://{upstream}:{port}/v1"]
+        result = CliRunner().invoke(app, ["proxy", *options])
+        assert (result.exit_code, "is where the proxy itself listens" in " ".join(result.stderr.split())) == (2, True)
 
 
 def test_several_workers_serve(provider_url, tmp_path):
@@ -131,9 +158,5 @@ def test_several_workers_serve(provider_url, tmp_path):
 )
 def test_what_is_wrong_is_said_in_one_line(options, said, capsys):
     """An option that makes no sense is one clear sentence, and nothing listens."""
-    from typer.testing import CliRunner  # noqa: PLC0415 - used here alone
-
-    from agentctx.cli.app import app  # noqa: PLC0415 - as above
-
     result = CliRunner().invoke(app, ["proxy", *options])
     assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True)

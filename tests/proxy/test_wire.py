@@ -331,14 +331,13 @@ def _soon(url, text):
     return counted
 
 
+async def _cut(_receive):
+    return True
+
+
 def test_a_stream_that_the_provider_cuts_is_cut(given):
     """The client sees a broken stream after what had come, and nothing else: no error is written into it."""
-    at = given()
-
-    async def cut(_receive):
-        return True
-
-    at.answer = 200, [(b"content-type", b"text/event-stream")], [chunk(content="first"), cut]
+    at = given(200, [(b"content-type", b"text/event-stream")], [chunk(content="first"), _cut])
     got = []
     asked = {"json": chat(stream=True), "headers": KEYS}
     with httpx.stream("POST", f"{at.through}/v1/chat/completions", **asked) as answer:
@@ -370,6 +369,52 @@ def test_a_provider_that_is_not_there_or_silent_is_said_in_its_words(given):
     with proxying(slow) as url:
         answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout_error")
+
+
+def test_an_answer_that_breaks_off_is_said(given):
+    """An answer that is no stream and ends in its midst is no provider that cannot be reached."""
+    at = given(200, [(b"content-length", b"9")], [b'{"id":', _cut])
+    answer = httpx.post(f"{at.through}/v1/messages", json=chat(), headers=KEYS)
+    assert answer.status_code == 502
+    assert "closed the connection before its answer was complete" in answer.json()["error"]["message"]
+
+
+def test_a_way_in_a_circle_is_found(given):
+    """Proxies that pass on to each other answer with an error that says so, after one round."""
+    at = given(200, [], [])
+    there = Upstreams.parse([f"openai={at.url}", "anthropic=http://127.0.0.1:1"])
+    with proxying(Proxy(pipeline(), there)) as second, proxying(first := Proxy(pipeline(), there)) as url:
+        there.of["anthropic"], first.upstreams = url, Upstreams(everything=second)
+        answer = httpx.post(f"{url}/v1/messages", json=chat(), headers={**KEYS, "via": "1.1 theirs"})
+        assert (answer.status_code, answer.json()["type"]) == (508, "error")
+        assert "has come back to this proxy" in answer.json()["error"]["message"]
+        assert httpx.post(f"{url}/v1/responses", content=b"{}", headers={"via": "1.1 theirs"}).status_code == 200
+    vias = [value for name, value in at.requests[0].headers if name == b"via"]
+    assert (vias[:2], len(vias)) == ([b"1.1 theirs", f"1.1 {first.name}".encode()], 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("POST http://{own}/v1/chat/completions", 200),
+        ("POST http://evil.example/v1/chat/completions", 400),
+        ("POST http://127.0.0.1:1/v1/chat/completions", 400),
+        ("CONNECT evil.example:443", 400),
+    ],
+    ids=["own", "other", "other port", "connect"],
+)
+def test_a_request_line_with_a_host(given, line, status):
+    """An address of the proxy's own is served; any other is refused in words, and nothing is sent."""
+    at = given()
+    own = at.through.removeprefix("http://")
+    body = json.dumps(chat()).encode()
+    with socket.create_connection(own.split(":")) as raw:
+        line = line.format(own=own)
+        raw.sendall(f"{line} HTTP/1.1\r\nhost: {own}\r\nconnection: close\r\n".encode())
+        raw.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
+        said = b"".join(iter(lambda: raw.recv(65_536), b""))
+    assert int(said.split()[1]) == status
+    assert (b"it is a base URL, and no HTTP_PROXY" in said, len(at.requests)) == (status == 400, int(status == 200))
 
 
 def test_a_page_in_a_browser_does_not_reach_it(given):
