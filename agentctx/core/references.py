@@ -199,6 +199,19 @@ def without_marks(text: str) -> str:
     return _MARKS.sub("", _SAME.sub(r"\1]", bare))
 
 
+def marks_of(text: str) -> list[tuple[int, int]]:
+    """Where in a text something stands that looks like what the library puts in the place of what it leaves out.
+
+    Example:
+        >>> from agentctx.core.references import marks_of
+        >>> marks_of("[old tool result cleared; recall 3fa94c00d1b2e6a7] and so on")
+        [(0, 50)]
+    """
+    if "]" not in text or not any(words in text for words in _FIRST_WORDS):
+        return []
+    return [each.span() for pattern in (_MARKS, _SAME) for each in pattern.finditer(text)]
+
+
 @define(eq=False, repr=False)
 class Standing:
     """The outputs of a conversation, told one after the other, and what references in later ones mean.

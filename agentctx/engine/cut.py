@@ -28,15 +28,16 @@ from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,
     Cut,
+    capped,
     cleared,
     cut_arguments,
     cut_to_tokens,
     edit_results,
-    fits,
+    level_of_words,
+    smallest,
     standing_for,
     water_level,
     with_pointer,
-    with_text,
 )
 from agentctx.protocols import Call
 
@@ -249,7 +250,10 @@ class _Cutting:
         spare = sum(map(self.call.count, spoken.values())) - room
         if spare <= 0:
             return spoken
-        cap = max(SMALLEST, water_level(sizes, spare))
+        longest = max(spoken.values(), key=self._text_tokens)
+        mark = self.call.counter.count(Cut().pointing(self.call.pointer(longest)).mark(len(longest.text)))
+        costs = [0 if Cut().stands_in(message.text) else mark for message in spoken.values()]
+        cap = level_of_words(sizes, costs, spare)
         shorter = {index: self._with_shorter_text(message, cap) for index, message in spoken.items()}
         newest = each_that_fits(reversed(shorter), lambda index: self.call.count(shorter[index]), room)
         return {index: shorter[index] for index in sorted(newest)}
@@ -263,15 +267,17 @@ class _Cutting:
             return message
         texts = [part for part in message.parts if isinstance(part, Text)]
         level = water_level([self.call.counter.count(part.text) for part in texts], self._text_tokens(message) - cap)
-
-        how = Cut().pointing(self.call.pointer(message))
+        pointer = self.call.pointer(message)
+        how, level = Cut().pointing(pointer), max(smallest(pointer, self.call), level)
 
         def shorter(part: Part) -> Part:
             if not isinstance(part, Text):
                 return part
-            text = cut_to_tokens(part.text, max(SMALLEST, level), self.call.counter, how)
-            if text == part.text or not text.strip():  # of a mark alone nothing would be left: then it goes as a whole
-                return part
+            text = cut_to_tokens(part.text, level, self.call.counter, how)
+            won = self.call.counter.count(part.text) - self.call.counter.count(text)
+            cost = 0 if how.stands_in(part.text) else self.call.counter.count(how.mark(len(part.text)))
+            if won <= cost or not text.strip():
+                return part  # more would be written than is won: then it goes as a whole
             return Text(text, source=part.source)
 
         return message.with_parts(tuple(map(shorter, message.parts)))
@@ -312,14 +318,10 @@ class _Cutting:
         return cleared(result, with_pointer(CLEARED, pointer))
 
     def _capped(self, message: Message, cap: int) -> Message:
-        def capped(result: ToolResult) -> ToolResult:
-            text = result.text
-            if len(text) <= cap or fits(text, cap, self.call.counter):
-                return result
-            how = Cut(stood_for=self.stood_for).pointing(self.call.pointer(message, result))
-            return with_text(result, cut_to_tokens(text, cap, self.call.counter, how))
+        def shorter(result: ToolResult) -> ToolResult:
+            return capped(message, result, cap, self.call, self.stood_for)
 
-        return edit_results(message, capped)
+        return edit_results(message, shorter)
 
     def _cut(self, text: str, *, tokens: int) -> str:
         return text if len(text) <= tokens else cut_to_tokens(text, tokens, self.call.counter, Cut())
@@ -337,7 +339,8 @@ class _Cutting:
         for each in sorted(tall, key=lambda each: count(each.whole)):
             more = count(each.whole) - count(now[each.place])
             if more > room:
-                now[each.place] = self._less_cut(each, room)
+                made = self._less_cut(each, room)
+                now[each.place] = made if count(made) <= count(now[each.place]) + room else now[each.place]
                 return
             now[each.place] = each.whole
             room -= more

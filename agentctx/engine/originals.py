@@ -165,8 +165,9 @@ class StoreShelf:
         handle = expected_handle(content)
         self.known.awaited[handle] = content
         part = _part(message, result)
-        if result is not None and (mark := self._mark_in(result.text)) is not None:
-            self.known.earlier[handle + part] = mark["handle"] or mark["preview"], result.text
+        text = result.text if result is not None else "" if message.calls or message.results else message.text
+        if (mark := self._mark_in(text)) is not None:
+            self.known.earlier[handle + part] = mark["handle"] or mark["preview"], text
         return f"{self._said(handle)}{part}"
 
     def _mark_in(self, text: str) -> re.Match[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from operator import is_not
@@ -14,13 +15,15 @@ from attrs import evolve, frozen
 from agentctx.core.codes import LEAST, Codebook, codebook_in
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe, paced
-from agentctx.core.references import spans_of
+from agentctx.core.references import marks_of, spans_of
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 
 Keep = Literal["head", "tail", "both"]
 PLACE = "{omitted}"
+MARKER = f"\n[… {PLACE} characters omitted …]\n"
+"""What stands where text was left out, unless another one is asked for."""
 
 
 @frozen(eq=False, repr=False)
@@ -35,7 +38,7 @@ class Cut:
     """
 
     keep: Keep = "both"
-    marker: str = "\n[… {omitted} characters omitted …]\n"
+    marker: str = MARKER
     stood_for: Callable[[str], int] = len
     shorter: Cut | None = None
 
@@ -43,9 +46,25 @@ class Cut:
         """The same with a marker that says how to get the whole text back."""
         return self if not pointer else evolve(self, marker=with_pointer(self.marker, pointer), shorter=self)
 
+    def each(self) -> Iterator[Cut]:
+        """Itself, and then with a shorter marker, for where there is no room for its own."""
+        yield self
+        if self.shorter is not None:
+            yield self.shorter
+
     def mark(self, omitted: int) -> str:
         """The marker for this many characters."""
         return self.marker.replace(PLACE, f"{omitted:,}")
+
+    def knowing(self, text: str) -> Cut:
+        """The same, pointing to where an earlier cut of ``text`` points; itself where it points itself, or none did."""
+        if self.shorter is not None:
+            return self
+        return self.pointing(next((mark["pointer"] for mark in self._marks(text) if mark["pointer"]), ""))
+
+    def stands_in(self, text: str) -> bool:
+        """Whether a marker stands in ``text`` already, with which another one would be one."""
+        return bool(self._marks(text))
 
     def longest_mark(self, text: str) -> str:
         """The marker for all of ``text``, and for all that earlier cuts left out of it."""
@@ -60,20 +79,20 @@ class Cut:
     def join(self, text: str, head: str, tail: str) -> str:
         """Head, marker and tail of ``text``; the marker of an earlier cut stays whole, or is one with it."""
         start, stop = len(head), max(len(head), len(text) - len(tail))
-        omitted = 0
-        for mark in self._marks(text):
+        marks = self._marks(text)
+        for mark in marks:
             if mark.start() <= stop and mark.end() >= start:
                 start, stop = min(start, mark.start()), max(stop, mark.end())
-                omitted += _omitted(mark) - len(mark.group())
-        for first, end in spans_of(text):  # a piece of a reference would be nobody's words
+        for first, end in (*spans_of(text), *marks_of(text)):  # a piece of what we wrote would be nobody's words
             start, stop = first if first < start < end else start, end if first < stop < end else stop
-        omitted += self._more(text[start:stop])
+        within = [mark for mark in marks if start <= mark.start() and mark.end() <= stop]
+        omitted = sum(_omitted(mark) - len(mark.group()) for mark in within) + self._more(text[start:stop])
         return text[:start] + self.mark(stop - start + omitted) + text[stop:]
 
     def bare(self, text: str, head: str) -> str:
         """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
-        spans = [*(mark.span() for mark in self._marks(text)), *spans_of(text)]
-        return head[: next((start for start, end in spans if start < len(head) < end), None)]
+        spans = [*(mark.span() for mark in self._marks(text)), *spans_of(text), *marks_of(text)]
+        return head[: min((start for start, end in spans if start < len(head) < end), default=None)]
 
     def _more(self, text: str) -> int:
         """How many characters more than it has stand for a text with references."""
@@ -81,22 +100,30 @@ class Cut:
         return sum(max(0, self.stood_for(text[start:end]) - (end - start)) for start, end in spans)
 
     def _marks(self, text: str) -> list[re.Match[str]]:
-        """The markers of earlier cuts that stand in ``text``."""
-        pattern = _pattern(self.marker)
-        return [] if pattern is None else list(pattern.finditer(text))
+        """The markers of earlier cuts that stand in ``text``: such as its own, and the usual ones."""
+        own = (self if self.shorter is None else self.shorter).marker
+        patterns = [pattern for marker in dict.fromkeys((own, MARKER)) if (pattern := _pattern(marker)) is not None]
+        return [mark for pattern in patterns for mark in pattern.finditer(text)]
 
 
 @lru_cache(maxsize=64)
 def _pattern(marker: str) -> re.Pattern[str] | None:
-    """What the marker looks like with a number in it; None where nothing but the number would be looked for."""
-    before, place, after = marker.partition(PLACE)
-    if not place or not (before + after).strip():
+    """What the marker looks like with a number in it, and wherever it points.
+
+    None where nothing but the number would be looked for.
+    """
+    before, place, after = with_pointer(marker, _POINTER).partition(PLACE)
+    if not place or not (marker.replace(PLACE, "", 1)).strip():
         return None
-    return re.compile(rf"{re.escape(before)}(\d{{1,3}}(?:,\d{{3}}){{0,5}}){re.escape(after)}")
+    said = re.escape(before) + r"(?P<omitted>\d{1,3}(?:,\d{3}){0,5})" + re.escape(after)
+    return re.compile(said.replace(re.escape(_POINTER), r"(?P<pointer>; [\w.-]{1,64} [^\s\]]{1,80})?", 1))
+
+
+_POINTER = "\0"
 
 
 def _omitted(mark: re.Match[str]) -> int:
-    return int(mark.group(1).replace(",", ""))
+    return int(mark["omitted"].replace(",", ""))
 
 
 def head_of(text: str, chars: int) -> str:
@@ -118,11 +145,12 @@ def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
         return text
     if (found := codebook_in(text)) is not None:
         return _cut_in_codes(*found, max_chars, len, lambda text, most: cut_to_chars(text, most, cut))
-    room = max_chars - len(cut.longest_mark(text))
-    if room <= 0:
-        return cut.bare(text, head_of(text, max_chars))
-    head, tail = cut.split(room)
-    return cut.join(text, head_of(text, head), tail_of(text, tail))
+    for how in cut.knowing(text).each():
+        room = max_chars - len(how.longest_mark(text))
+        if room > 0:
+            head, tail = how.split(room)
+            return how.join(text, head_of(text, head), tail_of(text, tail))
+    return cut.bare(text, head_of(text, max_chars))
 
 
 def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -> str:
@@ -139,16 +167,15 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
             *found, max_tokens, counter.count, lambda text, most: cut_to_tokens(text, most, counter, cut)
         )
     cutter = cutter_of(counter)
-    room = max_tokens - counter.count(cut.longest_mark(text))
-    while room > 0:
-        head, tail = cut.split(room)
-        shorter = cut.join(text, cutter.head(text, head), cutter.tail(text, tail))
-        over = counter.count(shorter) - max_tokens
-        if over <= 0:
-            return shorter
-        room -= over
-    if cut.shorter is not None:
-        return cut_to_tokens(text, max_tokens, counter, cut.shorter)
+    for how in cut.knowing(text).each():
+        room = max_tokens - counter.count(how.longest_mark(text))
+        while room > 0:
+            head, tail = how.split(room)
+            shorter = how.join(text, cutter.head(text, head), cutter.tail(text, tail))
+            over = counter.count(shorter) - max_tokens
+            if over <= 0:
+                return shorter
+            room -= over
     return cut.bare(text, cutter.head(text, max_tokens))
 
 
@@ -339,6 +366,19 @@ def water_level(sizes: Sequence[int], spare: int) -> int:
     return 0
 
 
+def level_of_words(sizes: Sequence[int], costs: Sequence[int], spare: int) -> int:
+    """The largest cap by which at least ``spare`` is won where no text is cut that wins no more than its marker costs.
+
+    At least ``SMALLEST``, which may win less.
+    """
+
+    def wins_less(cap: int) -> bool:
+        return sum(size - cap for size, cost in zip(sizes, costs, strict=True) if size - cap > cost) < spare
+
+    caps = range(SMALLEST, max(SMALLEST, *sizes))
+    return SMALLEST + max(0, bisect_left(caps, 1, key=wins_less) - 1)
+
+
 def shrink_results(context: Context, places: Iterable[int], spare: int, call: Call, why: str) -> Context:
     """Cut the texts of the results in ``places`` to one cap, so that the request loses at least ``spare`` tokens.
 
@@ -356,15 +396,26 @@ def shrink_results(context: Context, places: Iterable[int], spare: int, call: Ca
     return _cap(context, places, max(SMALLEST, water_level(sizes, spare)), call, why)
 
 
+def capped(message: Message, result: ToolResult, cap: int, call: Call, stood_for: Callable[[str], int]) -> ToolResult:
+    """The result with at most ``cap`` tokens of text, or a few more, so that it says how to get the rest."""
+    text = result.text
+    if len(text) <= cap or fits(text, cap, call.counter):
+        return result
+    pointer = call.pointer(message, result)
+    cap = max(cap, smallest(pointer, call))
+    return with_text(result, cut_to_tokens(text, cap, call.counter, Cut(stood_for=stood_for).pointing(pointer)))
+
+
+def smallest(pointer: str, call: Call) -> int:
+    """Tokens to which a text is cut at least: so many words stay beside a marker that points to the whole of it."""
+    return SMALLEST + (call.counter.count(pointer) if pointer else 0)
+
+
 def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
     stood_for = standing_for(context, call)
 
     def cut(message: Message, result: ToolResult) -> ToolResult:
-        text = result.text
-        if fits(text, cap, call.counter):
-            return result
-        how = Cut(stood_for=stood_for).pointing(call.pointer(message, result))
-        return with_text(result, cut_to_tokens(text, cap, call.counter, how))
+        return capped(message, result, cap, call, stood_for)
 
     why = f"{why}: results cut to {cap:,} tokens"
     return edited(context, places, lambda _, message: edit_results(message, partial(cut, message)), call, why)

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
+from agentctx.core.references import mark, without_marks
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.tokens import HeuristicCounter
 
@@ -34,6 +35,41 @@ def test_cuts_of_cuts(all_of_them):
     if MARKER.search(text):
         left_out = sum(int(number.replace(",", "")) for number in MARKER.findall(text))
         assert left_out <= len(WHOLE) - sum(map(len, pieces))
+
+
+OURS = [
+    Cut().mark(12345),
+    Cut().pointing("; recall 3fa94c00d1b2e6a7").mark(789),
+    Cut().pointing("; recall 3fa94c00d1b2e6a7#2").mark(1),
+    "\n[old tool result cleared; recall 3fa94c00d1b2e6a7]\n",
+    "\n[offloaded: text of 12 lines, 8,500 characters; recall 3fa94c00d1b2e6a7]\n",
+    "\n[12 lines left out; recall 3fa94c00d1b2e6a7]\n",
+    "\n" + mark('"read a.py"', 0, ["one line"]) + "\n",
+]
+"""What stages write into a text in the place of what they leave out."""
+
+
+@given(
+    st.lists(st.sampled_from([*OURS, "some words of it " * 9, "and so on "]), min_size=2, max_size=6),
+    st.lists(cuts(), min_size=1, max_size=3),
+    st.sampled_from(["", "; recall 0123456789abcdef"]),
+)
+def test_nothing_that_was_written_into_a_text_is_cut_in_two(pieces, all_of_them, pointer):
+    """Markers, previews, references and handles are there whole, or not at all, and never one within the other."""
+    text = "".join(pieces)
+    for in_tokens, most, keep in all_of_them:
+        cut, cap = Cut(keep).pointing(pointer), most % 150
+        text = cut_to_tokens(text, cap, COUNTER, cut) if in_tokens else cut_to_chars(text, cap, cut)
+        assert COUNTER.count(text) <= cap if in_tokens else len(text) <= cap
+    assert not re.search(r"[^a-z \n]", without_marks(text))
+
+
+def test_a_cut_without_a_handle_keeps_that_of_the_cut_before():
+    """What an earlier marker points to is to be had by the one that it is one with, while there is room for it."""
+    once = cut_to_chars(WHOLE, 400, Cut().pointing("; recall 3fa94c00d1b2e6a7"))
+    twice = cut_to_chars(once, 100, Cut())
+    assert twice.count("[…") == twice.count("; recall 3fa94c00d1b2e6a7 …]") == 1
+    assert cut_to_chars(once, 40, Cut()).count("…]") == 1
 
 
 class Quarters:

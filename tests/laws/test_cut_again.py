@@ -1,0 +1,70 @@
+"""What is cut again, step after step, says once what is missing, and how to get back the whole of it."""
+
+import re
+
+import pytest
+
+from agentctx import Budget, FitContextWindow, Ledger, Pipeline, Session
+from agentctx.core.references import without_marks
+from agentctx.memory import Recall
+from agentctx.presets import coding_agent
+from agentctx.stores import MemoryStore
+from agentctx.testing import assistant, call, result, transcript, user
+
+WORDS = [
+    "build",
+    "fails",
+    "when",
+    "module",
+    "alpha",
+    "imports",
+    "beta",
+    "because",
+    "config",
+    "retries",
+    "is",
+    "missing",
+]
+
+
+def said(number, words):
+    """What the user says in one turn: so many words, of which no two turns say the same."""
+    return " ".join([f"turn{number}", *(WORDS[(number * 7 + place * place) % len(WORDS)] for place in range(words))])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "written back", "loaded"])
+@pytest.mark.parametrize(
+    ("preset", "format_name", "window", "words"), [(True, "openai-chat", 4000, 153), (False, "anthropic", 1800, 120)]
+)
+async def test_no_marker_is_cut_with_the_text_around_it(preset, format_name, window, words, mode):
+    """One whole marker stands in a message of the user that is cut again, and by its handle there is all of it."""
+    budget, store = Budget(window=window, trigger=0.8, target=0.5), MemoryStore()
+    recall = Recall(store)
+    stages = coding_agent(budget).stages if preset else (FitContextWindow(), Ledger())
+    pipeline = Pipeline(*stages, budget=budget, store=store)
+    session = pipeline.session(format=format_name)
+    turns, view, known, cut = [user("Mend the shop.")], None, 0, {}
+    for number in range(36):
+        turns += [
+            assistant(call(f"c{number}", "read", {"path": f"a{number}.py"})),
+            result(f"c{number}", "line of output " * 30),
+            assistant("done"),
+            user(said(number, words)),
+        ]
+        history = transcript(format_name, *turns)
+        shown = history if view is None or mode != "written back" else [*view.messages, *history[known:]]
+        known = len(history)
+        view = await session.prepare(shown, tools=[recall.definition(format_name)])
+        if mode == "loaded":
+            session = Session.load(pipeline, session.dump())
+        for message in view.context.messages:
+            if message.role == "user" and "[…" in message.text and not message.as_recap:
+                assert message.text.count("[…") == 1
+                assert "…" not in without_marks(message.text)
+                if (found := re.search(r"recall ([0-9a-f]{16}) …\]", message.text)) is not None:
+                    cut[message.text] = found[1]
+    assert cut
+    for text, handle in cut.items():
+        turn = re.match(r"turn(\d+)", text)
+        assert turn is None or said(int(turn[1]), words) in await recall({"handle": handle})
