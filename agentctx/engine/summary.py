@@ -1,7 +1,7 @@
 """A summary that is asked for with care: without secrets, in parts that the summarizer can take, and taken only whole.
 
-What is no summary (no text, nothing, too much, a tool call, a refusal, half of one) is never put into a request: it
-raises ``SummaryError``, and whoever has asked goes another way.
+What is no summary (no text, nothing, too much, a tool call, a refusal, an error, half of one) is never put into a
+request: it raises ``SummaryError``, and whoever has asked goes another way.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.recap import Recap, is_recap, recap_of
-from agentctx.core.secrets import NO_WIDTH, Redactor, failing_closed, redact_secrets
+from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.drop import tokens_of
+from agentctx.engine.no_summary import flaw, is_plain, strangeness, without_thoughts
 from agentctx.engine.record import SUMMARY, Record, record_in
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
 from agentctx.errors import ContextOverflow, SummaryError
-from agentctx.lazy import lazy_pattern
 from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
 from agentctx.providers.native import clean_text
@@ -34,18 +34,6 @@ PATIENCE = 120.0
 
 SMALLEST_PART = 256
 """Tokens; a part of the messages that does not fit into the summarizer's window is not halved below it."""
-
-_UNSEEN = lazy_pattern(rf"{NO_WIDTH}|[\u2800\U0001d159]")
-"""What is not shown, and what is shown as a blank without being called one."""
-
-_TOOL_CALL = lazy_pattern(r"\s*(?:<(?:tool_call|tool_use|function_calls?|invoke|antml:\w+)\b|<\|(?:tool|python))")
-_CALL_KEYS = frozenset(("tool_calls", "function_call", "tool_use", "arguments", "input", "parameters"))
-_REFUSAL = lazy_pattern(
-    r"\W*(?:(?:I(?:'|\u2019)?m|I am) (?:very |really )?(?:sorry|unable|not able)|(?:sorry|apologies),? (?:but )?I|"
-    r"I (?:can(?:no|['\u2019])t|won['\u2019]t|will not) (?:help|assist|comply|provide|summari[sz]e|do|continue)|"
-    r"as an AI\b)",
-    re.IGNORECASE,
-)
 
 
 @frozen
@@ -103,10 +91,21 @@ class Asking:
         if not isinstance(text, str):
             msg = f"the summarizer returned {type(text).__name__} instead of text"
             raise SummaryError(msg)
-        if flaw := _flaw(text, tokens_of(messages, call), call):
-            raise SummaryError(flaw)
+        text = without_thoughts(text)
+        if problem := flaw(text) or await self._problem(text, messages, call):
+            raise SummaryError(problem)
         told = await offload(partial(failing_closed(self.redact, SummaryError), clean_text(text)), 1, len(text))
         return Record.read(_without_unknown_handles(told, messages, call))
+
+    async def _problem(self, text: str, messages: Sequence[Message], call: Call) -> str:
+        """Why a text is no summary of the messages; empty when it is one."""
+        tokens = tokens_of(messages, call)
+        if call.counter.count(text) > tokens:
+            return "the summary is longer than what it stands for"
+        if not is_plain(text):
+            return ""
+        record = getattr(self.summarizer, "writes_record", False) is True
+        return await offload(partial(strangeness, text, messages, record=record), len(messages), 4 * tokens)
 
     async def _in_time(self, answer: Awaitable[object]) -> object:
         """The answer, which is not waited for longer than is said."""
@@ -115,29 +114,6 @@ class Asking:
             return await answer
         msg = f"no answer within {seconds:g} seconds"
         raise TimeoutError(msg)
-
-
-def _flaw(text: str, tokens: int, call: Call) -> str:
-    """Why a text is no summary of so many tokens; empty when it is one."""
-    if says_nothing(text):
-        return "the summary was empty"
-    if call.counter.count(text) > tokens:
-        return "the summary is longer than what it stands for"
-    seen = _UNSEEN.sub("", text)
-    if _TOOL_CALL.match(seen) is not None or _is_call(seen):
-        return "the summarizer called a tool instead"
-    return "" if _REFUSAL.match(seen) is None else "the summarizer refused"
-
-
-def says_nothing(text: str) -> bool:
-    r"""Whether there is nothing to be seen in a summary but headings.
-
-    Example:
-        >>> from agentctx.engine.summary import says_nothing
-        >>> says_nothing("Goal: \u200b"), says_nothing("Goal: mend it")
-        (True, False)
-    """
-    return not Record.read(_UNSEEN.sub("", text)).text.strip()
 
 
 UNKNOWN = "an unknown handle"
@@ -157,18 +133,6 @@ def _without_unknown_handles(text: str, given: Sequence[Message], call: Call) ->
 
     pattern = rf"\b{re.escape(tool)} (?P<handle>(?=[\w:./-]*\d|[a-f]{{16}})[\w:./-]{{8,}})(?:#\d+)?"
     return re.sub(pattern, checked, text)
-
-
-def _is_call(text: str) -> bool:
-    """Whether it is the JSON of a tool call."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return False
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    first = found[0] if isinstance(found, list) and found else found
-    return isinstance(first, dict) and not _CALL_KEYS.isdisjoint(first)
 
 
 def _is_overflow(error: Exception) -> bool:

@@ -59,6 +59,11 @@ class _ByModel:
     options: Mapping[str, object] = field(factory=dict, kw_only=True)
     instructions: str = field(default=INSTRUCTIONS, kw_only=True)
 
+    @property
+    def writes_record(self) -> bool:
+        """Whether the model is asked for a record: what is none, and has nothing of what it was given, is refused."""
+        return self.instructions == INSTRUCTIONS
+
     async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
         """The record that the model writes.
 

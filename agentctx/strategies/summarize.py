@@ -108,8 +108,9 @@ class Summarize(Stage):
     its room left for the summary, or 2,000 tokens where that is less, or a tenth where that is more than those.
     In a request the summary stands behind the first task, and the next one takes its place and counts on; in a block
     it comes first. One that is too long is cut to what fits; one that is no text, empty, longer than what it stands
-    for, a tool call, a refusal or cut off is none. What it says under the headings Goal, Constraints, Decisions, Files,
-    Open items and Next step is a record: the summarizer is shown the one before, and what it leaves out of it stays.
+    for, a tool call, a refusal, an error or cut off is none. What it says under the headings Goal, Constraints,
+    Decisions, Files, Open items and Next step is a record: the summarizer is shown the one before, and what it leaves
+    out of it stays.
 
     Args:
         summarizer: Writes the summary; not asked when everything fits, and once a build for a block. Without it the

@@ -12,8 +12,8 @@ from agentctx import Budget, FitContextWindow, Pipeline, count
 from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.recap import Recap, recap_of
 from agentctx.engine import summary
+from agentctx.engine.no_summary import says_nothing
 from agentctx.engine.record import Record, record_in
-from agentctx.engine.summary import says_nothing
 from agentctx.strategies import Extractive, Summarize, SummaryError, TruncateOldest
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 
@@ -38,6 +38,7 @@ FAULTS = {
     "dict": ({"content": "x"}, "returned dict instead of text"),
     "bytes": (b"x", "returned bytes instead of text"),
     "refusal": ("I'm sorry, but I can't help with that.", "refused"),
+    "error": ("Error generating summary: 429 Too Many Requests", "gave an error"),
     "longer than the input": ("and so on " * 20_000, "longer than what it stands for"),
 }
 FALLBACKS = {"without a model": {}, "a stage": {"fallback": TruncateOldest()}}
