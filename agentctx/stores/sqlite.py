@@ -92,13 +92,13 @@ class _File(InTables):
     timeout: float
     synchronous: str
     create: bool
-    _connections: Connections[sqlite3.Connection] = field(init=False)
+    _connections: Connections[_Connection] = field(init=False)
     # For small writes on the event loop: they wait for no other writer, and bring nothing from the log into the file;
     # how many were done; how many of the last ones the disk was slow with, and until when none is done for that.
-    _on_loop: Connections[sqlite3.Connection] = field(init=False)
+    _on_loop: Connections[_Connection] = field(init=False)
     _written: int = field(init=False, default=0)
-    # Which file the connections are to: one that was taken away or replaced under them is noticed by that.
-    _opened: tuple[int, int] | None = field(init=False, default=None)
+    # Whether the file was seen to be another one, which may be damaged.
+    _replaced: bool = field(init=False, default=False)
     _slow: int = field(init=False, default=0)
     _slow_until: float = field(init=False, default=-math.inf)
 
@@ -110,27 +110,19 @@ class _File(InTables):
     def close(self) -> None:
         self._connections.drop()
         self._on_loop.drop()
-        self._opened = None
 
-    def _look(self) -> None:
-        """See that the file is the one that was opened; else it is opened anew, or made.
+    def _look(self, connection: _Connection) -> None:
+        """See that the file is still the one that the connection is to.
 
         Raises:
-            StoreError: If what stands in its place is damaged.
+            StoreUnavailable: If it is not: it is opened anew then, or made.
         """
-        if self._opened is None or _identity(self.path) == self._opened:
-            return
-        self.close()
-        logger.warning("%s was deleted, or replaced by another file: it is opened anew", self.path)
-        with self._connected() as connection:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                self._opened = (0, 0)  # looked at again
-                msg = (
-                    f"{self.path.name} was replaced, and is damaged: {found:.200}; take away the files -wal and -shm "
-                    "beside it before a copy is put in its place"
-                )
-                raise StoreError(msg)
+        if _identity(self.path) != connection.identity:
+            self._replaced = True
+            self.close()
+            msg = f"{self.path.name} was deleted, or replaced by another file"
+            logger.warning("%s: it is opened anew", msg)
+            raise StoreUnavailable(msg)
 
     def write(self, claim: Claim, write: Write) -> int:
         version = InTables.write(self, claim, write)
@@ -141,12 +133,13 @@ class _File(InTables):
     async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
         self._written += 1
         begun = monotonic()
-        if self._written % _IN_THREAD == 0 or begun < self._slow_until or _identity(self.path) != self._opened:
+        if self._written % _IN_THREAD == 0 or begun < self._slow_until:
             return None
         connection = self._on_loop.take()
         if connection is None:
             return None
         with self._on_loop.lent(connection):
+            self._look(connection)
             if not self._connections.writing.acquire(blocking=False):
                 return None
             try:
@@ -163,12 +156,10 @@ class _File(InTables):
                     self._slow, self._slow_until = 0, monotonic() + _PAUSE
 
     def reading(self, work: Callable[[Tables], T]) -> T:
-        self._look()
         with self._connected() as connection, _transaction(connection, "BEGIN"):
             return work(Tables(_running(connection)))
 
     def writing(self, work: Callable[[Tables], T]) -> T:
-        self._look()
         writing = self._connections.writing  # SQLite lets writers wait without an order: so one of a process does
         if not writing.acquire(timeout=self.timeout):
             msg = f"{self.path.name} is busy"
@@ -180,9 +171,10 @@ class _File(InTables):
             writing.release()
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connected(self) -> Iterator[_Connection]:
         try:
             with self._connections.one() as connection:
+                self._look(connection)
                 try:
                     yield connection
                 except sqlite3.Error as error:
@@ -195,13 +187,13 @@ class _File(InTables):
         kind = StoreUnavailable if code in _BUSY else StoreFull if code in _FULL else StoreError
         return kind(f"{self.path.name}: {error}")
 
-    def _open_for_loop(self) -> sqlite3.Connection:
+    def _open_for_loop(self) -> _Connection:
         connection = self._open()
         connection.execute("PRAGMA busy_timeout = 0").close()
         connection.execute("PRAGMA wal_autocheckpoint = 0").close()
         return connection
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> _Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
         if self.create:
             missing = [folder for folder in self.path.parents if not folder.exists()]
@@ -211,10 +203,19 @@ class _File(InTables):
             msg = f"{self.path}: there is no such file"
             raise StoreError(msg)
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT * self.create, 0o600))
+        identity = _identity(self.path)
         connection = sqlite3.connect(
-            self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False, cached_statements=64
+            self.path,
+            timeout=self.timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=64,
+            factory=_Connection,
         )
+        connection.identity = identity
         try:
+            if self._replaced:
+                self._check_whole(connection)
             if not self.create:
                 self._check(connection)
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
@@ -224,8 +225,18 @@ class _File(InTables):
         except BaseException:
             connection.close()
             raise
-        self._opened = _identity(self.path)
         return connection
+
+    def _check_whole(self, connection: sqlite3.Connection) -> None:
+        """See that what was put in the place of the file is not damaged."""
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            msg = (
+                f"{self.path.name} was replaced, and is damaged: {found:.200}; take away the files -wal and -shm "
+                "beside it before a copy is put in its place"
+            )
+            raise StoreError(msg)
+        self._replaced = False
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """See that the file is a store, before anything is written to it."""
@@ -252,6 +263,12 @@ _IN_THREAD = 50
 
 _SLOW, _PAUSE = 0.01, 1.0
 """Seconds that a write on the event loop may take, and for which none is done there after two that took longer."""
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that knows which file it is to: another may stand at the path by now."""
+
+    identity: tuple[int, int] | None = None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
