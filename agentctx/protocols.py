@@ -653,6 +653,9 @@ class StateSnapshot:
 class StateStore(Protocol):
     """Keeps the states of sessions in pieces, so that saving one costs what has changed of it.
 
+    It may have ``async state_version(name)`` besides, the version alone: a session that is opened again where it was
+    saved last is then not loaded.
+
     Example:
         >>> from agentctx.stores import MemoryStore
         >>> store = MemoryStore()
