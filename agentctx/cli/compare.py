@@ -7,17 +7,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from attrs import Factory, define, fields
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from agentctx.cli import options
-from agentctx.cli.console import Tally, err, in_one_line, print_json, printing, progress
+from agentctx.cli.console import (
+    INTERRUPTED,
+    TERMINATED,
+    Tally,
+    Terminated,
+    ending_in_order,
+    err,
+    in_one_line,
+    print_json,
+    printing,
+    prints_on_stderr,
+    progress,
+    say,
+)
 from agentctx.cli.options import parse_amount, parse_bytes
 from agentctx.cli.transcripts import noted, written
 from agentctx.comparison import (
@@ -29,7 +44,8 @@ from agentctx.comparison import (
     processes,
     read_contenders,
 )
-from agentctx.comparison.contenders import READY, contender, imported
+from agentctx.comparison.contenders import READY, contender
+from agentctx.comparison.users_code import FAILURES, described, pipeline_or_maker
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.printable import on_one_line
 from agentctx.replay import Recording
@@ -126,21 +142,21 @@ def compare(  # noqa: PLR0913 - each is an option of the command
 
       agentctx compare sessions/ --config pipelines.toml --out rows.jsonl --parquet rows.parquet
     """
-    contenders, workers = _contenders(pipeline or (), config, window), jobs or os.cpu_count() or 1
+    workers = jobs or os.cpu_count() or 1
     results = None if out is None else Results(out)
     if parquet is not None:
         _parquet_writer()  # so that a missing package is said before the work, not behind it
     sessions = _Sessions(_listed(files), parse_bytes("--max-bytes", max_bytes), chosen=bool(pipeline or config))
     rows: list[Measured] = []
-    with _executor(executor, workers) as running, progress("compare", None) as done:
+    with ending_in_order(), prints_on_stderr() as stdout, _executor(executor, workers) as running:
+        contenders = _contenders(pipeline or (), config, window)
         work = compare_pairs(sessions, contenders, executor=running, workers=workers, model=model, results=results)
-        for row in work:
-            done()
+        for row in _until_interrupted(work, results):
             if isinstance(row, Failed):
                 sessions.failed(row)
                 continue
             if json:
-                print_json(row.to_dict() | {"cached_share": round(row.cached_share, 4)})
+                print_json(row.to_dict() | {"cached_share": round(row.cached_share, 4)}, stdout)
             rows.append(row)
     if not sessions.found:
         sessions.tally.end()
@@ -150,29 +166,46 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         _write_parquet(parquet, rows)
     if not json:
         with printing() as console:
-            for table in _tables(rows, contenders, each=each):
+            for table in _tables(console, rows, contenders, sessions.found, each=each):
                 console.print(table)
             console.print(_legend(rows), style="dim")
     sessions.tally.end()
+
+
+def _until_interrupted(work: Iterator[Measured | Failed], results: Results | None) -> Iterator[Measured | Failed]:
+    """The rows; an interrupt says what is kept and how to go on, and ends the workers."""
+    try:
+        with progress("compare", None) as done:
+            for row in work:
+                done()
+                yield row
+    except KeyboardInterrupt as signal:
+        if results is None:
+            say("interrupted; no row is kept: with --out FILE the same command goes on where it was")
+        else:
+            kept = f"{len(results):,} {'row is' if len(results) == 1 else 'rows are'} kept in {results.path}"
+            say(f"interrupted; {kept}: the same command goes on from there")
+        for worker in active_children():
+            worker.terminate()
+        raise typer.Exit(TERMINATED if isinstance(signal, Terminated) else INTERRUPTED) from None
 
 
 def _contenders(named: Sequence[str], config: Path | None, window: str | None) -> list[Contender]:
     budget: dict[str, Any] = {} if window is None else {"window": parse_amount("--window", window)}
     found = [] if config is None else read_contenders(str(config), **budget)
     words = named or ((*READY,) if config is None else ())
-    found += [contender(word, **({} if _is_whole(word) else budget)) for word in words]
+    found += [contender(word, **budget) for word in words]
     twice = {each.name for place, each in enumerate(found) if each.name in [other.name for other in found[:place]]}
     if twice:
         msg = f"two pipelines are called {min(twice)!r}"
         raise ConfigError(msg)
+    if whole := [each.name for each in found if budget and each.brings_its_budget]:
+        said = f"{', '.join(whole)}: {'it has its' if len(whole) == 1 else 'they have their'} own budget"
+        if len(whole) == len(found):
+            msg = f"{said}: leave --window out"
+            raise ConfigError(msg)
+        err().print(on_one_line(f"note: {said}: --window is for the others", _LONGEST_ERROR), style="dim")
     return found
-
-
-def _is_whole(word: str) -> bool:
-    """Whether a word names a pipeline that has its own budget."""
-    from agentctx.pipeline import Pipeline  # noqa: PLC0415 - for those alone
-
-    return ":" in word and isinstance(imported(word, "--pipeline"), Pipeline)
 
 
 def _listed(files: Sequence[str]) -> Iterator[str]:
@@ -210,7 +243,8 @@ class _Sessions:
                 err().print(f"note: {NEEDS_A_MODEL} is compared only where the model is known: --model", style="dim")
             self.noted = True
             return
-        said = row.error.replace(_NO_MODEL, "pass --model")
+        said = row.error.removeprefix(f"{row.pipeline}: ").replace(_NO_MODEL, "pass --model")
+        said = said.replace("no window was given", "no window was given: pass --model or --window")
         err().print(on_one_line(f"error: {row.session}: {row.pipeline}: {said}", _LONGEST_ERROR), style="red")
         self.tally.found()
 
@@ -218,11 +252,11 @@ class _Sessions:
 def _executor(named: str | None, jobs: int) -> AbstractContextManager[Executor | None]:
     if named is not None:
         try:
-            found = cast("Callable[[], object]", imported(named, "--executor"))()
+            found = cast("Callable[[], object]", pipeline_or_maker(named, "--executor"))()
         except AgentctxError:
             raise
-        except Exception as error:  # the user's own
-            msg = f"--executor: calling {named} failed: {type(error).__name__}: {error}"
+        except FAILURES as error:
+            msg = f"--executor: calling {named} failed: {described(error)}"
             raise ConfigError(msg) from error
         if not isinstance(found, Executor):
             msg = f"--executor: {named} gives {type(found).__name__}, and no executor of concurrent.futures"
@@ -253,15 +287,16 @@ def _write_parquet(path: str, rows: Sequence[Measured]) -> None:
         arrow.parquet.write_table(table, stream)
 
 
-def _tables(rows: Sequence[Measured], contenders: Sequence[Contender], *, each: bool) -> Iterator[Table]:
-    """A table of sums, a line for each pipeline; before it, where asked for, one for each session."""
+def _tables(
+    console: Console, rows: Sequence[Measured], contenders: Sequence[Contender], sessions: int, *, each: bool
+) -> Iterator[Table]:
+    """Tables of sums, a line for each pipeline; before them, where asked for, those of each session."""
     if each:
         for session in dict.fromkeys(row.session for row in rows):
-            yield _table(
-                on_one_line(session, _LONGEST_ERROR), [row for row in rows if row.session == session], contenders
-            )
-    sessions = len({row.session for row in rows})
-    yield _table(f"{sessions:,} {'session' if sessions == 1 else 'sessions'}", rows, contenders)
+            own = [row for row in rows if row.session == session]
+            yield from _side_by_side(console, on_one_line(session, _LONGEST_ERROR), _lines(own, contenders, 1))
+    title = f"{sessions:,} {'session' if sessions == 1 else 'sessions'}"
+    yield from _side_by_side(console, title, _lines(rows, contenders, sessions))
 
 
 _COLUMNS: tuple[tuple[str, Callable[[_Sums], str]], ...] = (
@@ -315,17 +350,48 @@ def _short(tokens: int) -> str:
 _KILO = 1_000
 
 
-def _table(title: str, rows: Sequence[Measured], contenders: Sequence[Contender]) -> Table:
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("pipeline", no_wrap=True)
-    for name, _ in _COLUMNS:
-        table.add_column(name, justify="right")
-    sessions = len({row.session for row in rows})
+def _lines(rows: Sequence[Measured], contenders: Sequence[Contender], sessions: int) -> list[tuple[str, list[str]]]:
+    """Each pipeline's name, with how many sessions it has rows of where that is not all, and its numbers."""
+    lines = []
     for each in contenders:
         own = [row for row in rows if row.pipeline == each.name]
-        cells = [tell(_Sums(own)) for _, tell in _COLUMNS] if own else ["-"] * len(_COLUMNS)
         part = f" ({len(own)} of {sessions})" if len(own) < sessions else ""
-        table.add_row(on_one_line(each.name, 40) + part, *cells)
+        cells = [tell(_Sums(own)) for _, tell in _COLUMNS] if own else ["-"] * len(_COLUMNS)
+        lines.append((on_one_line(each.name, _LONGEST_NAME) + part, cells))
+    return lines
+
+
+_LONGEST_NAME = 40
+_NARROWEST_NAME = 12
+
+
+def _side_by_side(console: Console, title: str, lines: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Table]:
+    """All columns in as few tables as the console is wide enough for; a number is never cut."""
+    tables, every = 1, range(len(_COLUMNS))
+    while True:
+        parts = [every[len(every) * part // tables : len(every) * (part + 1) // tables] for part in range(tables)]
+        if tables == len(every) or all(_needed(console, part, lines) <= console.width for part in parts):
+            break
+        tables += 1
+    for part in parts:
+        yield _table(console, "" if part.start else title, part, lines)
+
+
+def _needed(console: Console, columns: Sequence[int], lines: Sequence[tuple[str, Sequence[str]]]) -> int:
+    """How wide a table of these columns is."""
+    return console.measure(
+        _table(console, "", columns, lines), options=console.options.update(max_width=10_000)
+    ).maximum
+
+
+def _table(console: Console, title: str, columns: Sequence[int], lines: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    named = Text(title, style="bold") if title else None
+    table = Table(title=named, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("pipeline", overflow="fold", max_width=max(_NARROWEST_NAME, console.width // 3))
+    for column in columns:
+        table.add_column(_COLUMNS[column][0], justify="right", no_wrap=True)
+    for name, cells in lines:
+        table.add_row(Text(name), *(cells[column] for column in columns))
     return table
 
 

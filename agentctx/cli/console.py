@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import wraps
-from typing import NoReturn, ParamSpec
+from typing import IO, NoReturn, ParamSpec
 
 import typer
 from attrs import define, field
@@ -59,11 +61,38 @@ def to_json(value: object, *, indent: int | None = None) -> bytes:
     return escaped(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
 
 
-def print_json(value: object) -> None:
-    """Write one JSON document on one line of stdout."""
+def print_json(value: object, stream: IO[bytes] | None = None) -> None:
+    """Write one JSON document on one line of stdout, or of ``stream``."""
+    if stream is None:
+        sys.stdout.flush()
+        stream = sys.stdout.buffer
+    stream.write(to_json(value) + b"\n")
+    stream.flush()
+
+
+@contextmanager
+def prints_on_stderr() -> Iterator[IO[bytes]]:
+    """Send what code of a user's prints to stderr, that of other processes begun here too.
+
+    Yields:
+        What still goes to stdout.
+    """
     sys.stdout.flush()
-    sys.stdout.buffer.write(to_json(value) + b"\n")
-    sys.stdout.buffer.flush()
+    try:
+        number = sys.stdout.fileno()
+    except OSError:  # stdout is no file, but somebody's object
+        stream = sys.stdout.buffer
+        with redirect_stdout(sys.stderr):
+            yield stream
+        return
+    kept = os.dup(number)
+    try:
+        os.dup2(2, number)
+        with open(kept, "wb", closefd=False) as stream, redirect_stdout(sys.stderr):
+            yield stream
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
 
 
 def report_json(report: tuple[str, Report]) -> bytes:
@@ -115,7 +144,8 @@ BAD_INPUT = 2
 """Exit code: the input or the usage is wrong."""
 
 _PIPE_CLOSED = 128 + 13
-_INTERRUPTED = 128 + 2
+INTERRUPTED = 128 + 2
+TERMINATED = 128 + 15
 
 P = ParamSpec("P")
 
@@ -141,9 +171,31 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             _give_up_stdout()
             fail(f"cannot write: {error.strerror or error}")
         except KeyboardInterrupt:
-            raise typer.Exit(_INTERRUPTED) from None
+            say("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
 
     return run
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM)."""
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let SIGTERM end what is done here as an interrupt does: with ``Terminated``, and not at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _give_up_stdout() -> None:
@@ -153,16 +205,17 @@ def _give_up_stdout() -> None:
 
 def fail(what: str, code: int = BAD_INPUT) -> NoReturn:
     """Say what is wrong in one line on stderr and end with ``code``."""
-    _say(what)
+    say(what)
     raise typer.Exit(code)
-
-
-def _say(what: str) -> None:
-    err().print(f"error: {printable(' '.join(what.split()))}", style="red")
 
 
 def _code(error: AgentctxError) -> int:
     return FOUND if isinstance(error, ContextOverflow) else BAD_INPUT
+
+
+def say(what: str) -> None:
+    """Say what is wrong in one line on stderr."""
+    err().print(f"error: {printable(' '.join(what.split()))}", style="red")
 
 
 @define
@@ -184,7 +237,7 @@ class Tally:
         except ConfigError:  # an option is wrong: that holds for every recording
             raise
         except AgentctxError as error:
-            _say(str(error) if isinstance(error, InvalidInput) else f"{place}: {error}")
+            say(str(error) if isinstance(error, InvalidInput) else f"{place}: {error}")
             self.code = max(self.code, _code(error))
 
     @contextmanager
@@ -199,7 +252,7 @@ class Tally:
 
     def wrong(self, error: AgentctxError) -> None:
         """Say what is wrong where an error names its own place."""
-        _say(str(error))
+        say(str(error))
         self.code = max(self.code, _code(error))
 
     def end(self) -> None:

@@ -18,6 +18,9 @@ def main() -> None:
     """Run the command line and exit: 0 fine, 1 found something, 2 bad input or usage."""
     try:
         from agentctx.cli.app import app  # noqa: PLC0415 - typer and rich may be missing: that is what is asked here
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise

@@ -13,7 +13,7 @@ import anyio
 import typer
 
 from agentctx import stores
-from agentctx.cli.pipelines import imported
+from agentctx.comparison.users_code import imported
 from agentctx.errors import ConfigError, StoreError
 from agentctx.stores.store import Cipher, ConversationStore
 
@@ -86,7 +86,7 @@ def _cipher(named: str) -> Cipher:
     Raises:
         ConfigError: If there is none.
     """
-    found = imported("--cipher", named)
+    found = imported(named, "--cipher")
     if isinstance(found, type) or (callable(found) and not isinstance(found, Cipher)):
         try:
             found = found()

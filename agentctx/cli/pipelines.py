@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
-from importlib import import_module
-from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from agentctx import presets
+from agentctx.cli.console import prints_on_stderr
 from agentctx.cli.options import Typed
+from agentctx.comparison.users_code import FAILURES, described, pipeline_or_maker, running
 from agentctx.core.budget import Budget
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.pipeline import Pipeline
@@ -87,56 +87,54 @@ def chosen_pipeline(
     return _made(cast("Maker", getattr(presets, preset.value)), typed, model)
 
 
+@contextmanager
+def users_code(named: str | None) -> Iterator[None]:
+    """Where a pipeline of the user's runs: what it prints goes to stderr, and what it raises is one error.
+
+    Args:
+        named: Module and name of the pipeline; None where it is one of ours.
+
+    Raises:
+        AgentctxError: If it raised anything; names it.
+    """
+    if named is None:
+        yield
+        return
+    with prints_on_stderr(), running(f"--pipeline {named}"):
+        yield
+
+
 def _made(make: Maker, typed: Typed, model: str | None) -> tuple[Budget, Pipeline]:
     found = typed.budget(model)
     trigger = None if typed.trigger is None else found.trigger
     budget = Budget(found.window, found.output_reserve, trigger=trigger)
-    pipeline = make(budget, model)
-    return pipeline.budget or budget, pipeline
+    return _in_budget(make(budget, model), budget)
+
+
+def _in_budget(pipeline: Pipeline, budget: Budget) -> tuple[Budget, Pipeline]:
+    """A pipeline with its own budget, or, where it has none, with this one."""
+    own = pipeline.governing
+    return (budget, pipeline.with_budget(budget)) if own is None else (own, pipeline)
 
 
 def _named(named: str, typed: Typed, model: str | None) -> tuple[Budget, Pipeline]:
-    found = imported("--pipeline", named)
-    if not callable(found):
-        msg = f"--pipeline {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
-        raise ConfigError(msg)
+    found = pipeline_or_maker(named, "--pipeline")
     if isinstance(found, Pipeline):
-        if found.budget is None:
-            msg = f"--pipeline {named}: it has no budget: give it one, or name a function of a Budget and a model"
-            raise ConfigError(msg)
+        own = found.governing
+        if own is None:
+            return _in_budget(found, typed.budget(model))
         if any(each is not None for each in (typed.window, typed.reserve, typed.trigger, typed.target)):
             msg = f"--pipeline {named}: it has its own budget: leave --window, --reserve, --trigger and --target out"
             raise ConfigError(msg)
-        return found.budget, found
+        return own, found
     try:
         budget, made = _made(cast("Maker", found), typed, model)
     except AgentctxError:
         raise
-    except Exception as error:
+    except FAILURES as error:
         msg = (
-            f"--pipeline {named}: calling it failed: {type(error).__name__}: {error}: "
+            f"--pipeline {named}: calling it failed: {described(error)}: "
             "it is called with a Budget and a model's name, and gives a Pipeline"
         )
         raise ConfigError(msg) from error
     return budget, made
-
-
-def imported(option: str, named: str) -> object:
-    """What a module has under a name; modules of the working directory are found.
-
-    Raises:
-        ConfigError: If it cannot be had.
-    """
-    module, _, name = named.partition(":")
-    if not module or not name:
-        msg = f"{option}: expected MODULE:NAME such as my_agent.context:{option.lstrip('-')}, got {named!r}"
-        raise ConfigError(msg)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: object = getattr(import_module(module), name)
-    except Exception as error:
-        msg = f"{option} {named}: cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(msg) from error
-    return found

@@ -17,7 +17,7 @@ from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.pipelines import Named, Preset, PresetName, Target, Trigger, chosen_pipeline
+from agentctx.cli.pipelines import Named, Preset, PresetName, Target, Trigger, chosen_pipeline, users_code
 from agentctx.cli.transcripts import SessionFile, SessionNumber, from_tool, noted, session_file
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
@@ -141,14 +141,16 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     recording = entry.recording if asked.format is None else evolve(entry.recording, format=asked.format)
     model = asked.model or recording.model
     typed = evolve(asked.typed, unlogged=unlogged(recording, model))
-    budget, pipeline = chosen_pipeline(typed, asked.preset, asked.named, model)
+    with users_code(asked.named):
+        budget, pipeline = chosen_pipeline(typed, asked.preset, asked.named, model)
     if asked.messages is not None:
         return await _show(recording, pipeline, model, asked, asked.messages)
     warmup(model)  # so that the time of the first call does not hold the loading of the vocabulary
     watch = _watch(recording, model) if asked.retention else None
     if watch is not None:
         recording, pipeline = watched(recording, pipeline, watch.library.store, model=model)
-    steps = await _walk(recording, pipeline, model, watch)
+    with users_code(asked.named):
+        steps = await _walk(recording, pipeline, model, watch)
     summary, found = summarise(steps), None if watch is None else watch.found
     costs = reckoned(recording, steps, model)
     if asked.json:
@@ -199,7 +201,8 @@ def _head(entry: Transcript, budget: Budget) -> dict[str, Any]:
 
 async def _show(recording: Recording, pipeline: Pipeline, model: str | None, asked: _Asked, wanted: int) -> bool:
     """Print the request of one model call; whether it could have been sent."""
-    step = await _step(recording, pipeline, model, wanted)
+    with users_code(asked.named):
+        step = await _step(recording, pipeline, model, wanted)
     if step.view is None:
         raise step.overflow or ConfigError(f"--messages {wanted}: nothing was sent")
     if asked.json:

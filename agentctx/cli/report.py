@@ -13,7 +13,7 @@ from attrs import asdict, evolve
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.pipelines import Named, Preset, Target, Trigger, chosen_pipeline
+from agentctx.cli.pipelines import Named, Preset, Target, Trigger, chosen_pipeline, users_code
 from agentctx.cli.transcripts import SessionFile, SessionNumber, noted, session_file, written
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
@@ -109,8 +109,9 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typed = evolve(typed, unlogged=unlogged(recording, model))
         missing = f"{typed.unlogged:,} tokens of system prompt and tools are not in the log, but in window and cost"
         remarks = [*entry.notes, missing] if typed.unlogged else entry.notes
-        _, chosen = chosen_pipeline(typed, preset, pipeline, model)
-        data = anyio.run(_replayed, recording, chosen, model)
+        with users_code(pipeline):
+            _, chosen = chosen_pipeline(typed, preset, pipeline, model)
+            data = anyio.run(_replayed, recording, chosen, model)
         page = html_page(data, content=not no_content, full=full, remarks=remarks).encode()
     with written(out) as stream:
         stream.write(page)

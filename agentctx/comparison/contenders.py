@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from hashlib import sha256
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +15,7 @@ from attrs import field, frozen
 
 import agentctx
 from agentctx import memory, presets, strategies
+from agentctx.comparison.users_code import FAILURES, described, pipeline_or_maker
 from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError
@@ -105,8 +104,9 @@ class Contender:
         if "stages" in said and not tuple(self._stages()):
             msg = f'{self.name}: stages is empty: a pipeline without stages sends everything: preset = "{EVERYTHING}"'
             raise ConfigError(msg)
-        if "pipeline" in said:
-            imported(said["pipeline"], self.name)
+        if self.brings_its_budget and any(key in said for key in _BUDGET):
+            msg = f"{self.name}: it has its own budget: leave {', '.join(_BUDGET)} out"
+            raise ConfigError(msg)
         window = said.get("window")
         if window is not None and (isinstance(window, bool) or not isinstance(window, int | float) or window <= 0):
             msg = f"{self.name}: window is {window!r}; it is a number of tokens, or a share of the session, 0 to 1"
@@ -139,6 +139,12 @@ class Contender:
     def _said(self) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(self.made_of)
         return said
+
+    @property
+    def brings_its_budget(self) -> bool:
+        """Whether it is a pipeline of the user's that has its own budget."""
+        named = self._said.get("pipeline")
+        return named is not None and has_its_own_budget(named, self.name)
 
     @property
     def fingerprint(self) -> str:
@@ -199,23 +205,20 @@ class Contender:
         return Pipeline(*self._stages(), budget=budget)
 
     def _named(self, named: str, model: str | None, size: Size) -> Pipeline:
-        found = imported(named, self.name)
+        found = pipeline_or_maker(named, self.name)
         if isinstance(found, Pipeline):
-            if any(key in self._said for key in _BUDGET):
-                msg = f"{self.name}: {named} has its own budget: leave {', '.join(_BUDGET)} out"
-                raise ConfigError(msg)
-            return found
+            return found if found.governing is not None else found.with_budget(self.budget(model, size))
         try:
             made = cast("Callable[[Budget, str | None], object]", found)(self.budget(model, size), model)
         except AgentctxError:
             raise
-        except Exception as error:  # the user's own
-            msg = f"{self.name}: calling {named} failed: {type(error).__name__}: {error}"
+        except FAILURES as error:
+            msg = f"{self.name}: calling {named} failed: {described(error)}"
             raise ConfigError(msg) from error
         if not isinstance(made, Pipeline):
             msg = f"{self.name}: {named} makes a {type(made).__name__}, and no Pipeline"
             raise ConfigError(msg)
-        return made
+        return made if made.governing is not None else made.with_budget(self.budget(model, size))
 
     def _stages(self) -> Iterator[ContextStrategy]:
         stages = self._said["stages"]
@@ -263,8 +266,8 @@ def _named_options(said: object, where: str) -> tuple[str, Mapping[str, Any]]:
     raise ConfigError(msg)
 
 
-def imported(named: str, where: str) -> object:
-    """What a module has under a name; modules of the working directory are found.
+def has_its_own_budget(named: str, where: str) -> bool:
+    """Whether ``module:name`` is a pipeline that brings its budget.
 
     Args:
         named: ``module:name``.
@@ -273,22 +276,8 @@ def imported(named: str, where: str) -> object:
     Raises:
         ConfigError: If it cannot be imported, or is nothing that is or makes a pipeline.
     """
-    module, _, name = named.partition(":") if isinstance(named, str) else ("", "", "")
-    if not module or not name:
-        msg = f"{where}: expected MODULE:NAME such as my_agent.context:pipeline, got {named!r}"
-        raise ConfigError(msg)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: object = getattr(import_module(module), name)
-    except Exception as error:  # the user's own
-        msg = f"{where}: {named} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(msg) from error
-    if not callable(found):
-        msg = f"{where}: {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
-        raise ConfigError(msg)
-    return found
+    found = pipeline_or_maker(named, where)
+    return isinstance(found, Pipeline) and found.governing is not None
 
 
 def contender(said: str, **budget: Native) -> Contender:
@@ -296,13 +285,13 @@ def contender(said: str, **budget: Native) -> Contender:
 
     Args:
         said: The word.
-        budget: Its budget: see ``Contender``.
+        budget: Its budget, where it does not bring one of its own: see ``Contender``.
 
     Raises:
         ConfigError: If there is none.
     """
     if ":" in said:
-        return Contender.of(said, pipeline=said, **budget)
+        return Contender.of(said, pipeline=said, **({} if has_its_own_budget(said, "--pipeline") else budget))
     return Contender.of(said, preset=said, **budget)
 
 
@@ -346,7 +335,8 @@ def read_contenders(path: str, **budget: Native) -> list[Contender]:
             msg = f"{path}: {name} is {table!r:.40}; each pipeline is a table: [{name}]"
             raise ConfigError(msg)
         own = {key: value for key, value in budget.items() if value is not None}
-        defaults = {} if "pipeline" in table else own
+        named = table.get("pipeline")
+        defaults = {} if named is not None and has_its_own_budget(named, f"{path}: {name}") else own
         try:
             found.append(Contender(name, _frozen(defaults | table)))
         except TypeError as error:

@@ -132,7 +132,7 @@ async def _measure(recording: Recording, contender: Contender, session: str, mod
     offered = recording
     if contender.recalls:
         offered, pipeline = watched(recording, pipeline, watch.library.store, model=name)
-    window = None if pipeline.budget is None else pipeline.budget.window
+    window = None if pipeline.governing is None else pipeline.governing.window
     room = contender.budget(name, size).limit if window is None else None
     sums = _Sums(find(name) if name is not None else None, room)
     async for step in replay(evolve(offered, format=read.wire.name), pipeline, model=name):

@@ -6,7 +6,8 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 from hashlib import sha256
 from heapq import heappop, heappush
 from itertools import count
@@ -17,7 +18,9 @@ from attrs import define, field, frozen
 
 from agentctx.comparison.contenders import Contender
 from agentctx.comparison.rows import Measured, measure
-from agentctx.errors import AgentctxError, InvalidInput
+from agentctx.comparison.users_code import FAILURES, described
+from agentctx.comparison.workers import processes
+from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.replay import Recording
 
 _BEGINS = b'{"key": '
@@ -104,7 +107,7 @@ def compare(
             known = None if results is None else results.get(pair.key)
             yield known or _taken(pair, _measured(pair.recording, pair.contender, pair.session, model), results)
         return
-    yield from _Run(executor, IN_FLIGHT * (workers or os.cpu_count() or 1), ahead, model, results).rows(pairs)
+    yield from _Run(executor, workers or os.cpu_count() or 1, ahead, model, results).rows(pairs)
 
 
 @define
@@ -157,12 +160,18 @@ class _Run:
     """One comparison on an executor."""
 
     executor: Executor
-    most: int
+    workers: int
     ahead: int
     model: str | None
     results: Results | None
     waiting: _Waiting = field(factory=_Waiting)
     running: dict[Future[Measured | Failed], _Pair] = field(factory=dict)
+    own: ExitStack = field(factory=ExitStack)
+
+    @property
+    def most(self) -> int:
+        """So many pairs are with the executor at once."""
+        return IN_FLIGHT * self.workers
 
     def rows(self, pairs: Iterator[_Pair]) -> Iterator[Measured | Failed]:
         """The rows of pairs, which are read as they are needed."""
@@ -181,13 +190,42 @@ class _Run:
         finally:
             for future in self.running:
                 future.cancel()
+            self.own.close()
 
     def _begin(self) -> None:
-        """Give the workers what they have room for."""
+        """Give the workers what they have room for; those of a pool that broke are replaced."""
         while self.waiting and len(self.running) < self.most:
             pair = self.waiting.next()
-            future = self.executor.submit(_measured, pair.recording, pair.contender, pair.session, self.model)
+            try:
+                future = self._submit(self.executor, pair)
+            except BrokenExecutor as error:
+                if not isinstance(self.executor, ProcessPoolExecutor):
+                    msg = f"the executor broke: {described(error)}"
+                    raise ConfigError(msg) from error
+                self.executor = self.own.enter_context(processes(self.workers))
+                future = self._submit(self.executor, pair)
             self.running[future] = pair
+
+    def _submit(self, executor: Executor, pair: _Pair) -> Future[Measured | Failed]:
+        return executor.submit(_measured, pair.recording, pair.contender, pair.session, self.model)
+
+    def _row(self, future: Future[Measured | Failed], pair: _Pair) -> Measured | Failed:
+        """What came of a pair."""
+        try:
+            return future.result()
+        except BrokenExecutor as error:
+            if isinstance(self.executor, ProcessPoolExecutor):
+                return self._alone(pair)
+            return Failed(pair.session, pair.contender.name, f"the executor broke: {described(error)}")
+
+    def _alone(self, pair: _Pair) -> Measured | Failed:
+        """The row of a pair that was under way when a process died, in a process of its own: was it this one's?"""
+        with processes(1) as executor:
+            try:
+                return self._submit(executor, pair).result()
+            except BrokenExecutor:
+                what = "its process died: it was killed, ran out of memory, or a stage ended it"
+                return Failed(pair.session, pair.contender.name, what)
 
     def _done(self, seconds: float | None = None) -> Iterator[Measured | Failed]:
         """The rows of those that are done, or that are done next; others begin in their place."""
@@ -195,7 +233,7 @@ class _Run:
         rows = []
         for future in done:
             pair = self.running.pop(future)
-            rows.append(row := _taken(pair, future.result(), self.results))
+            rows.append(row := _taken(pair, self._row(future, pair), self.results))
             if isinstance(row, Measured):
                 self.waiting.learn(pair, row)
         self._begin()
@@ -220,11 +258,13 @@ def _digest(recording: Recording, model: str | None) -> tuple[str, int]:
 
 
 def _measured(recording: Recording, contender: Contender, session: str, model: str | None) -> Measured | Failed:
-    """The row of a pair; what is wrong with its session is a row of its own, and the others go on."""
+    """The row of a pair; what is wrong with its session, or its stages, is a row of its own, and the others go on."""
     try:
         return measure(recording, contender, session=session, model=model)
     except AgentctxError as error:
         return Failed(session, contender.name, str(error))
+    except FAILURES as error:  # a stage of the user's
+        return Failed(session, contender.name, described(error))
 
 
 def _taken(pair: _Pair, row: Measured | Failed, results: Results | None) -> Measured | Failed:

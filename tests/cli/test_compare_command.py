@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,134 @@ def test_what_is_wrong_is_said_in_one_line(run, arguments, what):
     assert what in done.stderr
     assert "Traceback" not in done.output
     assert Path("sessions/one.jsonl").read_bytes() == before
+
+
+OWN = """
+import os, sys, time
+from agentctx import FitContextWindow, Pipeline
+
+def stage(act):
+    def run(context, call):
+        act()
+        return context
+    return Pipeline(run, FitContextWindow(), budget=16_000)
+
+def fails():
+    raise RuntimeError("boom \\x1b[31m")
+
+raises, exits, dies = stage(fails), stage(lambda: sys.exit(7)), stage(lambda: os._exit(9))
+prints, slow = stage(lambda: (print("NOISE"), os.system("echo NOISE"))), stage(lambda: time.sleep(0.03))
+bare = Pipeline(FitContextWindow())
+"""
+
+
+def of_ones_own(*arguments):
+    """Begins the command as a process in the working directory, with pipelines of a module there."""
+    Path("my_pipelines.py").write_text(OWN)
+    command = [sys.executable, "-m", "agentctx", "compare", *arguments]
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def test_a_stage_that_fails_costs_its_own_rows_only(run):
+    """What it raises, sys.exit, a process that dies: each is an error of that pipeline and session; others go on."""
+    named = [f"my_pipelines:{name}" for name in ("raises", "exits", "dies")]
+    asked = [word for name in ("oldest_out", *named) for word in ("-p", name)]
+    done = of_ones_own("sessions/one.jsonl", *asked, "--window", "33%", "--jobs", "2")
+    told, said = done.communicate(timeout=60)
+    assert done.returncode == 1, said
+    errors = {line.split(": ")[2]: line for line in said.splitlines() if line.startswith("error: ")}
+    assert sorted(errors) == sorted(named)
+    assert all("sessions/one.jsonl, line 1" in line for line in errors.values())
+    for name, why in zip(named, ("RuntimeError: boom ␛[31m", "sys.exit(7)", "its process died"), strict=True):
+        assert why in errors[name]
+        assert f"{name} (0 of 1)" in told
+    assert "Traceback" not in said
+
+
+def test_what_a_pipeline_prints_is_not_in_the_rows(run):
+    """Neither what Python prints nor what a process of its own does; both go to stderr."""
+    (line,) = Path("sessions/one.jsonl").read_text().splitlines()[:1]
+    Path("short.json").write_text(json.dumps({"model": "gpt-5.4", "messages": json.loads(line)["messages"][:5]}))
+    done = of_ones_own("short.json", "-p", "my_pipelines:prints", "--json", "--jobs", "1")
+    told, said = done.communicate(timeout=60)
+    assert json.loads(told)["pipeline"] == "my_pipelines:prints"
+    assert said.count("NOISE") == 2 * json.loads(told)["calls"]
+
+
+def test_a_pipeline_without_a_budget_takes_the_window(run, monkeypatch):
+    """The same by compare and by replay; one that has its own is refused a window by both, unless others take it."""
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.delitem(sys.modules, "my_pipelines", raising=False)
+    Path("my_pipelines.py").write_text(OWN)
+    path, bare, own = "sessions/one.jsonl", "my_pipelines:bare", "my_pipelines:raises"
+    (row,) = map(json.loads, run(path, "-p", bare, "--window", "16k", "--json").stdout.splitlines())
+    assert (row["window"], row["overflowed"]) == (16_000, 0)
+    replayed = CliRunner().invoke(app, ["replay", path, "--pipeline", bare, "--window", "16k", "--json"])
+    assert json.loads(replayed.stdout)["budget"]["window"] == 16_000
+    for command in (["replay", path, "--pipeline", own], ["compare", path, "-p", own]):
+        done = CliRunner().invoke(app, [*command, "--window", "16k"])
+        assert (done.exit_code, "it has its own budget: leave --window" in done.stderr) == (2, True)
+    both = run(path, "-p", own, "-p", "oldest_out", "--window", "16k")
+    assert f"note: {own}: it has its own budget: --window is for the others" in both.stderr
+    failed = CliRunner().invoke(app, ["replay", path, "--pipeline", own])
+    assert (failed.exit_code, f"--pipeline {own}: RuntimeError: boom ␛[31m" in failed.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("columns", [200, 100, 80, 40])
+def test_no_number_is_cut(run, monkeypatch, columns):
+    """Where the columns have no room beside each other, they stand in tables below each other."""
+    told = json.loads(run("sessions/one.jsonl", "-p", "oldest_out", "--window", "33%", "--json").stdout)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = run("sessions/one.jsonl", "-p", "oldest_out", "--window", "33%")
+    lines = done.stdout.splitlines()
+    words = [word for line in lines if line.startswith(" oldest_out") for word in line.split()[1:]]
+    assert max(map(len, lines)) <= columns
+    assert len(words) == 11
+    assert (words[0], words[2], words[4]) == (
+        f"{told['calls']}",
+        f"{told['cached_share']:.1%}",
+        f"{told['compactions']}",
+    )
+
+
+def test_an_interrupt_loses_no_row(run, monkeypatch):
+    """It says what is kept and how to go on; the same command then comes to the rows of an uninterrupted one."""
+    (line,) = Path("sessions/one.jsonl").read_text().splitlines()[:1]
+    shipped = json.loads(line)
+    shipped["messages"] = shipped["messages"][:17]
+    task = next(place for place, message in enumerate(shipped["messages"]) if message["role"] == "user")
+    with Path("many.jsonl").open("w") as file:
+        for number in range(10):
+            shipped["messages"][task] = {"role": "user", "content": f"Task {number}"}
+            file.write(json.dumps({**shipped, "id": f"s{number}"}) + "\n")
+    asked = ["many.jsonl", "-p", "my_pipelines:slow", "-p", "oldest_out", "--window", "33%", "--model", "gpt-5.4"]
+    for least, how, code in ((2, signal.SIGINT, 130), (6, signal.SIGTERM, 143)):
+        began = of_ones_own(*asked, "--jobs", "2", "--out", "rows.jsonl")
+        while count_lines("rows.jsonl") < least and began.poll() is None:
+            sleep(0.01)
+        began.send_signal(how)
+        told = began.communicate(timeout=30)[1]
+        kept = count_lines("rows.jsonl")
+        assert (began.returncode, kept < 20) == (code, True), told
+        assert f"interrupted; {kept} rows are kept in rows.jsonl: the same command goes on from there" in told
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.delitem(sys.modules, "my_pipelines", raising=False)
+    assert run(*asked, "--out", "rows.jsonl").exit_code == 0
+    assert run(*asked, "--out", "whole.jsonl").exit_code == 0
+    assert rows_of("rows.jsonl") == rows_of("whole.jsonl")
+    assert len(rows_of("whole.jsonl")) == count_lines("rows.jsonl") == 20
+
+
+def count_lines(path):
+    """How many whole lines a file has."""
+    return Path(path).read_bytes().count(b"\n") if Path(path).exists() else 0
+
+
+def rows_of(path):
+    """The rows of a file in one order, without how long they took."""
+    rows = [{**json.loads(line), "seconds": 0} for line in Path(path).read_text().splitlines()]
+    return sorted(rows, key=lambda row: (row["id"], row["pipeline"]))
 
 
 def test_what_is_not_named_needs_no_model(run):
