@@ -42,7 +42,7 @@ def assert_fits(
         format: The format; found out when not given.
 
     Raises:
-        AssertionError: If one has more tokens than the budget's limit.
+        AssertionError: If there is no request, or one has more tokens than the budget's limit.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -79,7 +79,7 @@ def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = Non
         share: At least this share of all that was sent, 0 to 1 and by characters, must be such a beginning.
 
     Raises:
-        AssertionError: If not; the message names the first place at which a request is another.
+        AssertionError: If not, or if there is no request; the message names the first place at which one is another.
 
     Example:
         >>> from agentctx.testing import assert_prefix_stable, assistant, transcript, user
@@ -95,7 +95,7 @@ def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = Non
         {"role": "user", "content": "It is 9:01. Go."}
     """
     allowed = 0 if moves is None and share is None else moves
-    pieces = [list(_pieces(each)) for each in requests]
+    pieces = [list(_pieces(each)) for each in _listed(requests)]
     moved, kept = [], 0
     for number, (last, now) in enumerate(pairwise(pieces), 2):
         same = next((at for at, (one, other) in enumerate(zip(last, now, strict=False)) if one != other), None)
@@ -126,7 +126,7 @@ def assert_task_survives(
         format: The format; found out when not given.
 
     Raises:
-        AssertionError: If it is missing somewhere, or the user says nothing in the first request.
+        AssertionError: If there is no request, it is missing somewhere, or the user says nothing in the first request.
 
     Example:
         >>> from agentctx.testing import assert_task_survives, assistant, transcript, user
@@ -161,8 +161,17 @@ class _Sent:
     tokens: int
 
 
+def _listed(requests: Request | Sequence[Request]) -> list[Request]:
+    """The requests one by one; none is a test that looks at nothing."""
+    listed = [requests] if isinstance(requests, (View, Mapping)) else list(requests)
+    if not listed:
+        msg = "there are no requests to look at"
+        raise AssertionError(msg)
+    return listed
+
+
 def _read(requests: Request | Sequence[Request], model: str | None, format: str | None) -> Iterator[_Sent]:  # noqa: A002
-    for each in [requests] if isinstance(requests, (View, Mapping)) else requests:
+    for each in _listed(requests):
         messages, system, tools = _parts(each)
         named = None if isinstance(each, View) else each.get("model")
         source = reader(

@@ -13,7 +13,7 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,9 +36,28 @@ class StartServer(Protocol):
         self,
         format: str = "openai-chat",  # noqa: A002 - the name that the whole library gives it
         answers: Sequence[Scripted] | None = None,
+        *,
+        complete: bool = True,
         **behaviour: Any,  # noqa: ANN401 - as there
     ) -> ProviderServer:
-        """The server, which runs until the test ends."""
+        """The server, which runs until the test ends.
+
+        With ``complete`` the test fails at its end where answers of the script were not asked for, or more than it has.
+        """
+        ...
+
+
+class MakeModel(Protocol):
+    """Makes a scripted model; see ``agentctx.testing.ScriptedModel``."""
+
+    def __call__(
+        self,
+        answers: Sequence[Scripted],
+        format: str = "openai-chat",  # noqa: A002 - the name that the whole library gives it
+        *,
+        complete: bool = True,
+    ) -> ScriptedModel:
+        """The model; ``complete`` is as for a server."""
         ...
 
 
@@ -60,20 +79,42 @@ class HoldToLaws(Protocol):
 def agentctx_server() -> Iterator[StartServer]:
     """Start local servers of providers: ``agentctx_server("anthropic", ["Hello."], window=16_000)``.
 
-    Needs the extra ``testing``.
+    A script that is not asked to its end fails the test, unless ``complete=False``. Needs the extra ``testing``.
     """
     from agentctx.testing.servers import provider_server  # noqa: PLC0415 - heavy: when it is used
 
+    scripts: list[ScriptedModel] = []
     with ExitStack() as running:
-        yield lambda *script, **behaviour: running.enter_context(provider_server(*script, **behaviour))
+
+        def start(*script: Any, complete: bool = True, **behaviour: Any) -> ProviderServer:  # noqa: ANN401 - as there
+            server = running.enter_context(provider_server(*script, **behaviour))
+            if complete and server.model is not None:
+                scripts.append(server.model)
+            return server
+
+        yield start
+    for script in scripts:
+        script.assert_complete()
 
 
 @pytest.fixture
-def agentctx_model() -> Callable[..., ScriptedModel]:
-    """Make a model whose answers are scripted: ``agentctx_model([assistant(call("c1", "read")), "Done."])``."""
+def agentctx_model() -> Iterator[MakeModel]:
+    """Make a model whose answers are scripted: ``agentctx_model([assistant(call("c1", "read")), "Done."])``.
+
+    A script that is not asked to its end fails the test, unless ``complete=False``.
+    """
     from agentctx.testing import ScriptedModel  # noqa: PLC0415 - heavy: when it is used
 
-    return ScriptedModel
+    scripts: list[ScriptedModel] = []
+
+    def make(*script: Any, complete: bool = True, **options: Any) -> ScriptedModel:  # noqa: ANN401 - as there
+        model = ScriptedModel(*script, **options)
+        scripts.extend([model] if complete else [])
+        return model
+
+    yield make
+    for script in scripts:
+        script.assert_complete()
 
 
 @pytest.fixture

@@ -18,13 +18,23 @@ from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.bills import number, seconds, usage_of
-from agentctx.transcripts.files import Fields, LogLines, object_of
+from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
 from agentctx.transcripts.transcript import Glance, Read
 
 NAME = "Claude Code"
 
 _UNSEEN = "the log holds neither system prompt nor tools: what was billed is larger than what is counted"
 _SYNTHETIC = "<synthetic>"
+
+_SAID_IN = frozenset({"user", "assistant"})
+_REMARKS = frozenset(
+    {"agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot", "auth_status"}
+    | {"content-replacement", "control_request", "control_response", "custom-title", "file-history-snapshot"}
+    | {"keep_alive", "last-prompt", "mode", "permission-mode", "pr-link", "progress", "queue-operation"}
+    | {"rate_limit_event", "result", "speculation-accept", "stream_event", "summary", "system", "tag", "task-summary"}
+    | {"tool_progress", "tool_use_summary", "worktree-state"}
+)
+"""Kinds of lines that are the program's own."""
 
 
 @frozen
@@ -118,9 +128,11 @@ def read(lines: LogLines) -> Iterator[Read]:
     Raises:
         InvalidInput: If the model has said nothing in it, and nothing was said to it.
     """
-    log = _Log()
+    log, others = _Log(), list[Fields]()
     for _, line in lines:
         log.add(line)
+        if not _is_known(line):
+            others.append({"type": line.get("type")})
     if not log.said:
         raise InvalidInput(lines.name, "this is a Claude Code session in which nothing was said: no model was called")
     main = [said for said in log.said if not said.side]
@@ -128,10 +140,21 @@ def read(lines: LogLines) -> Iterator[Read]:
     if not main:
         agent, main = next(iter(chains.items()))
         del chains[agent]
-    notes = (*lines.notes, _UNSEEN, *_of(len(chains), "side chain", "of sub-agents stands apart: --all replays it too"))
+    notes = (
+        *lines.notes,
+        *left_out(others),
+        _UNSEEN,
+        *_of(len(chains), "side chain", "of sub-agents stands apart: --all replays it too"),
+    )
     yield _read(log, main, log.id, notes)
     for place, (agent, said) in enumerate(chains.items(), 1):
         yield _read(log, said, f"{log.id}/{agent or place}", ())
+
+
+def _is_known(line: Fields) -> bool:
+    """Whether a line is of a kind that Claude Code writes."""
+    kind = str(line.get("type"))
+    return kind in _REMARKS or (kind in _SAID_IN and isinstance(line.get("message"), Mapping))
 
 
 def glance(lines: Iterable[bytes]) -> Glance:

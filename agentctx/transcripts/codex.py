@@ -15,7 +15,7 @@ from agentctx.economics.prices import Usage
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.bills import seconds, usage_of
-from agentctx.transcripts.files import Fields, LogLines, object_of
+from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
 from agentctx.transcripts.transcript import Glance, Read
 
 NAME = "Codex"
@@ -24,6 +24,8 @@ _UNSEEN = "the log does not hold the tools: what was billed is larger than what 
 _NEVER_SENT = frozenset({"ghost_snapshot", "other"})
 _KINDS_OF_REMARKS = (b'"token_count"', b'"turn_context"', b'"session_meta"')
 _HEARD = ("_output", "_response")
+_ENDS_OF_ITEMS = ("message", "reasoning", "_call", "_output", "_response", "_item", "compaction")
+"""How the types of items end that early versions write as lines."""
 
 
 @define
@@ -38,6 +40,7 @@ class _Rollout:
     window: int = 0
     compacted: int = 0
     rolled_back: int = 0
+    others: list[Fields] = field(factory=list)
     _total: Native = None
     _answered: int | None = None
 
@@ -56,6 +59,8 @@ class _Rollout:
             self._add_item(payload)
         elif kind == "event_msg":
             self._hear(payload, seconds(line.get("timestamp")))
+        else:
+            self.others.append({"type": kind})
 
     def begin_to_bill(self) -> None:
         """Take bills as they come, whichever item they are for."""
@@ -73,8 +78,10 @@ class _Rollout:
             return
         if "id" in line and "timestamp" in line and "type" not in line:
             self._begin(line)
-        else:
+        elif _is_item(line):
             self._add_item(line)
+        else:
+            self.others.append({"type": line.get("type")})
 
     def _add_item(self, item: Fields) -> None:
         kind = item.get("type") or ("message" if "role" in item else None)
@@ -112,6 +119,12 @@ class _Rollout:
             self.rolled_back += turns
 
 
+def _is_item(line: Fields) -> bool:
+    """Whether a line of an early version is an item."""
+    kind = line.get("type")
+    return "role" in line if kind is None else str(kind).endswith(_ENDS_OF_ITEMS) or str(kind) in _NEVER_SENT
+
+
 def read(lines: LogLines) -> Iterator[Read]:
     """The conversation of a rollout.
 
@@ -123,7 +136,7 @@ def read(lines: LogLines) -> Iterator[Read]:
         rollout.add(line)
     if not rollout.items:
         raise InvalidInput(lines.name, "this is a Codex session in which nothing was said: no model was called")
-    notes = list(lines.notes)
+    notes = [*lines.notes, *left_out(rollout.others)]
     if rollout.compacted:
         times = "once" if rollout.compacted == 1 else f"{rollout.compacted:,} times"
         notes.append(f"the session was compacted {times} by Codex itself: its requests were shorter from there on")

@@ -6,6 +6,7 @@ import gzip
 import json
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
@@ -16,6 +17,7 @@ from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
+from agentctx.printable import on_one_line
 
 MAX_BYTES = 256_000_000
 """What is read of a file without being asked for more, in bytes, unpacked."""
@@ -117,7 +119,8 @@ def parse(name: str, line: Line) -> Native:
     except RecursionError:
         raise InvalidInput(place(name, number), "nested too deep to be read") from None
     except ValueError as error:  # a whole number with more digits than Python reads
-        raise InvalidInput(place(name, number), f"not JSON: {error}") from None
+        what = "holds a whole number of more digits than are read"
+        raise InvalidInput(place(name, number), what if "digits" in str(error) else f"not JSON: {error}") from None
 
 
 def object_of(line: bytes) -> Fields:
@@ -132,6 +135,32 @@ def object_of(line: bytes) -> Fields:
 def place(name: str, line: int) -> str:
     """A line of a file, for errors."""
     return f"{name}, line {line}"
+
+
+_NAMED = 8
+_LONGEST_KIND = 40
+
+
+def left_out(others: Iterable[Fields], what: str = "line") -> tuple[str, ...]:
+    """What there is to say of lines that a log of this kind does not have, with how many there are of each kind.
+
+    Args:
+        others: The lines.
+        what: What they are called.
+    """
+    kinds = Counter(_kind(other) for other in others)
+    if not kinds:
+        return ()
+    named = [f"{kind} {count:,}" for kind, count in kinds.most_common(_NAMED)]
+    more = ", …" if len(kinds) > _NAMED else ""
+    many = kinds.total()
+    begins = f"1 {what} of another kind was" if many == 1 else f"{many:,} {what}s of other kinds were"
+    return (f"{begins} left out: {', '.join(named)}{more}",)
+
+
+def _kind(fields: Fields) -> str:
+    names = (fields.get(key) for key in ("type", "kind", "role"))
+    return next((on_one_line(name, _LONGEST_KIND) for name in names if isinstance(name, str) and name), "nameless")
 
 
 @define
@@ -183,14 +212,15 @@ def _open(source: str) -> Iterator[IO[bytes]]:
         if sys.stdin is None:
             raise InvalidInput("stdin", "is closed")
         buffered = BufferedReader(cast("RawIOBase", sys.stdin.buffer))
-        yield _unpacked(buffered)
+        yield unpacked(buffered)
         buffered.detach()  # stdin is not ours to close
         return
     with Path(source).open("rb", buffering=0) as raw:
-        yield _unpacked(BufferedReader(raw))
+        yield unpacked(BufferedReader(raw))
 
 
-def _unpacked(stream: BufferedReader[RawIOBase]) -> IO[bytes]:
+def unpacked(stream: BufferedReader[RawIOBase]) -> IO[bytes]:
+    """A stream, unpacked when it is gzip."""
     return cast("IO[bytes]", gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == _GZIP else stream)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from agentctx.core.message import Native, Part, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.other_tools import tool_of
 from agentctx.transcripts.bills import usage_of
-from agentctx.transcripts.files import Fields
+from agentctx.transcripts.files import Fields, left_out
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, content_parts
 
@@ -25,6 +27,7 @@ _ROLES = {
     "tool": "tool",
     "function": "tool",
 }
+_STATE = frozenset({"values", "channel_values", "config", "metadata"})
 _THREAD = ("config", "configurable", "thread_id")
 
 
@@ -52,7 +55,9 @@ def read_history(states: Sequence[Native], _beside: Fields) -> Read:
     if not held:
         raise InvalidInput("values", "no state of this history of LangGraph holds messages: no model was called")
     messages, state = max(held, key=lambda one: len(one[0]))
-    return read(messages, {"id": _thread(state)})
+    found = read(messages, {"id": _thread(state)})
+    others = [each for each in states if isinstance(each, Mapping) and not _STATE & each.keys()]
+    return evolve(found, notes=(*found.notes, *left_out(others, "state")))
 
 
 def _of_state(state: Fields, place: str) -> Read:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
 from typing import IO
@@ -11,9 +15,10 @@ from typing import IO
 from attrs import evolve, field, frozen
 
 from agentctx.errors import InvalidInput
+from agentctx.providers.other_tools import tool_of
 from agentctx.replay import Billed
 from agentctx.transcripts import claude_code, codex
-from agentctx.transcripts.files import MAX_BYTES, object_of
+from agentctx.transcripts.files import MAX_BYTES, object_of, unpacked
 from agentctx.transcripts.transcript import Glance
 
 _AGENT = "agent-"
@@ -35,7 +40,7 @@ class LocalSession:
         project: The folder that was worked in; until it was looked into, what its place says of that.
         model: The model that was called last, once it was looked into.
         billed: What was billed for each call, sub-agents' included, once it was looked into.
-        readable: Whether it can be read: no longer once it was looked into and no line was an object.
+        readable: Whether it can be read: no longer once it was looked into and no line was one that the tool writes.
     """
 
     number: int
@@ -80,10 +85,12 @@ def looked_into(session: LocalSession, max_bytes: int = MAX_BYTES) -> LocalSessi
         max_bytes: No more is read of each file.
     """
     look = {claude_code.NAME: claude_code.glance, codex.NAME: codex.glance}[session.tool]
-    if not _is_log(session.path, max_bytes):
+    if not _is_log(session, max_bytes):
         return evolve(session, readable=False)
     own, *others = (_glance(look, path, max_bytes) for path in (session.path, *session.agents))
-    billed = (*own.billed, *(one for glance in others for one in glance.billed))
+    if own is None:
+        return evolve(session, readable=False)
+    billed = (*own.billed, *(one for glance in others if glance is not None for one in glance.billed))
     return evolve(session, project=own.project or session.project, model=own.model, billed=billed)
 
 
@@ -106,21 +113,36 @@ def session_named(sessions: Sequence[LocalSession], wanted: str) -> LocalSession
     raise InvalidInput(where, f"{there}: agentctx sessions lists those of this machine")
 
 
-def _is_log(path: Path, max_bytes: int) -> bool:
-    """Whether a line of a file is an object, as all lines of a log are."""
+_LOOKED_AT = 500
+"""So many lines at the beginning of a file are looked at for one that its tool writes."""
+
+
+def _is_log(session: LocalSession, max_bytes: int) -> bool:
+    """Whether a line of a session's file is one that its tool writes."""
     try:
-        with path.open("rb") as file:
-            return any(object_of(line) for line in _lines(file, max_bytes))
-    except OSError:  # as below
+        with _opened(session.path) as file:
+            lines = islice(_lines(file, max_bytes), _LOOKED_AT)
+            found = (tool_of(object_of(line)) for line in lines)
+            return any(tool is not None and tool.name == session.tool for tool in found)
+    except _UNREADABLE:  # as below
         return False
 
 
-def _glance(look: Callable[[Iterable[bytes]], Glance], path: Path, max_bytes: int) -> Glance:
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("rb", buffering=0) as raw:
+        yield unpacked(BufferedReader(raw))
+
+
+_UNREADABLE = (OSError, EOFError, zlib.error)
+
+
+def _glance(look: Callable[[Iterable[bytes]], Glance], path: Path, max_bytes: int) -> Glance | None:
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             return look(_lines(file, max_bytes))
-    except OSError:  # it went away, or may not be read: the list goes on without what it says
-        return Glance()
+    except _UNREADABLE:  # it went away, or may not be read: the list goes on without what it says
+        return None
 
 
 def _lines(file: IO[bytes], most: int) -> Iterator[bytes]:
@@ -148,20 +170,21 @@ def _of_claude_code(environment: Mapping[str, str]) -> Iterator[LocalSession]:
     for folder in _claude_folders(environment):
         agents: dict[str, list[Path]] = {}
         own: list[Path] = []
-        for path in _files(folder, ".jsonl"):
+        for path in _files(folder):
             if path.parent.name == _SUBAGENTS:
                 agents.setdefault(path.parent.parent.name, []).append(path)
             elif not path.name.startswith(_AGENT):
                 own.append(path)
         for path in own:
-            yield from _session(claude_code.NAME, path, path.stem, tuple(agents.get(path.stem, ())), path.parent.name)
+            stem = _stem(path)
+            yield from _session(claude_code.NAME, path, stem, tuple(agents.get(stem, ())), path.parent.name)
 
 
 def _of_codex(environment: Mapping[str, str]) -> Iterator[LocalSession]:
     for folder in _codex_folders(environment):
-        for path in _files(folder, ".jsonl"):
+        for path in _files(folder):
             if path.name.startswith("rollout-"):
-                yield from _session(codex.NAME, path, _id_of_rollout(path.stem), (), None)
+                yield from _session(codex.NAME, path, _id_of_rollout(_stem(path)), (), None)
 
 
 def _id_of_rollout(stem: str) -> str:
@@ -188,8 +211,15 @@ def _stat_of_file(path: Path) -> os.stat_result | None:
     return found if S_ISREG(found.st_mode) else None
 
 
-def _files(folder: Path, suffix: str) -> Iterator[Path]:
+_LOGS = (".jsonl", ".jsonl.gz")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def _files(folder: Path) -> Iterator[Path]:
     for where, _, names in os.walk(folder):
         for name in names:
-            if name.endswith(suffix):
+            if name.endswith(_LOGS):
                 yield Path(where, name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.replay import Recording
-from agentctx.transcripts.files import Fields
+from agentctx.transcripts.files import Fields, left_out
 from agentctx.transcripts.transcript import Read
 
 ITEMS = "the OpenAI Agents SDK (RunItem)"
@@ -17,7 +17,8 @@ STATE = "the OpenAI Agents SDK (RunState)"
 def read_items(items: Sequence[Native], _beside: Fields) -> Read:
     """The items of a run, each with the item of Responses that it holds; what was asked is not among them."""
     note = "the items of a run do not hold what was asked: result.to_input_list() does"
-    return Read(Recording(_raw(items), format="openai-responses", pending=False), (note,))
+    others = [item for item in items if isinstance(item, Mapping) and not isinstance(item.get("raw_item"), Mapping)]
+    return Read(Recording(_raw(items), format="openai-responses", pending=False), (note, *left_out(others, "item")))
 
 
 def read_state(state: Fields, place: str) -> Iterator[Read]:

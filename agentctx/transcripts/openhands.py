@@ -11,7 +11,7 @@ from attrs import define, field
 from agentctx.core.message import Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.transcripts.bills import seconds, usage_of
-from agentctx.transcripts.files import Fields, parse
+from agentctx.transcripts.files import Fields, left_out, parse
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, content_parts
 
@@ -19,6 +19,7 @@ NAME = "OpenHands"
 TRAJECTORY = "OpenHands (trajectory)"
 
 _SILENT = ("agent_state_changed", "change_agent_state", "null", "recall", "condensation")
+_KINDS = ("Event", "Observation", "Condensation", "CondensationRequest", "CondensationSummaryEvent")
 _LISTS = ("history", "trajectory", "events")
 
 
@@ -83,7 +84,9 @@ def read(events: Sequence[Native], beside: Fields) -> Read:
     name = next((beside[key] for key in ("instance_id", "id") if isinstance(beside.get(key), str)), None)
     times = conversation.condensed
     often = "once" if times == 1 else f"{times:,} times"
-    notes = (f"the conversation was condensed {often} by OpenHands itself: its requests were shorter",) if times else ()
+    notes = left_out([event for event in said if not _is_known(event)], "event")
+    if times:
+        notes = (*notes, f"the conversation was condensed {often} by OpenHands itself: its requests were shorter")
     return Read(conversation.turns.recording(tools=conversation.tools, id=name), notes)
 
 
@@ -129,6 +132,12 @@ def _answered(events: Sequence[Fields]) -> Iterator[str]:
     for event in events:
         if "observation" in event or event.get("kind") in ("ObservationEvent", "AgentErrorEvent"):
             yield _call_of(event)
+
+
+def _is_known(event: Fields) -> bool:
+    """Whether an event is of a kind that OpenHands writes."""
+    kind = event.get("kind")
+    return kind.endswith(_KINDS) if isinstance(kind, str) else "observation" in event or "action" in event
 
 
 def _take_in(conversation: _Conversation, event: Fields) -> None:

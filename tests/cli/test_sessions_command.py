@@ -1,7 +1,9 @@
 """``agentctx sessions``: what lies on this machine, and one of it replayed."""
 
+import gzip
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -103,18 +105,28 @@ def test_number_time_calls_and_cost_are_shown_whatever_the_width(run, machine, c
 
 
 def test_what_is_no_file_is_passed_by_and_what_is_no_log_is_marked(run, machine):
-    """A pipe is not waited for; random bytes, zeros and an array are listed as what cannot be read."""
+    """A pipe is not waited for; random bytes, zeros and other JSON are listed as what cannot be read."""
     place = machine / "claude/projects/-work-app"
     os.mkfifo(place / "pipe.jsonl")
     os.mkfifo(place / "5e55-10/subagents/agent-pipe.jsonl")
-    bad = {"random": bytes(range(128, 256)) * 9, "zeros": b"\0" * 999, "array": b"[1, 2]\n", "empty": b""}
+    bad = {
+        "random": bytes(range(128, 256)) * 9,
+        "zeros": b"\0" * 999,
+        "array": b"[1, 2]\n",
+        "empty": b"",
+        "other": b'{"a": 1}\n',
+    }
     for name, content in bad.items():
         (place / f"{name}.jsonl").write_bytes(content)
+    packed = gzip.compress((FIXTURES / "claude_code.jsonl").read_bytes())
+    (place / "packed.jsonl.gz").write_bytes(packed)
+    (place / "damaged.jsonl.gz").write_bytes(packed[: len(packed) // 9])
     told = list(map(json.loads, run("sessions", "--json").stdout.splitlines()))
-    assert {one["id"] for one in told if not one["readable"]} == set(bad)
-    assert {one["id"] for one in told if one["readable"]} == {"5e55-10", "019a-codex"}
+    assert {one["id"] for one in told if not one["readable"]} == {*bad, "damaged"}
+    assert {one["id"] for one in told if one["readable"]} == {"5e55-10", "019a-codex", "packed"}
+    assert next(one["model_calls"] for one in told if one["id"] == "packed") == 6
     shown = run("sessions").stdout
-    assert "cannot be read: 1, 2, 3, 4\n" in shown
+    assert re.search(r"cannot be read: (\d, ){5}\d\n", shown)
 
 
 def test_a_machine_without_sessions_says_where_was_looked(run, tmp_path, monkeypatch):

@@ -17,6 +17,14 @@ from agentctx.testing import (
     user,
 )
 
+
+def test_no_requests_are_a_failure():
+    """A test that looks at no request passes nothing."""
+    for check in (lambda: assert_fits([], 10), lambda: assert_prefix_stable([]), lambda: assert_task_survives([], "x")):
+        with pytest.raises(AssertionError, match="there are no requests to look at"):
+            check()
+
+
 FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
 BUDGET = 3_000
 

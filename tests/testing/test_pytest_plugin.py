@@ -91,6 +91,37 @@ def test_an_agent_is_tested_on_both_event_loops(passes):
     assert ended == {"passed": 4}
 
 
+def test_a_script_is_asked_to_its_end(passes):
+    """What was not asked for of a server's script, or a model's, fails the test at its end, unless it is to be so."""
+    ended, done = passes(
+        """
+        import pytest
+        from agentctx import ConfigError
+
+        def test_left_of_a_server(agentctx_server):
+            agentctx_server("openai-chat", ["One.", "Two."])
+
+        def test_left_of_a_model(agentctx_model):
+            agentctx_model(["Three."])
+
+        def test_may_be_left(agentctx_server, agentctx_model):
+            agentctx_server("openai-chat", ["One."], complete=False)
+            agentctx_model(["Two."], complete=False)
+
+        def test_mistyped(agentctx_server):
+            with pytest.raises(ConfigError, match="windw: there is no such option; there is window"):
+                agentctx_server(windw=5)
+        """
+    )
+    assert ended == {"passed": 4, "errors": 2}
+    done.stdout.fnmatch_lines_random(
+        [
+            "*2 of 2 answers were not asked for, from this one on: 'One.'*",
+            "*1 of 1 answers were not asked for, from this one on: 'Three.'*",
+        ]
+    )
+
+
 def test_a_stage_is_held_to_the_laws_in_one_line(passes, pytester):
     """One's own recorded sessions, by a pattern; a stage that breaks a law fails the test, which says which, where."""
     session = (

@@ -324,6 +324,38 @@ def test_any_history_that_codex_writes_is_read_as_it_was(tmp_path_factory, histo
     assert found.recording.messages == [{"type": "message", **item} for item in history.messages]
 
 
+@pytest.mark.parametrize(
+    ("name", "others", "said"),
+    [
+        ("claude_code.jsonl", "codex.jsonl", "24 lines of other kinds were left out: response_item 14, event_msg 7, "),
+        ("codex.jsonl", "claude_code.jsonl", "24 lines of other kinds were left out: assistant 10, user 9, system 2, "),
+        ("codex_early.jsonl", "claude_code_stream.jsonl", "12 lines of other kinds were left out: assistant 6, user 4"),
+        ("openhands_events.jsonl", "codex.jsonl", "24 events of other kinds were left out: response_item 14, "),
+    ],
+    ids=["Claude Code", "Codex", "early Codex", "OpenHands"],
+)
+def test_lines_of_another_tool_are_counted(tmp_path, name, others, said):
+    """Lines that a log of this kind does not have are left out and named; without them nothing is said."""
+    own, foreign = lines_of(name), lines_of(others)
+    mixed = [line for pair in zip(own, foreign, strict=False) for line in pair]
+    shorter = min(len(own), len(foreign))
+    (first, *_), (alone, *_) = (
+        list(read_transcripts(written(tmp_path, lines)))
+        for lines in ([*mixed, *foreign[shorter:], *own[shorter:]], own)
+    )
+    assert first.recording.messages == alone.recording.messages
+    assert [note[: len(said)] for note in first.notes if "left out" in note and "kind" in note] == [said]
+    assert not [note for note in alone.notes if "other kind" in note or "another kind" in note]
+
+
+def test_a_number_too_long_is_said(tmp_path):
+    """What cannot be read is told in words that are for who has the file, and not for who writes programs."""
+    lines = [*lines_of("claude_code.jsonl")[:1], f'{{"messages": [{"9" * 5_000}]}}']
+    for one in (lines[1:], [lines[1], lines[1]]):
+        with pytest.raises(InvalidInput, match=r"line 1: holds a whole number of more digits than are read$"):
+            list(read_transcripts(written(tmp_path, one)))
+
+
 def test_a_line_of_many_megabytes_is_read(tmp_path):
     """A result of ten megabytes stands on one line of a log."""
     lines = lines_of("claude_code.jsonl")

@@ -6,9 +6,10 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
-from attrs import frozen
+from attrs import fields, frozen
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -88,7 +89,7 @@ def provider_server(
         behaviour: Further options of ``Desk``, such as ``window=16_000`` in tokens.
 
     Raises:
-        ConfigError: If the format is not known, or the script has what no server can do.
+        ConfigError: If the format or an option is not known, or the script has what no server can do.
 
     Example:
         >>> import json, urllib.request
@@ -103,6 +104,13 @@ def provider_server(
     """
     if format not in _APPS:
         msg = f"provider_server: format: {format!r:.80} is none of {', '.join(_APPS)}"
+        raise ConfigError(msg)
+    known = [
+        field.name for field in fields(Desk) if field.init and not (answers is not None and field.name == "answer")
+    ]
+    if (unknown := next((option for option in behaviour if option not in known), None)) is not None:
+        near = get_close_matches(unknown, known, 1) or known
+        msg = f"provider_server: {unknown}: there is no such option; there is {', '.join(near)}"
         raise ConfigError(msg)
     if answers is None:
         desk = Desk(**behaviour)
