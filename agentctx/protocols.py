@@ -702,8 +702,8 @@ class Sink(Protocol):
     """Told of every step, answer and session, there and then, in the task and the context of the caller.
 
     A plain function that does not wait. One that raises is logged and costs nothing. It is told of ``StepPrepared``,
-    ``StepRefused``, ``UsageRecorded``, ``OverflowMet``, ``SilentTruncationSuspected``, ``SessionOpened`` and
-    ``SessionClosed``, and later maybe of more: pass over what you do not know.
+    ``StepRefused``, ``UsageRecorded``, ``OverflowMet``, ``SilentTruncationSuspected``, ``SessionOpened``,
+    ``SessionSaved`` and ``SessionClosed``, and later maybe of more: pass over what you do not know.
 
     Example:
         >>> from agentctx import Pipeline

@@ -171,7 +171,40 @@ class SessionClosed:
     why: str
 
 
+@frozen
+class SessionSaved:
+    """A session's state was written to the store that it is kept in.
+
+    Args:
+        name: The conversation's name.
+        written: What this save wrote, in bytes.
+        bytes: What the store has of the session with it, in bytes.
+
+    Example:
+        >>> from agentctx import Pipeline, Sessions
+        >>> from agentctx.stores import MemoryStore
+        >>> events = []
+        >>> sessions = Sessions(Pipeline(sinks=[events.append]), MemoryStore())
+        >>> async with sessions.open("thread-42") as session:
+        ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
+        >>> saved = events[-1]
+        >>> type(saved).__name__, saved.name, 0 < saved.written <= saved.bytes
+        ('SessionSaved', 'thread-42', True)
+    """
+
+    name: str
+    written: int
+    bytes: int
+
+
 Event = (
-    StepPrepared | StepRefused | UsageRecorded | OverflowMet | SilentTruncationSuspected | SessionOpened | SessionClosed
+    StepPrepared
+    | StepRefused
+    | UsageRecorded
+    | OverflowMet
+    | SilentTruncationSuspected
+    | SessionOpened
+    | SessionSaved
+    | SessionClosed
 )
 """What a sink may be told. There may be more kinds later: pass over what you do not know."""

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import anyio
 from attrs import define, field
 
+from agentctx.core.events import SessionSaved
 from agentctx.core.message import ROLES
-from agentctx.engine.listeners import logger
+from agentctx.engine.listeners import logger, observe
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.offload import offload
 from agentctx.protocols import StateStore
@@ -176,6 +177,8 @@ class StateKeeper:
             return True
         self._version, self._known, self.unsaved = version, after, None
         self._pending.clear()
+        written = sum(len(body) for body in changed.values() if body is not None)
+        observe(session.plan.observers, SessionSaved(self.name, written, after.size))
         return True
 
     async def _take_over(self, session: Session, version: int, pieces: Mapping[str, bytes]) -> bool:

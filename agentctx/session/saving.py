@@ -107,6 +107,8 @@ class Pieces:
     Args:
         sums: The checksum of each piece but the head, by name.
         total: Their sum.
+        lengths: The bytes of each piece, the head among them.
+        size: Their sum.
         head: What the head said, without what tells one write from another; empty where there is none.
         columns: The columns of the history.
         record: The record that was saved.
@@ -121,6 +123,8 @@ class Pieces:
 
     sums: dict[str, int] = field(factory=dict)
     total: int = 0
+    lengths: dict[str, int] = field(factory=dict)
+    size: int = 0
     head: str = ""
     columns: Sequence[bytes] = (b"",) * len(_COLUMNS)
     record: Record | None = None
@@ -141,7 +145,8 @@ class Pieces:
             for name, body in pieces.items()
             if name != "head"
         }
-        return cls(sums, sum(sums.values()))
+        lengths = {name: len(body) for name, body in pieces.items()}
+        return cls(sums, sum(sums.values()), lengths, sum(lengths.values()))
 
     def new(self, session: Session) -> int:
         """About how many messages have to be looked at to tell what has changed."""
@@ -192,16 +197,14 @@ class Pieces:
         if text == known.head and not made.pieces:
             return {}, self
         known.head = text
-        made.pieces["head"] = _closed(
-            "head", f'{{"write":"{write}","sum":{known.total},"head":{text}}}'.encode("ascii")
-        )
+        made.write("head", _closed("head", f'{{"write":"{write}","sum":{known.total},"head":{text}}}'.encode("ascii")))
         return made.pieces, known
 
     def _copy(self) -> Pieces:
         """The same, with checksums of its own: what is saved only counts when the store has it."""
         return Pieces(
-            dict(self.sums), self.total, self.head, self.columns, self.record, self.shown, self.origins,
-            self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
+            dict(self.sums), self.total, dict(self.lengths), self.size, self.head, self.columns, self.record, self.shown,
+            self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
         )  # fmt: skip
 
     def _once(self, name: str, of: tuple[object, ...], make: Callable[[], str | None]) -> str | None:
@@ -234,8 +237,15 @@ class _Changed:
         closed, known = _closed(name, content), self.after
         before, now = known.sums.get(name), _number(closed)
         if before != now:
-            self.pieces[name], known.sums[name] = closed, now
+            self.write(name, closed)
+            known.sums[name] = now
             known.total += now - (before or 0)
+
+    def write(self, name: str, closed: bytes) -> None:
+        """Write a piece."""
+        known = self.after
+        known.size += len(closed) - known.lengths.get(name, 0)
+        self.pieces[name], known.lengths[name] = closed, len(closed)
 
     def drop(self, names: Iterable[str]) -> None:
         """Take pieces away, as far as the store has them."""
@@ -243,6 +253,7 @@ class _Changed:
             if (before := self.after.sums.pop(name, None)) is not None:
                 self.pieces[name] = None
                 self.after.total -= before
+                self.after.size -= self.after.lengths.pop(name, 0)
 
     def rows(self, record: Record) -> dict[str, Any]:
         """The columns of the history; gives what is not a whole piece yet."""

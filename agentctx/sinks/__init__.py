@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         OverflowMet as OverflowMet,
         SessionClosed as SessionClosed,
         SessionOpened as SessionOpened,
+        SessionSaved as SessionSaved,
         StepPrepared as StepPrepared,
         StepRefused as StepRefused,
         UsageRecorded as UsageRecorded,
@@ -24,7 +25,9 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.core.events": "OverflowMet SessionClosed SessionOpened StepPrepared StepRefused UsageRecorded",
+            "agentctx.core.events": (
+                "OverflowMet SessionClosed SessionOpened SessionSaved StepPrepared StepRefused UsageRecorded"
+            ),
             "agentctx.protocols": "Sink",
             "agentctx.sinks.json_lines": "JsonLines",
             "agentctx.sinks.log": "LogEvents",

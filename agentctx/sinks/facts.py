@@ -11,6 +11,7 @@ from agentctx.core.events import (
     OverflowMet,
     SessionClosed,
     SessionOpened,
+    SessionSaved,
     StepPrepared,
     StepRefused,
     UsageRecorded,
@@ -86,6 +87,12 @@ def _(event: SilentTruncationSuspected, *, content: bool = False) -> dict[str, A
 @facts.register
 def _(event: SessionOpened, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
     return {"event": "session_opened", "session": str(event.name), "loaded": event.loaded}
+
+
+@facts.register
+def _(event: SessionSaved, *, content: bool = False) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    sizes = {"written_bytes": event.written, "bytes": event.bytes}
+    return {"event": "session_saved", "session": event.name, **sizes}
 
 
 @facts.register

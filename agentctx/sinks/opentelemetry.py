@@ -14,6 +14,7 @@ from agentctx.core.events import (
     OverflowMet,
     SessionClosed,
     SessionOpened,
+    SessionSaved,
     StepPrepared,
     StepRefused,
     UsageRecorded,
@@ -28,6 +29,7 @@ from agentctx.sinks.facts import is_cut, store_failures
 from agentctx.sinks.savings import saved
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_BYTES = tuple(4**power for power in range(5, 14))
 _TOKENS = (1_000, 4_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
 
 
@@ -43,6 +45,7 @@ class OpenTelemetry:
       may go down: a cut costs first)
     - ``agentctx.limit`` (tokens that a request may have, with what overflows taught)
     - ``agentctx.sessions`` (held in memory), ``agentctx.sessions.closed`` by why
+    - ``agentctx.session.bytes`` (what a store has of a session, at each save), ``agentctx.session.written`` (bytes)
     - ``agentctx.worker.queue``, ``agentctx.worker.waits`` and ``agentctx.worker.wait`` (seconds, all waits added up)
     - ``gen_ai.client.token.usage`` of input and output, where ``usage`` asks for it
 
@@ -98,6 +101,9 @@ class OpenTelemetry:
             made.truncations.add(1, told)
         elif isinstance(event, SessionOpened):
             made.sessions.add(1)
+        elif isinstance(event, SessionSaved):
+            made.kept.record(event.bytes)
+            made.written.add(event.written)
         elif isinstance(event, SessionClosed):
             made.sessions.add(-1)
             made.closed.add(1, {"agentctx.why": event.why})
@@ -180,6 +186,13 @@ class _Instruments:
         self.usd = up_down("agentctx.cost.saved", unit="{USD}", description="What the input cost less, reckoned.")
         self.sessions = up_down("agentctx.sessions", description="Sessions that are held in memory.")
         self.closed = counter("agentctx.sessions.closed", description="Sessions that are no longer held in memory.")
+        self.kept = histogram(
+            "agentctx.session.bytes",
+            unit="By",
+            description="What a store has of a session, at each save.",
+            explicit_bucket_boundaries_advisory=_BYTES,
+        )
+        self.written = counter("agentctx.session.written", unit="By", description="What was written to keep sessions.")
         self._observe_the_workers(meter)
 
     @staticmethod

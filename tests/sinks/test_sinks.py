@@ -27,11 +27,13 @@ from agentctx.sinks import (
     OverflowMet,
     SessionClosed,
     SessionOpened,
+    SessionSaved,
     StepPrepared,
     StepRefused,
     UsageRecorded,
     saved,
 )
+from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 
 DASHBOARD = Path(__file__).parents[2] / "examples" / "grafana" / "agentctx.json"
@@ -131,6 +133,20 @@ async def test_sessions_are_told_when_they_open_and_close():
         SessionClosed("a", "capacity"),
         SessionClosed("b", "closed"),
     ]
+
+
+async def test_what_a_store_has_of_a_session_is_told_at_each_save():
+    """To the byte, also by a worker that loaded it, through cuts and going back; a save says what it wrote."""
+    events, store, said = [], MemoryStore(), history(12)
+    plan = pipeline(events.append)
+    for length in (3, 9, len(said), 5, len(said)):
+        for sessions in (Sessions(plan, store), Sessions(plan, store)):
+            async with sessions.open("a") as session:
+                await session.prepare(said[:length], model=MODEL)
+            saved = [event for event in events if isinstance(event, SessionSaved)][-1]
+            pieces = (await store.load_state("a")).pieces
+            assert saved.bytes == sum(map(len, pieces.values()))
+            assert len(pieces["head"]) <= saved.written <= saved.bytes
 
 
 @pytest.mark.both_loops
@@ -314,6 +330,7 @@ async def test_prometheus_scrapes_what_the_dashboard_shows():
     for event in (StepRefused(ValueError(), **named), OverflowMet(9, 5, recovered=True, **named), trouble):
         sink(event)
     sink(SessionOpened("a", loaded=False))
+    sink(SessionSaved("a", 2_000, 9_000))
     sink(SessionClosed("a", "idle"))
     sink._made.failures.add(1)
     scraped = generate_latest(REGISTRY).decode()
@@ -321,7 +338,7 @@ async def test_prometheus_scrapes_what_the_dashboard_shows():
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     shown = set(re.findall(r"agentctx_\w+(?=[{\[)])", asked)) - {"agentctx_why"}
-    assert len(shown) >= 14
+    assert len(shown) >= 16
     assert sorted(name for name in shown if f"\n{name}{{" not in scraped) == []
 
 
