@@ -1,26 +1,28 @@
 # ruff: noqa: INP001 - a script, not a package
 """Pages of the documentation that are made of the code: one for each stage, and a reference of each public part.
 
-A hook of mkdocs (``mkdocs.yml`` names this file). What each stage may lose stands in ``docs/stages/loses.toml``.
+Run as ``python scripts/docs_pages.py FOLDER``: puts these pages, those of ``docs/`` and ``mkdocs.yml`` with all of
+them in its navigation into FOLDER, where zensical builds ``site/`` of it. What each stage may lose stands in
+``docs/stages/loses.toml``.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import shutil
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import attrs
 import griffe
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
-from mkdocs.utils.templates import TemplateContext
+import yaml
 
 import agentctx
 from agentctx.protocols import Scope, Stage
@@ -188,29 +190,40 @@ def generated() -> dict[str, str]:
     return pages
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the made pages into the navigation."""
-    for section in config.nav or []:
+def configured() -> dict[str, Any]:
+    """What zensical is told: ``mkdocs.yml`` with the made pages in the navigation, and paths that hold anywhere."""
+    config: dict[str, Any] = yaml.safe_load((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))
+    for section in config["nav"]:
         if "Stages" in section:
             section["Stages"].append({"Each stage": [{name: f"stages/{name}.md"} for name in stages()]})
         if "Reference" in section:
             each = [{part.removeprefix("agentctx."): f"reference/{part}.md"} for part in parts()]
             section["Reference"].append({"Each part": each})
+    python = next(each["mkdocstrings"] for each in config["plugins"] if "mkdocstrings" in each)["handlers"]["python"]
+    python["paths"] = [str(PROJECT)]
+    python["options"]["extensions"] = [f"{Path(__file__).resolve()}:Examples"]
     return config
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the made pages."""
+def without_empty_list(text: str) -> str:
+    """A page without sections gets the room of their list."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    sections = re.search(r"^(?:##+ |:::)", prose, flags=re.MULTILINE)
+    return text if sections else f"---\nhide: [toc]\n---\n\n{text}"
+
+
+def make(folder: Path) -> None:
+    """Put all that the site is built of into a folder, which is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(PROJECT / "docs", folder / "docs")
     for path, text in generated().items():
-        files.append(File.generated(config, path, content=text))
-    return files
-
-
-def on_page_context(context: TemplateContext, page: Page, **_rest: object) -> TemplateContext:
-    """Give a page without sections the room of their list."""
-    if not any(item.children for item in page.toc.items):
-        page.meta["hide"] = ["toc"]
-    return context
+        page = folder / "docs" / path
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    for page in (folder / "docs").rglob("*.md"):
+        page.write_text(without_empty_list(page.read_text(encoding="utf-8")), encoding="utf-8")
+    config = yaml.safe_dump(configured(), sort_keys=False, allow_unicode=True)
+    (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
 
 
 @cache
@@ -236,3 +249,7 @@ class Examples(griffe.Extension):
         if obj.docstring:
             obj.docstring.value = _made_how().get(obj.path, "") + obj.docstring.value
             obj.docstring.value = re.sub(r"^( *)Example:$", r"\1Examples:", obj.docstring.value, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))
