@@ -182,14 +182,15 @@ class SessionSaved:
 
     Example:
         >>> from agentctx import Pipeline, Sessions
+        >>> from agentctx.sinks import SessionSaved
         >>> from agentctx.stores import MemoryStore
         >>> events = []
         >>> sessions = Sessions(Pipeline(sinks=[events.append]), MemoryStore())
         >>> async with sessions.open("thread-42") as session:
         ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
-        >>> saved = events[-1]
-        >>> type(saved).__name__, saved.name, 0 < saved.written <= saved.bytes
-        ('SessionSaved', 'thread-42', True)
+        >>> (saved,) = [event for event in events if isinstance(event, SessionSaved)]
+        >>> saved.name, 0 < saved.written <= saved.bytes
+        ('thread-42', True)
     """
 
     name: str
