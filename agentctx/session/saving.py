@@ -203,8 +203,8 @@ class Pieces:
     def _copy(self) -> Pieces:
         """The same, with checksums of its own: what is saved only counts when the store has it."""
         return Pieces(
-            dict(self.sums), self.total, dict(self.lengths), self.size, self.head, self.columns, self.record, self.shown,
-            self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
+            dict(self.sums), self.total, dict(self.lengths), self.size, self.head, self.columns, self.record,
+            self.shown, self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
         )  # fmt: skip
 
     def _once(self, name: str, of: tuple[object, ...], make: Callable[[], str | None]) -> str | None:
