@@ -17,7 +17,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic import rules as anthropic_rules
 from agentctx.providers.bedrock.blocks import kind_of
 from agentctx.providers.bedrock.repair import BY_TURNS, ID, NAME, REFUSES_MIXED
-from agentctx.providers.native import base64_or_text, fields_or_none, string_of
+from agentctx.providers.native import base64_or_text, fields_or_none, mapping_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
     Entry,
@@ -198,18 +198,30 @@ _RULES = {
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 
 
-def reasoning(request: ConverseRequest, before: ConverseRequest | None) -> Iterator[Violation]:
+def reasoning(request: ConverseRequest, before: Mapping[str, Any] | None) -> Iterator[Violation]:
     """Reasoning leads an open tool round, is signed, and says what it said when it was signed."""
+    if not _may_bear_reasoning(request):
+        return
     laid = _as_anthropic(request)
     found: list[Violation] = []
     if request.family == "claude":
         found.extend(anthropic_rules.leads_round(laid))
         found.extend(anthropic_rules.signatures(laid))
     if before is not None:
-        original = _as_anthropic(before)
+        original = _as_anthropic(lay_out(before, request.profile))
         for compare in anthropic_rules.RULES_OF_WHAT_CAME_BEFORE:
             found.extend(compare(laid, original))
     yield from (_renamed(violation, request) for violation in found)
+
+
+def _may_bear_reasoning(request: ConverseRequest) -> bool:
+    """Whether the rules of reasoning can find anything: it thinks, or holds more than words, calls and media."""
+    extra = fields_or_none(request.data.get("additionalModelRequestFields")) or NOTHING
+    asked = mapping_or_none(extra.get("thinking")) or NOTHING
+    return asked.get("type") == "enabled" or any(block.kind not in _WITHOUT_REASONING for block in request.blocks)
+
+
+_WITHOUT_REASONING = frozenset({"text", "toolUse", "toolResult", "cachePoint", *_MEDIA})
 
 
 def _renamed(violation: Violation, request: ConverseRequest) -> Violation:
@@ -445,8 +457,7 @@ def violations(
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its messages; never raises."""
     laid = lay_out(request, profile)
-    thought = reasoning(laid, None if before is None else lay_out(before, profile))
-    return in_order((*checked(RULES, laid), *thought))
+    return in_order((*checked(RULES, laid), *reasoning(laid, before)))
 
 
 def messages_given(request: ConverseRequest) -> Iterator[Violation]:
