@@ -31,6 +31,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
@@ -361,22 +362,30 @@ WINDOW = 10_000_000
 """Tokens; what cuts is not measured here."""
 
 
+async def side_by_side(stages: Stages, length: int) -> tuple[float, float]:
+    """What a call with the stages takes, and what it takes more than one without, by what tokenizing takes."""
+    bare, tokens = await timed((), length)
+    work, again = await timed(stages, length)
+    return work / again, max(0.01, 2 * (work - bare) / (tokens + again))
+
+
 async def size_rows(repeats: int) -> list[Row]:
     """Ten thousand messages and a thousand: what stages take beside tokenizing them, and how that grows."""
     ours.tokens("warm")
-    rows, bare = [], 0.0
+    rows = []
     preset = [stage for stage in coding_agent(Budget(WINDOW)).stages if type(stage).__name__ in OURS]
     for name, stages in {**STAGES, "the stages of coding_agent": preset}.items():
-        ratios = {}
-        for length in (FEW, MANY):
-            runs = [await timed(stages, length) for _ in range(repeats * (3 if length == FEW else 1))]
-            ratios[length] = min(work for work, _ in runs) / min(tokens for _, tokens in runs)
-        how = f"{MANY:,} messages, {MANY * AVERAGE_CHARACTERS / 1e6:.0f} MB, best of {repeats}"
-        bare = bare or ratios[MANY]
-        more = "a call" if name == NONE else "more than a call without"
-        said = ratios[MANY] if name == NONE else max(0.01, ratios[MANY] - bare)
-        rows.append(Row(f"{name}: {more} / tokenizing", said, None if name == NONE else 2, how=how))
-        grown = ratios[MANY] / ratios[FEW]
+        found = {
+            length: [await side_by_side(stages, length) for _ in range(repeats * (3 if length == FEW else 1))]
+            for length in (FEW, MANY)
+        }
+        how = f"{MANY:,} messages, {MANY * AVERAGE_CHARACTERS / 1e6:.0f} MB, median of {repeats}"
+        call, more = (median(each[place] for each in found[MANY]) for place in (0, 1))
+        if name == NONE:
+            rows.append(Row(f"{name}: a call / tokenizing", call, how=how))
+        else:
+            rows.append(Row(f"{name}: more than a call without / tokenizing", more, 2, how=how))
+        grown = call / median(each[0] for each in found[FEW])
         rows.append(Row(f"{name}: growth", grown, 1.6, how=f"{FEW:,} to {MANY:,} messages; beyond tokenizing"))
     return rows
 
@@ -597,7 +606,7 @@ def main() -> int:
     tables = load(args.read) if args.read else measured(list(tasks(args)), names_of(args), args.jobs)
     rows = bars(tables.get(SAVED, {}))
     if SIZE in args.table and not args.read:
-        rows += anyio.run(size_rows, 2)
+        rows += anyio.run(size_rows, 3)
     if args.json:
         plain = {
             table: {kind: {name: asdict(each) for name, each in found.items()} for kind, found in kinds.items()}

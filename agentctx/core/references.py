@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from attrs import define, field
 
-from agentctx.core.codes import written_out
+from agentctx.core.codes import is_coded, written_out
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
@@ -159,6 +159,13 @@ def spans_of(text: str) -> list[tuple[int, int]]:
     """Where in a text something stands that looks like a reference, or like a fold."""
     known = (WITHIN, _MARK), (_FOLDED, _FOLD), (SHOWN_AGAIN, LATER)
     return [each.span() for words, pattern in known if words in text for each in pattern.finditer(text)]
+
+
+def may_say(messages: Iterable[Message], words: str) -> bool:
+    """Whether a glance at the results in messages cannot rule out that these words stand in one."""
+    parts = (part for message in messages for part in message.parts if type(part) is ToolResult)
+    texts = (each.text for part in parts for each in part.content if type(each) is Text)
+    return any(words in text or (is_coded(text) and words in written_out(text)) for text in texts)
 
 
 _MARKS = lazy_pattern(

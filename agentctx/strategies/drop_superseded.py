@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.references import SHOWN_AGAIN
+from agentctx.core.references import SHOWN_AGAIN, may_say
 from agentctx.engine.artifacts import Did, FileEvent
 from agentctx.engine.shrink import edit_results, edited, with_content, with_pointer, with_text
 from agentctx.engine.tool_calls import read_calls
@@ -136,6 +136,8 @@ class DropSuperseded(Stage):
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which nothing is said to be shown again later that is not."""
+        if not may_say(context.messages, SHOWN_AGAIN):
+            return context
         whole = call.whole(context).messages
         wanted = {mark.meant for message in context.messages for mark in _marks(message)}
         known = Later(_untrue(whole, wanted, call.hidden) if wanted else ())

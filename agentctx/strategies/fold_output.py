@@ -74,9 +74,14 @@ class FoldOutput(RewriteResults):
     kinds: frozenset[str] = field(default=frozenset(FOLDS), converter=_kinds, kw_only=True)
     why: ClassVar[str] = "output folded by its kind"
 
+    @property
+    def by_call(self) -> bool:
+        """Pages are folded where the call names an address."""
+        return html.__name__ in self.kinds
+
     def for_call(self, asked: ToolCall | None, /) -> Self:
         """Without pages where the call names no address."""
-        if html.__name__ not in self.kinds or (asked is not None and "://" in asked.arguments):
+        if not self.by_call or (asked is not None and "://" in asked.arguments):
             return self
         return evolve(self, kinds=self.kinds - {html.__name__})
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 from operator import is_
 from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.codes import is_coded, written_out
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
-from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, text_in
+from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, may_say, text_in
 from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import cutter_of, edit_results, with_content
 from agentctx.protocols import Call, Scope, Stage
@@ -97,7 +96,7 @@ class ReuseLines(Stage):
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which every reference names lines that are there."""
-        if not _may_refer(context.messages):
+        if not may_say(context.messages, WITHIN):
             return context
         whole, start = call.whole(context).messages, len(call.whole(context).messages) - len(context.messages)
         meant = _meant(call.whole(before).messages)
@@ -114,16 +113,9 @@ class ReuseLines(Stage):
         return context.with_messages(tuple(made))
 
 
-def _may_refer(messages: Iterable[Message]) -> bool:
-    """Whether a glance at messages cannot rule out that there is a reference in them."""
-    parts = (part for message in messages for part in message.parts if type(part) is ToolResult)
-    texts = (each.text for part in parts for each in part.content if type(each) is Text)
-    return any(WITHIN in text or (is_coded(text) and WITHIN in written_out(text)) for text in texts)
-
-
 def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
     """What each reference stands for, by the line that it is."""
-    if not _may_refer(messages):
+    if not may_say(messages, WITHIN):
         return {}
     return {line: lines for _, line, lines, _ in _references(messages, Standing()) if lines is not None}
 
@@ -411,7 +403,7 @@ class _Mending:
         made = []
         for place, message in paced(enumerate(self.messages)):
             new = message
-            if place >= self.start and _may_refer((message,)):
+            if place >= self.start and may_say((message,), WITHIN):
                 new = self._mended(place, message, seen, room, chosen)
             made.append(new)
             if new is message:

@@ -43,6 +43,11 @@ class RewriteResults(Stage):
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
 
+    @property
+    def by_call(self) -> bool:
+        """Whether it is another stage for the results of some calls (``for_call``)."""
+        return False
+
     def for_call(self, _asked: ToolCall | None, /) -> Self:
         """The stage for the result of a call; None: of which the call is not to be seen."""
         return self
@@ -58,7 +63,8 @@ class RewriteResults(Stage):
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the texts rewritten."""
         frozen, stay = call.frozen(context), self.excluded(context)
-        asked = {id(result): asked for _, result, asked in answered_calls(context.messages)}
+        calls = answered_calls(context.messages) if self.by_call else ()
+        asked = {id(result): asked for _, result, asked in calls}
         places = [at for at, each in enumerate(context.messages) if at not in frozen and each.results]
 
         def rewrite(_index: int, message: Message) -> Message:
