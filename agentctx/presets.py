@@ -21,6 +21,7 @@ from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.reuse_lines import ReuseLines
+from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.tabulate_json import TabulateJson
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
@@ -58,8 +59,10 @@ _SHORTER = FoldOutput(kinds=("numbers", "hits", "progress", "terminal")), ReuseL
 JSON stays as it stands: a file that is to be edited must be seen with its blanks.
 """
 
-_TWICE = DropSuperseded(short=False)
-"""What a cut leaves out before anything that is there once."""
+_TWICE = DropSuperseded(short=False, stale=True), ShrinkArguments(5, max_tokens=60)
+"""What a cut leaves out before anything that can be had only here: what stands there again, what was read of files
+before they were changed, and what was written to files but by the last five calls. Of all of it the handle stays.
+"""
 
 _DATA = TabulateJson(), CompactJson(), ReuseLines(4)
 """The same for tools that answer with JSON, which nobody edits; rows of tables come again in shorter runs than code."""
@@ -99,7 +102,8 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
     request already by reference (``ReuseLines``), search hits with each path once, line numbers without their blanks,
     progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut begins
-    with lines that a later output shows again (``DropSuperseded``).
+    with lines that a later output shows again, then what was read of files before they were changed
+    (``DropSuperseded``), then what was written to files long ago (``ShrinkArguments``): that can be read again.
 
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
     (``Ledger``). So does a line of each output that was cut when it arrived.
@@ -117,7 +121,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    cuts = _TWICE, FitContextWindow(), Ledger(IN_LEDGER)
+    cuts = *_TWICE, FitContextWindow(), Ledger(IN_LEDGER)
     return Pipeline(*_SHORTER, _cap(budget), *cuts, PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
@@ -147,8 +151,8 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     """
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
-    early = when(pays_back(within), _TWICE, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    stages = *_SHORTER, _cap(budget), early, _TWICE, FitContextWindow(), told, PlaceCacheMarkers()
+    early = when(pays_back(within), *_TWICE, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
+    stages = *_SHORTER, _cap(budget), early, *_TWICE, FitContextWindow(), told, PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 

@@ -173,6 +173,18 @@ _TESTED = {
     "gradle": re.compile(r"^(?:BUILD (?:SUCCESSFUL|FAILED)|> Task :)", re.MULTILINE),
     "ctest": re.compile(r"^\d+% tests passed", re.MULTILINE),
 }
+_TESTED_WORDS = {
+    "pytest": ("PASSED",),
+    "dots": ("passed", "failed", "error"),
+    "unittest": ("Ran ",),
+    "go": ("ok  \t", "--- ", "FAIL\t", "=== RUN "),
+    "js": ("Test", "passing", "pass "),
+    "cargo": ("test result: ", "running "),
+    "tap": ("1..", "# pass", "# tests"),
+    "gradle": ("BUILD ", "> Task :"),
+    "ctest": ("% tests passed",),
+}
+"""Of these words one stands in each summary of a runner."""
 _TEST_WORDS = ("PASS", "ok", "passed", "passing", "Passed", "pass ", "FAIL")
 
 
@@ -180,7 +192,11 @@ def tests(text: str, mark: Mark) -> str:
     """The output of a test run: of tests in a row that passed the first and the last; all else stays."""
     if not any(map(text.__contains__, _TEST_WORDS)):
         return text
-    runners = [_PASSED[name] for name, summary in _TESTED.items() if summary.search(text)]
+    runners = [
+        _PASSED[name]
+        for name, summary in _TESTED.items()
+        if any(map(text.__contains__, _TESTED_WORDS[name])) and summary.search(text)
+    ]
     if not runners:
         return text
     passed = _kind_of(runners)
