@@ -156,7 +156,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
                 sessions.failed(row)
                 continue
             if json:
-                print_json(row.to_dict() | {"cached_share": round(row.cached_share, 4)}, stdout)
+                print_json(_told(row), stdout)
             rows.append(row)
     if not sessions.found:
         sessions.tally.end()
@@ -267,6 +267,11 @@ def _executor(named: str | None, jobs: int) -> AbstractContextManager[Executor |
     return processes(jobs)
 
 
+def _told(row: Measured) -> dict[str, Any]:
+    """A row as plain values, with the share that a cache can serve."""
+    return row.to_dict() | {"cached_share": round(row.cached_share, 4)}
+
+
 def _parquet_writer() -> Any:  # noqa: ANN401 - a module that may not be there
     try:
         pa = import_module("pyarrow")
@@ -282,7 +287,8 @@ def _write_parquet(path: str, rows: Sequence[Measured]) -> None:
     arrow = _parquet_writer()
     kinds = {"str": arrow.string(), "int": arrow.int64(), "float": arrow.float64()}
     columns = [(each.name, kinds[str(each.type).partition(" ")[0]]) for each in fields(Measured)]
-    table = arrow.Table.from_pylist([row.to_dict() for row in rows], arrow.schema(columns))
+    schema = arrow.schema([*columns, ("cached_share", arrow.float64())])
+    table = arrow.Table.from_pylist(list(map(_told, rows)), schema)
     with written(path) as stream:
         arrow.parquet.write_table(table, stream)
 

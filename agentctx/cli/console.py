@@ -30,7 +30,7 @@ _PIPE_WIDTH = 100
 _LONGEST_NOTE = 300
 _MOST_CHANGES = 5
 _ALIKE = 100
-_PLAIN = str.maketrans("→━─▼✗…", ">#.vx~")
+_PLAIN = str.maketrans("→━─▼✗…░←", ">#.vx~.<")
 _TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
 
 

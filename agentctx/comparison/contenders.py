@@ -90,6 +90,9 @@ class Contender:
     def __attrs_post_init__(self) -> None:
         """Check what can be checked before any session is there."""
         said = self._said
+        if not self.name.strip():
+            msg = "a pipeline has no name: give it one, under which it stands in the results"
+            raise ConfigError(msg)
         if unknown := sorted(said.keys() - _KEYS):
             msg = f"{self.name}: unknown {', '.join(map(repr, unknown))}; there are {', '.join(sorted(_KEYS))}"
             raise ConfigError(msg)
@@ -100,6 +103,9 @@ class Contender:
             raise ConfigError(msg)
         if "preset" in said and said["preset"] not in READY:
             msg = f"{self.name}: no preset is called {said['preset']!r}; there are {', '.join(READY)}"
+            raise ConfigError(msg)
+        if said.get("preset") == EVERYTHING and (idle := [key for key in ("trigger", "target") if key in said]):
+            msg = f"{self.name}: {EVERYTHING} leaves nothing out: leave {' and '.join(idle)} out"
             raise ConfigError(msg)
         if "stages" in said and not tuple(self._stages()):
             msg = f'{self.name}: stages is empty: a pipeline without stages sends everything: preset = "{EVERYTHING}"'
@@ -230,9 +236,9 @@ class Contender:
             yield self._stage(name, options, place)
 
     def _stage(self, name: str, options: Mapping[str, Any], place: int) -> ContextStrategy:
-        home = next((part for part in (agentctx, strategies, memory) if name in part.__all__), None)
-        if home is None or not isinstance(getattr(home, name), type):
-            msg = f"{self.name}: stage {place}: no stage is called {name!r}{_near(name, _STAGES)}"
+        home = next((part for part in _HOMES if name in part.__all__), None)
+        if home is None or not _is_a_stage(getattr(home, name)):
+            msg = f"{self.name}: stage {place}: no stage is called {name!r}{_near(name, _stages())}"
             raise ConfigError(msg)
         made = getattr(home, name)
         taken = signature(made).parameters
@@ -248,7 +254,16 @@ class Contender:
         return stage
 
 
-_STAGES = [name for part in (agentctx, strategies, memory) for name in part.__all__ if name[:1].isupper()]
+_HOMES = (agentctx, strategies, memory)
+
+
+def _is_a_stage(named: object) -> bool:
+    """Whether this is a class whose instances are called as stages are."""
+    return isinstance(named, type) and "__call__" in dir(named)
+
+
+def _stages() -> list[str]:
+    return [name for part in _HOMES for name in part.__all__ if _is_a_stage(getattr(part, name))]
 
 
 def _near(name: str, among: Iterable[str]) -> str:
@@ -322,7 +337,7 @@ def read_contenders(path: str, **budget: Native) -> list[Contender]:
         ['gentle', 'plain']
     """
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         msg = f"{path}: cannot be read: {error.strerror or error}"
         raise ConfigError(msg) from None

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentctx.comparison import Measured
 from agentctx.errors import InvalidInput
+from agentctx.printable import printable
 from agentctx.report.document import document, fact_list, packed
 
 _NUMBERS = (
@@ -60,7 +61,7 @@ def comparison_page(rows: Sequence[Measured]) -> str:
         >>> comparison_page([row]).startswith("<!doctype html>")
         True
     """
-    found = {(row.session, row.pipeline): row for row in rows}
+    found = {(printable(row.session), printable(row.pipeline)): row for row in rows}
     sessions, pipelines = (list(dict.fromkeys(key[place] for key in found)) for place in (0, 1))
     return document(
         "comparison.html",
@@ -73,8 +74,8 @@ def comparison_page(rows: Sequence[Measured]) -> str:
 def _facts(
     found: Mapping[tuple[str, str], Measured], sessions: Sequence[str], pipelines: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    models = sorted({row.model or "no model named" for row in found.values()})
-    calls = {row.session: row.calls for row in found.values()}
+    models = sorted({printable(row.model or "no model named") for row in found.values()})
+    calls = {session: row.calls for (session, _), row in found.items()}
     yield "Sessions", f"{len(sessions):,}", f"{sum(calls.values()):,} model calls"
     yield "Pipelines", f"{len(pipelines):,}", ", ".join(pipelines)
     yield "Models", f"{len(models):,}", ", ".join(models[:4]) + (", …" if len(models) > 4 else "")
@@ -85,7 +86,7 @@ def _facts(
 def _values(
     found: Mapping[tuple[str, str], Measured], sessions: Sequence[str], pipelines: Sequence[str]
 ) -> dict[str, Any]:
-    names = {row.session: row.id or row.session for row in found.values()}
+    names = {session: printable(row.id or session) for (session, _), row in found.items()}
     return {
         "pipelines": pipelines,
         "sessions": [[names[session], session] for session in sessions],

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import define, field
 
 from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
+from agentctx.printable import printable
 from agentctx.replay import Step
 from agentctx.report.data import SessionData
 from agentctx.report.document import document, fact_list, packed
@@ -57,17 +58,17 @@ def html_page(data: SessionData, *, content: bool = True, full: bool = False, re
         title=escape(_title(data)),
         about=_about(data),
         facts=fact_list(facts(data)),
-        remarks="".join(f"<li>{escape(remark)}</li>" for remark in remarks),
+        remarks="".join(f"<li>{escape(printable(remark))}</li>" for remark in remarks),
         data=data_of_page,
     )
 
 
 def _title(data: SessionData) -> str:
-    return data.recording.id or "recorded session"
+    return printable(data.recording.id or "recorded session")
 
 
 def _about(data: SessionData) -> str:
-    said = [data.model or "no model named", data.format, f"{len(data.given):,} messages"]
+    said = [printable(data.model or "no model named"), data.format, f"{len(data.given):,} messages"]
     if data.budget is not None:
         budget = data.budget
         said.append(f"window {budget.window:,}, limit {budget.limit:,}")
@@ -209,7 +210,7 @@ class _Writing:
         if self.data.tools:
             kind = KINDS.index("tools")
             said = [
-                [kind, tool.name, *self._cut(_definition(tool.description, tool.parameters))]
+                [kind, printable(tool.name), *self._cut(_definition(tool.description, tool.parameters))]
                 for tool in self.data.tools
             ]
             yield ["tool definitions", kind, sizes["tools"], said if self.content else []]
@@ -219,7 +220,7 @@ class _Writing:
             if is_marker(part):
                 continue
             label, text = _said(part, self._tools)
-            yield [KINDS.index(kind_of(part, message)), label, *self._cut(text)]
+            yield [KINDS.index(kind_of(part, message)), printable(label), *self._cut(text)]
 
     def _cut(self, text: str) -> list[object]:
         """A text; or its start, how many characters are not shown, and its end."""

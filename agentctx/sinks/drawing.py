@@ -23,10 +23,32 @@ COLOURS = {
     "calls": "cyan",
     "results": "yellow",
     "other": "red",
+    "framing": "white",
 }
-FILLED, FREE = "█", "░"
+LETTERS = {
+    "system": "S",
+    "tools": "T",
+    "recap": "P",
+    "user": "U",
+    "assistant": "A",
+    "reasoning": "N",
+    "calls": "C",
+    "results": "R",
+    "other": "O",
+    "framing": "F",
+}
+"""What a bar consists of where there are no colours; in its colour on the same colour a letter is a block."""
+FREE = "░"
 NARROWEST = 10
 """A bar has at least so many columns."""
+NO_BARS, NO_SHARES = 44, 28
+"""A picture of fewer columns has no bars in its table, or no shares beside the tokens."""
+
+
+def _block(kind: str, columns: int) -> tuple[str, str]:
+    """So many columns of a kind of content, and their style."""
+    colour = COLOURS.get(kind, "red")
+    return LETTERS.get(kind, "O") * columns, f"{colour} on {colour}"
 
 
 @frozen
@@ -45,11 +67,11 @@ class Snapshot:
 
 
 def bar(window: Window, width: int = 60) -> Text:
-    """A bar of so many columns: each kind of content in its colour, and what is free."""
+    """A bar of so many columns: each kind of content in its colour, or by its letter, and what is free."""
     width = max(NARROWEST, width)
     drawn = Text()
     for kind, columns in _columns(window, width):
-        drawn.append(FILLED * columns if kind else FREE * columns, style=COLOURS.get(kind, "dim"))
+        drawn.append(*(_block(kind, columns) if kind else (FREE * columns, "dim")))
     return drawn
 
 
@@ -70,28 +92,37 @@ def _columns(window: Window, width: int) -> list[tuple[str, int]]:
 
 
 def legend(window: Window) -> Text:
-    """Which colour is which kind of content."""
+    """Which colour, or letter, is which kind of content."""
     words = Text()
     for section in window.sections:
-        words.append(FILLED, style=COLOURS.get(section.kind, ""))
+        words.append(*_block(section.kind, 1))
         words.append(f" {section.name}  ")
     return words.append(f"{FREE} free", style="dim") if window.limit else words
 
 
-def table(window: Window) -> Table:
-    """A row for each kind of content: tokens, its share of the limit, a bar of its own."""
+def table(window: Window, width: int = 80) -> Table:
+    """A row for each kind of content: tokens, its share of the limit, a bar of its own; in so many columns."""
     whole = max(1, window.limit or window.tokens)
     rows = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    rows.add_column("content")
-    rows.add_column("tokens", justify="right")
-    rows.add_column("share", justify="right")
-    rows.add_column("")
-    for section in window.sections:
-        share = section.tokens / whole
-        own = Text(FILLED * max(1, min(50, round(share * 50))), style=COLOURS.get(section.kind, ""))
-        rows.add_row(section.name, f"{section.tokens:,}", f"{share:.1%}", own)
+    rows.add_column("content", overflow="fold")
+    for name in ("tokens", *(("share",) if width >= NO_SHARES else ())):
+        rows.add_column(name, justify="right", no_wrap=True)
+    if width >= NO_BARS:
+        rows.add_column("", no_wrap=True)
+    own = max(1, min(50, width - 30))
+    told = [
+        (
+            section.name,
+            section.tokens,
+            Text(*_block(section.kind, max(1, min(own, round(section.tokens / whole * own))))),
+        )
+        for section in window.sections
+    ]
+    for name, tokens, bar_of_it in told:
+        rows.add_row(*(name, f"{tokens:,}", f"{tokens / whole:.1%}", bar_of_it)[: len(rows.columns)])
     if window.limit is not None:
-        rows.add_row(Text("free", style="dim"), f"{window.free:,}", f"{window.free / whole:.1%}", "")
+        free = Text("free", style="dim"), f"{window.free:,}", f"{window.free / whole:.1%}", ""
+        rows.add_row(*free[: len(rows.columns)])
     return rows
 
 
@@ -106,7 +137,7 @@ def advice(window: Window) -> Iterable[Text]:
 def picture(window: Window, width: int = 60) -> RenderableType:
     """All of it: one line of numbers, the bar, what its colours mean, the table, warnings and advice."""
     size = f"{window.tokens:,} tokens" + (f" of {window.limit:,}, {window.share:.0%}" if window.limit else "")
-    return Group(Text(size, style="bold"), bar(window, width), legend(window), table(window), *advice(window))
+    return Group(Text(size, style="bold"), bar(window, width), legend(window), table(window, width), *advice(window))
 
 
 def history(snapshots: Sequence[Snapshot], width: int = 60, last: int = 20) -> Table:

@@ -21,6 +21,7 @@ NAMES = {
     "calls": "calls",
     "results": "results",
     "other": "other",
+    "framing": "framing",
 }
 """What each kind of content is called for people, in the order in which a bar stacks them."""
 
@@ -41,7 +42,7 @@ class ContentSize:
 
     Args:
         kind: ``"system"``, ``"tools"``, ``"recap"``, ``"user"``, ``"assistant"``, ``"reasoning"``, ``"calls"``,
-            ``"results"`` or ``"other"``.
+            ``"results"``, ``"other"`` or ``"framing"``: what a request costs by itself.
         tokens: Its size.
 
     Example:

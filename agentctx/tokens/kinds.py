@@ -11,8 +11,8 @@ from agentctx.core.message import Context, Message, Part, Text, Thinking, ToolCa
 from agentctx.core.recap import is_recap
 from agentctx.protocols import Meter
 
-KINDS = ("system", "tools", "recap", "user", "assistant", "reasoning", "calls", "results", "other")
-"""Every kind, in the order in which a picture stacks them, from below."""
+KINDS = ("system", "tools", "recap", "user", "assistant", "reasoning", "calls", "results", "other", "framing")
+"""Every kind, in the order in which a picture stacks them, from below; the last is what a request costs by itself."""
 
 _OF_PARTS: Mapping[type, str] = {Thinking: "reasoning", ToolCall: "calls", ToolResult: "results"}
 
@@ -53,10 +53,14 @@ def main_kind(message: Message, meter: Meter) -> str:
 
 
 def tokens_of_head(context: Context, meter: Meter) -> dict[str, int]:
-    """Tokens of what stands before the messages: the system prompt where it is kept apart, and the tools."""
+    """Tokens of what stands before the messages: the system prompt where it is kept apart, and the tools.
+
+    What a request costs by itself belongs to the system prompt; without one it is framing.
+    """
     whole = meter.fixed(context)
+    first = "framing" if context.system is None else "system"
     system = meter.fixed(Context((), context.system, ()))
-    return {"system": system, "tools": whole - system} if context.tools else {"system": whole}
+    return {first: system, "tools": whole - system} if context.tools else {first: whole}
 
 
 @define

@@ -184,7 +184,7 @@ def test_pipelines_of_ones_own(tmp_path, monkeypatch):
     [whole]
     pipeline = "mine_to_compare:OWN"
     """
-    Path("pipelines.toml").write_text(text, encoding="utf-8")
+    Path("pipelines.toml").write_text(text, encoding="utf-8-sig")  # some editors begin a file with a mark
     pipelines = read_contenders("pipelines.toml", window=2_500)
     rows = {row.pipeline: row for row in compare([("s", session())], pipelines)}
     assert {name: row.window for name, row in rows.items()} == {
@@ -204,6 +204,8 @@ def test_pipelines_of_ones_own(tmp_path, monkeypatch):
         ({"preset": "nobody"}, "no preset is called 'nobody'"),
         ({"preset": "thrifty", "colour": 3}, "unknown 'colour'"),
         ({"stages": ["Nobody"]}, "stage 0: no stage is called 'Nobody'"),
+        ({"stages": ["AgentctxError"]}, "stage 0: no stage is called 'AgentctxError'"),
+        ({"preset": "everything", "trigger": 0.5}, "everything leaves nothing out: leave trigger out"),
         ({"stages": [{"TrimRounds": {"keep": 3}}]}, "stage 0: TrimRounds"),
         ({"stages": [{"a": {}, "b": {}}]}, "stage 0 is"),
         ({"stages": "TrimRounds"}, "it is a list"),
@@ -224,11 +226,11 @@ def test_what_makes_no_pipeline_is_said_before_any_session_is_read(made_of, what
     assert what in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["= 3", "a = 3", "", "[a]\nb = 3"])
+@pytest.mark.parametrize("text", ["= 3", "a = 3", "", "[a]\nb = 3", "['']\npreset = 'thrifty'"])
 def test_a_file_that_has_no_pipelines(tmp_path, text):
     """It is named."""
     (tmp_path / "p.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"p.toml|a: unknown"):
+    with pytest.raises(ConfigError, match=r"p.toml|a: unknown|has no name"):
         read_contenders(str(tmp_path / "p.toml"))
 
 

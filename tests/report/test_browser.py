@@ -212,6 +212,10 @@ def test_search_and_the_difference_between_two_calls(shown, followed):
     new = set(range(steps[cut - 2].index, steps[cut - 1].index))
     assert {index for _, index in shown.rows()} == changed | new | {None}
     assert "differ from call" in shown.texts("#found")[0]
+    for wrong in ("", "0", "-5", "9999999"):
+        shown.sets("base", wrong)
+        assert shown.texts("#found") == [f"compare with a call from 1 to {len(steps)}"]
+        assert shown.run("return report.rows.places") is None  # all rows
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -230,11 +234,12 @@ def test_axe_finds_no_fault(window, page, scheme):
 
 
 def test_a_narrow_window_has_no_sideways_scrolling(window, page):
-    """On 360 pixels everything stands below each other."""
-    window.show(page, width=360, height=800)
-    assert window.run("return document.documentElement.scrollWidth") <= 360
+    """On 360 and on 300 pixels everything stands below each other."""
     ends = "return [...document.querySelectorAll('.u-wrap')].map((each) => each.getBoundingClientRect().right)"
-    assert max(window.run(ends)) <= 360
+    for width in (360, 300):
+        window.show(page, width=width, height=800)
+        assert window.run("return document.documentElement.scrollWidth") <= width
+        assert max(window.run(ends)) <= width
 
 
 def test_a_page_without_content_and_one_without_a_call(window, followed, follow, tmp_path):

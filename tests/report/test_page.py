@@ -6,6 +6,7 @@ import zlib
 from base64 import b64decode
 
 import pytest
+from attrs import evolve
 
 from agentctx import Budget, Pipeline, TruncateToolOutputs
 from agentctx.replay import Recording
@@ -54,6 +55,15 @@ def test_what_a_session_says_is_no_markup(follow, pipeline):
     assert markup not in page
     assert unpacked(page)["id"] == markup
     assert markup in json.dumps(unpacked(page)["items"])
+
+
+def test_names_do_not_turn_their_surroundings_around(follow, pipeline):
+    """What turns the order of characters, or hides, is seen in ids and names of models and tools."""
+    recording = evolve(told("hello", name="abc\u202eOPEN"), model="gpt\u202e-4o")
+    page = html_page(follow(recording, pipeline)[0])
+    assert "\u202e" not in page
+    assert "abc\ufffdOPEN" in page
+    assert "gpt\ufffd-4o" in page
 
 
 def test_without_content_no_words_of_the_session_are_in_it(follow, pipeline):

@@ -91,7 +91,8 @@ class Page {
   draw() {
     const { session, call } = this;
     if (Number(this.slider.value) !== call) this.slider.value = call;
-    const base = this.base();
+    const typed = this.base(), base = typed || 0;
+    $$("base").setAttribute("aria-invalid", Number.isNaN(typed));
     this.tellCall();
     this.tellLegends();
     this.window.mark(call);
@@ -104,9 +105,11 @@ class Page {
     this.pane.show(at < 0 ? null : this.rows.rowAt(at), call, base, this.words());
   }
 
+  /* The call to compare with: 0 for none, NaN where what was typed is no call. */
   base() {
     if (!$$("compare").checked) return 0;
-    const base = Math.max(1, Math.min(this.session.count, Math.round(Number($$("base").value)) || 1));
+    const typed = $$("base").value.trim(), base = Number(typed);
+    if (typed === "" || !Number.isInteger(base) || base < 1 || base > this.session.count) return NaN;
     return base === this.call ? Math.max(1, base - 1) : base;
   }
 
@@ -157,6 +160,7 @@ class Page {
       told = at >= 0 ? `nothing at this call; first at call ${at + 1}` : "nothing found";
       if (at >= 0 && at + 1 === call) told = "nothing among these rows";
     }
+    if (Number.isNaN(this.base())) told = `compare with a call from 1 to ${session.count.toLocaleString("en")}`;
     if ($$("found").textContent !== told) $$("found").textContent = told;
   }
 
@@ -280,7 +284,7 @@ class Page {
   }
 
   read(row) {
-    this.pane.show(row, this.call, this.base(), this.words());
+    this.pane.show(row, this.call, this.base() || 0, this.words());
     this.drawMap();
   }
 

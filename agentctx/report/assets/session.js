@@ -8,7 +8,7 @@ const WORDS = {
 };
 const KIND_NAMES = {
   system: "system", tools: "tool definitions", recap: "recap", user: "user", assistant: "assistant",
-  reasoning: "reasoning", calls: "tool calls", results: "tool results", other: "other",
+  reasoning: "reasoning", calls: "tool calls", results: "tool results", other: "other", framing: "framing",
 };
 
 /* Unpack the data that stands in the page. */
