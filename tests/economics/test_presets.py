@@ -1,7 +1,9 @@
 """The presets on a recorded session, billed by the simulators."""
 
 import json
+import random
 import re
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import anyio
@@ -28,6 +30,7 @@ from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, late_and_large, thrifty
 from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
+from agentctx.testing.scenario import text_of
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))
 MESSAGES = [{"role": "system", "content": SESSION["system"]}, *SESSION["messages"]]
@@ -115,6 +118,45 @@ def test_presets_go_down_to_a_quarter():
     """A cut goes down to a quarter of the trigger, unless the budget has a target of its own."""
     assert late_and_large(Budget(100_000, trigger=0.8)).budget.target_tokens == 20_000
     assert coding_agent(Budget(100_000, target=0.5)).budget.target_tokens == 50_000
+
+
+def arriving(tokens, rounds):
+    """A task, and rounds of a call with a result of so many tokens, no line of which comes twice."""
+    words = ["report", "server", "number", "window", "minute", "letter", "result", "branch"]
+    chosen = random.Random(7)  # noqa: S311 - not a secret
+    messages = [{"role": "user", "content": "Read all files."}]
+    for number in range(rounds):
+        called = {"name": "read", "arguments": f'{{"path": "{number}.py"}}'}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{number}", "type": "function", "function": called}],
+            },
+            {"role": "tool", "tool_call_id": f"c{number}", "content": " ".join(chosen.choices(words, k=tokens))},
+        ]
+    return messages
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("preset", "share", "reads", "rests"),
+    [(coding_agent, 0.04, 0.90, 19), (coding_agent, 0.08, 0.88, 15), (late_and_large, 0.15, 0.68, 5)],
+    ids=["a twenty-fifth", "what is cut to a twentieth", "a seventh"],
+)
+async def test_what_arrives_at_a_step_decides_what_can_be_read(preset, share, reads, rests):
+    """In 30 steps nine tenths stay where a step adds 4 % of the window; a cut comes each 75 % of it, no more often."""
+    window = 16_000
+    session = preset(Budget(window)).session(model="gpt-5.4")
+    messages = arriving(round(window * share), 30)
+    views = [await session.prepare(messages[: 1 + 2 * rounds]) for rounds in range(31)]
+    sent = [[text_of(message) for message in view.messages] for view in views]
+    same = [len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*pair, strict=False)))) for pair in pairwise(sent)]
+    cuts = [place for place, (begins, before) in enumerate(zip(same, sent, strict=False)) if begins < len(before)]
+    kept = sum(len(text) for begins, now in zip(same, sent[1:], strict=True) for text in now[:begins])
+    assert reads <= kept / sum(len(text) for now in sent[1:] for text in now) < reads + 0.06
+    assert [later - cut for cut, later in pairwise(cuts)] == [rests] * (len(cuts) - 1)
+    assert cuts
 
 
 def test_presets_leave_enough_for_the_cache():
