@@ -266,7 +266,7 @@ _UNMISTAKABLE = (
     r"duffel_(?:live|test)_[\w=-]{43}",
     r"figd_[\w-]{40,}",  # Figma
     r"gh[oprsu]_[A-Za-z0-9]{30,}",  # GitHub
-    r"github_pat_\w{40,}",
+    r"github_pat_\w{30,}",
     r"gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-[\w.-]{20,}",  # GitLab
     r"glsa_[A-Za-z0-9]{32}_[0-9A-Fa-f]{8}",  # Grafana
     r"lin_api_[A-Za-z0-9]{32,}",  # Linear
@@ -274,16 +274,16 @@ _UNMISTAKABLE = (
     r"nvapi-[\w-]{40,}",  # NVIDIA
     r"ops_eyJ[A-Za-z0-9+/]{200,}={0,3}",  # 1Password
     r"pscale_(?:tkn|pw|oauth)_[\w.=-]{32,}",  # PlanetScale
-    r"pypi-AgE[\w-]{40,}",
+    r"pypi-AgE[\w-]{24,}",
     r"rubygems_[0-9a-f]{48}",
     r"shippo_(?:live|test)_[0-9a-f]{40}",
-    r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}",  # Shopify
+    r"shp(?:at|ca|pa|ss)_[a-zA-Z0-9]{16,}",  # Shopify
     r"sk-ant-[a-z0-9]{2,12}-[\w-]{20,}",  # Anthropic
     r"sk-(?:proj|svcacct|admin|or-v1)-[\w-]{20,}",  # OpenAI, OpenRouter
     r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
     r"sntry[su]_[A-Za-z0-9_=+/-]{60,}",  # Sentry
     r"sq0(?:atp|csp|idp)-[\w-]{22,}",  # Square
-    r"whsec_[A-Za-z0-9+/=]{20,}",  # webhooks
+    r"whsec_[A-Za-z0-9+/=]{16,}",  # webhooks
     r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}",  # Brevo
     r"xox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
     r"tskey-[a-z]{2,10}-[A-Za-z0-9]{6,32}-[A-Za-z0-9]{16,}",  # Tailscale
@@ -385,7 +385,7 @@ _HARMLESS = r"(?!\d{1,5}/|\$?\{[^{}\s]{0,64}\}[@/]|\$[A-Z_]{1,64}@)"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{1,20}://"
 _IN_URL = lazy_pattern(rf"{_SCHEME}[^\s/:@\"'<>]{{0,256}}:{_HARMLESS}(?P<secret>[^\s\"'<>?#]{{1,512}})@(?=[\w.\[-])")
 """To the last at sign: a password that was not escaped may have one in it."""
-_USER_IN_URL = lazy_pattern(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})@")
+_USER_IN_URL = lazy_pattern(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})(?::(?:x-oauth-basic|x)?)?@")
 _HEADER = lazy_pattern(
     r"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?(?P<secret>[^\n\"'\\]+)"
 )
@@ -514,19 +514,38 @@ _COMMANDS = (
     ),
 )
 """What commands say, each with words of which one stands there, in small letters."""
-_OF_WHAT = r"(?:[ \t](?:for|of|on|to|für|von|pour|de|du|para|per|di|do|van|voor)[ \t][^\n.:;,=?]{1,40}?)?"
+_OF_WHAT = (
+    r"(?:[ \t](?:for|of|on|to|für|von|pour|de|du|para|per|di|do|van|voor|от|для|к|на)[ \t][^\n.:;,=?]{1,40}?)?"
+    r"(?:[ \t]{1,2}\([^()\n]{1,40}\))?"
+)
 _IS = (
-    r"(?:is(?:[ \t]now)?|was|(?:(?:is|was|has[ \t]been|now)[ \t])?(?:set|changed|reset)[ \t]to|"
+    r"(?:is(?:[ \t]now)?|was|will[ \t](?:now[ \t])?be|"
+    r"(?:(?:is|was|has[ \t]been|now)[ \t])?(?:set|changed|reset)[ \t]to|"
     r"ist|war|lautet|est|es|era|è|é|är|er|on|jest|to)"
 )
+_SIGN = r"(?:[ \t]{0,4}(?::=|=>?|->|[:\uff1a\u2192])[ \t]{0,4})"
 _VALUE = r"[\"'`*]{0,3}(?P<secret>[^\s\"'`<>]{8,256})"
-_IN_ENGLISH = lazy_pattern(
-    r"[PpTtSsAa](?<![A-Za-z_][PpTtSsAa])(?:(?:ass|ASS)(?i:word|phrase|code|wd)|oken|OKEN|ecret|ECRET|"
-    rf"(?:pi|PI|ccess|CCESS|ecret|uth|UTH)[ _-]?(?i:key|token)){_OF_WHAT}[ \t]+{_IS}:?[ \t]+{_VALUE}"
+_ALONE = (
+    r"(?:[ \t]{1,40}|[ \t]{0,4}:?[ \t]{0,4}(?:[|>][+-]?[ \t]{0,4})?(?:\r?\n|<br ?/?>)[ \t]{0,40})"
+    r"[\"'`*]{0,3}(?P<alone>[^\s\"'`<>\\]{10,256})"
 )
+"""What stands beside the word, or on the line below it, without anything that says that it is one."""
+_SAID = rf"{_OF_WHAT}(?:[ \t]+{_IS}:?[ \t]+|{_SIGN}){_VALUE}"
+_IN_ENGLISH = lazy_pattern(
+    r"[PpTtSsAa](?<![A-Za-z_][PpTtSsAa])(?:(?:ass|ASS)(?i:word|phrase|code|wd)?|(?<=[Pp])[Ww][Dd]?|oken|OKEN|ecret|ECRET|"
+    rf"(?:pi|PI|ccess|CCESS|ecret|uth|UTH)[ _-]?(?i:key|token))(?:{_SAID}|{_ALONE})"
+)
+_KEY_IN_ENGLISH = lazy_pattern(rf"[Kk](?<=[A-Za-z][ \t][Kk])(?:ey|EY){_SAID}")
+_BEFORE_KEY = lazy_pattern(r"(?<![\w-])(?P<of>[A-Za-z-]{2,12})[ \t]\Z")
+_ITS_KEY = frozenset(("my", "wi-fi", "wifi", "wpa", "license", "licence", "activation", "recovery"))
 _PASSWORDS = (
     *("passwort", "kennwort", "wachtwoord", "mot de passe", "contraseña", "senha", "hasło", "lösenord", "passord"),
     *("heslo", "salasana", "adgangskode", "jelszó", "şifre", "\u043f\u0430\u0440\u043e\u043b\u044c"),  # Russian
+    *("parola", "clave", "kata sandi", "mật khẩu", "\u05e1\u05d9\u05e1\u05de\u05d4", "κωδικός"),  # and Hebrew, Greek
+    *(
+        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631",
+        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631",
+    ),
     *(
         "\u5bc6\u7801",
         "\u5bc6\u78bc",
@@ -536,9 +555,10 @@ _PASSWORDS = (
 )
 """What a password is called in other languages."""
 _IN_OTHERS = lazy_pattern(
-    rf"(?i)(?:{'|'.join(_PASSWORDS)}){_OF_WHAT}[ \t]{{0,4}}(?:[:=\uff1a\u662f\u306f]|{_IS}:?[ \t])[ \t]{{0,4}}{_VALUE}"
+    rf"(?i)(?:{'|'.join(_PASSWORDS)})"
+    rf"(?:{_OF_WHAT}[ \t]{{0,4}}(?:[:=\uff1a\u662f\u306f]|->|{_IS}:?[ \t])[ \t]{{0,4}}{_VALUE}|{_ALONE})"
 )
-_IN_WORDS = ((("pass", "token", "secret", "key"), _IN_ENGLISH), (_PASSWORDS, _IN_OTHERS))
+_IN_WORDS = ((("pass", "pw", "token", "secret", "key"), _IN_ENGLISH), (_PASSWORDS, _IN_OTHERS))
 """What sentences say, each with words of which one stands there, in small letters."""
 _TECHNICAL = lazy_pattern(
     r"(?:aes|argon|base|bcrypt|ecdsa|ed|es|http|iso|md|oauth|pbkdf|ps|rfc|rs|rsa|sha|utf|v|x)[-_]?\d.*|"
@@ -606,6 +626,8 @@ def values_in(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
     for words, pattern in _IN_WORDS:
         if any(word in small for word in words):
             yield from _told_in_words(pattern, text)
+    if " key" in small:
+        yield from _keys_in_words(text)
     for pattern in (*said, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
 
@@ -623,19 +645,49 @@ def _private_keys(text: str) -> Iterator[Span]:
 def _told_in_words(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     """Where sentences say what a password is."""
     for found in pattern.finditer(text):
+        group = "secret" if found["secret"] is not None else "alone"
+        value = found[group].rstrip(".,;:?)*")
+        if _is_told(value) and (group == "secret" or _is_random(value)):
+            yield found.start(group), found.start(group) + len(value)
+
+
+def _keys_in_words(text: str) -> Iterator[Span]:
+    """Where sentences say what a key is: an API key, a signing key."""
+    for found in _KEY_IN_ENGLISH.finditer(text):
+        before = _BEFORE_KEY.search(text[max(0, found.start() - 14) : found.start()])
+        if before is None or not (before["of"].lower() in _ITS_KEY or _KEYS.fullmatch(before["of"].lower())):
+            continue
         value = found["secret"].rstrip(".,;:?)*")
-        if _is_told(value):
+        if _is_told(value) and value.isascii() and not value.startswith("id_"):
             yield found.start("secret"), found.start("secret") + len(value)
+
+
+_RANDOM_WORD = lazy_pattern(r"[\w!@#$%^&*+~-]+", re.ASCII)
+_TURN = lazy_pattern(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
+_OF_LETTERS = lazy_pattern(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
+
+
+def _is_random(value: str) -> bool:
+    """Whether a word is a password though nothing says so: none that is made of words goes to and fro like that."""
+    return (
+        len(value) >= 10
+        and value.lower() != value != value.upper()
+        and _RANDOM_WORD.fullmatch(value) is not None
+        and len(_TURN.findall(value)) > 4
+        and 3 * len("".join(_OF_LETTERS.findall(value))) <= 2 * len(value)
+    )
 
 
 def _is_told(value: str) -> bool:
     """Whether a word that a sentence calls a password is one: what people make up has digits among letters.
 
-    Three digits or more, or two where there are large and small letters. A word of letters alone reads as prose does.
+    Three digits or more, or two where there are large and small letters, or one where these go to and fro. A word of
+    letters alone reads as prose does.
     """
     digits = sum(character.isdigit() for character in value)
     mixed = value.lower() != value != value.upper()
-    return _made_up(value) and (digits > 2 or (digits > 1 and mixed)) and _TECHNICAL.fullmatch(value) is None
+    enough = digits > 2 or (digits > 1 and mixed) or _is_random(value)
+    return enough and _made_up(value) and _TECHNICAL.fullmatch(value) is None
 
 
 def _below(text: str) -> Iterator[Span]:
@@ -727,11 +779,17 @@ _CALL = lazy_pattern(
 """What takes a name and what it is given, or what holds where nothing is given to it."""
 _PAIR = lazy_pattern(
     r"(?i)\b(?:key|name)(?:\\?[\"'])?\s?[:=]\s?(?:\\?[\"'])?(?P<name>[A-Z_][\w.-]{0,100}+)(?:\\?[\"'])?"
-    r"(?P<is>,?\s{1,40}(?:\\?[\"'])?value(?:\\?[\"'])?\s?[:=])"
+    r"(?P<is>(?:,\s{0,40}|\s{1,40})(?:\\?[\"'])?value(?:\\?[\"'])?\s?[:=])"
 )
 """A name and its value side by side: ``<add key="ApiKey" value="..."/>``, ``{"name": ..., "value": ...}``."""
 _ROW = lazy_pattern(r"\|[ \t]{0,40}[`*]{0,2}(?P<name>[A-Za-z_][\w .-]{0,60}?)[`*]{0,2}[ \t]{0,40}(?P<is>\|)")
 _CELL = lazy_pattern(r"[ \t]{0,40}[`*]{0,2}(?P<value>[^\s|`*]{1,4096})[`*]{0,2}[ \t]{0,40}(?:\||$)", re.MULTILINE)
+_MARK = lazy_pattern(
+    r"(?<![\w`*])[`*]{1,2}(?P<name>[A-Za-z_][\w .-]{0,60})"
+    r"(?P<is>[ \t]?(?:[`*]{1,2}[ \t]{0,4}[:=]|[:=][`*]{1,2})[ \t]{0,8})"
+)
+_MARKED = lazy_pattern(r"[`*]{0,2}(?P<value>[^\s`*]{1,4096})")
+"""A name that is set off in Markdown, and what it is given: ``**Password:** ...``, also with a mark around it."""
 _TAG = lazy_pattern(r"<(?P<name>[A-Za-z_][\w.-]{0,100})(?P<is>)>")
 _INSIDE = lazy_pattern(r"(?P<value>[^<\n]{1,4096})</")
 _FIELD = lazy_pattern(r"[?&;](?P<name>[A-Za-z_][\w.-]{0,60})(?P<is>=)")
@@ -801,7 +859,8 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
         heads = ((_HEAD, _QUOTED), (_TAG, _INSIDE), (_LINE, _REST), (_HEAD, _BARE), (_FLAG, _WORD))
         return *query, *((head, value, _setting) for head, value in (*heads, (_PAIR, _BARE)))
     quoted = ((_HEAD, _QUOTED, _always), (_TAG, _INSIDE, _always))
-    return *query, *quoted, (_HEAD, _BARE, _assigned), (_FLAG, _WORD, _assigned)
+    bare = ((_HEAD, _BARE, _assigned), (_PAIR, _BARE, _assigned), (_MARK, _MARKED, _tabled), (_FLAG, _WORD, _assigned))
+    return *query, *quoted, *bare
 
 
 def _secrets(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:

@@ -18,7 +18,7 @@ from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
 from agentctx.core.references import without_marks
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
-from agentctx.engine.artifacts import Artifact, FileEvent
+from agentctx.engine.artifacts import Artifact, FileEvent, RunEvent
 from agentctx.engine.options import check_redactor, check_tokens
 from agentctx.engine.recap import HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
@@ -179,11 +179,7 @@ class Memory:
             most: The room when the files that were changed need more than ``tokens``; None: what they need.
         """
         read = list(read_calls(gone, visible, self.rule))
-        trail = (
-            trail_in(earlier.trail)
-            .knowing(earlier.changes)
-            .after(self._safe(done for each in read for done in done_by(each)))
-        )
+        trail = trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read))
         told = trail.text(tokens // _TRAIL, counter, most)
         room = tokens - counter.count(told) if told else tokens
         found = self.candidates(gone, read, earlier.ledger)
@@ -192,16 +188,21 @@ class Memory:
 
     def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
         """The lines of all files that were changed, by messages and what was told: the least that is told."""
-        done = (done for each in read_calls(messages, (), self.rule) for done in done_by(each))
-        return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(done)).text(0, counter)
+        read = read_calls(messages, (), self.rule)
+        return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read)).text(0, counter)
 
-    def _safe(self, done: Iterable[Artifact]) -> Iterator[Artifact]:
-        """What was done without the secrets that stand in commands and names."""
-        for each in done:
-            if isinstance(each, FileEvent):
-                yield FileEvent(self.redact(each.path, ""), each.did, each.to and self.redact(each.to, ""))
-            else:
-                yield type(each)(self.redact(each.command, ""), each.ended, times=each.times)
+    def _safe(self, read: Iterable[ReadCall]) -> Iterator[Artifact]:
+        """What calls did without the secrets that stand in commands and names.
+
+        What looks like a file in a command, and is what a secret's name is given (``password -> ...``), is none.
+        """
+        for each in read:
+            told = self.redact(each.call.arguments, "") if each.did else ""
+            for done in done_by(each):
+                if isinstance(done, RunEvent):
+                    yield RunEvent(self.redact(done.command, ""), done.ended, times=done.times)
+                elif told == each.call.arguments or not _went(done.path, each.call.arguments, told):
+                    yield FileEvent(self.redact(done.path, ""), done.did, done.to and self.redact(done.to, ""))
 
     def candidates(self, gone: Sequence[Message], read: Iterable[ReadCall], earlier: str = "") -> dict[str, Candidate]:
         """All values in messages, and in an earlier ledger, with what is known of each."""
@@ -250,6 +251,12 @@ class Memory:
         values = {value.text for text in texts for value in values_in(text)}
         whole = "\n".join(texts)
         return lambda text: text in values or text in whole
+
+
+def _went(path: str, given: str, told: str) -> bool:
+    """Whether a file's name stood in arguments, and went from them with a secret."""
+    name = path.rpartition("/")[2]
+    return name in given and name not in told
 
 
 _TRAIL = 6

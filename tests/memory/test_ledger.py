@@ -344,6 +344,23 @@ async def test_secrets_are_never_told():
     assert not any(secret in recap.written().text for secret in SECRETS)
 
 
+WRITTEN = "Zx9mQ2vT7pLk4Rw8"
+
+
+@pytest.mark.anyio
+async def test_what_a_secrets_name_is_given_is_no_file():
+    """A command in which a shell would see a file behind ``>`` tells the password as neither file nor value."""
+    for command in (f"password -> {WRITTEN}", f"password: >\n  {WRITTEN}", f':password => "{WRITTEN}"'):
+        shell = call("c1", "bash", {"command": f"echo done > out/log_7.txt; {command}"})
+        given = transcript("openai-chat", user("Deploy"), assistant(shell), result("c1", "ok " * 60), assistant("x"))
+        view = await Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=110).prepare(
+            [*given, *transcript("openai-chat", user("And?"))]
+        )
+        told = json.dumps(view.messages)
+        assert WRITTEN not in told
+        assert "written: out/log_7.txt" in told
+
+
 def raising(text, _name):
     """A redactor that fails, and says on what."""
     raise ValueError(text)
