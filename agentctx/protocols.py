@@ -561,8 +561,9 @@ class HistorySnapshot:
 
     Args:
         messages: All messages of the conversation, oldest first, in the shape in which they were appended.
-        version: To be passed when it is written; 0: never written. It grows with each write and never goes back, and a
-            store that has lost what it had gives none again that it has given before: who goes on from one is refused.
+        version: To be passed when it is written; 0: nothing is there, as nothing was written, or all of it was purged
+            or has expired. What a write gives grows and never goes back, also beyond a purge, and a store that has lost
+            what it had gives none again that it has given before: who goes on from one is refused.
 
     Example:
         >>> from agentctx.stores import MemoryStore
@@ -602,7 +603,7 @@ class HistoryStore(Protocol):
         Args:
             name: The conversation.
             messages: JSON values; bytes and SDK objects in them are written as such values.
-            version: The version that was loaded; None: whatever it is now.
+            version: The version that was loaded, 0 for a conversation that begins; None: whatever it is now.
             key: What tells this write from any other of the conversation.
 
         Raises:

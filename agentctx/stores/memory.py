@@ -118,21 +118,21 @@ class _Memory:
         with self._guard:
             known = self.owners.get(owner)
             document = None if known is None else known.documents.get(kind)
-            if document is None:
-                return self._floor, []
-            if not self._alive(now)(owner):
-                return max(self._floor, document.version + 1), []
+            if document is None or not self._alive(now)(owner):
+                return 0, []
             pieces = sorted((*place, piece) for piece, place in document.pieces.items())
             return document.version, [(piece, body) for _, _, body, piece in pieces]
 
     def write(self, claim: Claim, write: Write) -> int:
         with self._guard:
             owner = self._owner(claim)
-            document = owner.documents.get(write.kind) or _Document(self._floor)
+            known = owner.documents.get(write.kind)
+            document = _Document(self._floor) if known is None else known
             if write.key in document.keys:
                 return document.keys[write.key]
-            if write.version is not None and write.version != document.version:
-                raise StoreConflict(claim.name, document.version)
+            before = 0 if known is None else known.version
+            if write.version is not None and write.version != before:
+                raise StoreConflict(claim.name, before)
             gone = {*write.put, *(document.pieces if write.drop is None else write.drop)}
             left = {piece: document.pieces[piece] for piece in gone if piece in document.pieces}
             version = write.after(document.version)

@@ -397,9 +397,8 @@ function does.handles()
 end
 
 local function version_of(owner, mine)
-  local version, floor = tonumber(redis.call('HGET', P .. 'v', mine) or ''), number('floor')
-  if not version then return floor, false end
-  if not alive(owner) then return math.max(floor, version + 1), false end
+  local version = tonumber(redis.call('HGET', P .. 'v', mine) or '')
+  if not version or not alive(owner) then return 0, false end
   return version, true
 end
 
@@ -424,8 +423,8 @@ function does.write()
   if not alive(owner) then remove(owner) end
   local done = redis.call('ZSCORE', P .. 'k:' .. mine, key)
   if done then return {tonumber(done)} end
-  local version = tonumber(redis.call('HGET', P .. 'v', mine) or number('floor'))
-  if expected ~= '' and tonumber(expected) ~= version then return {-1, version} end
+  local version = tonumber(redis.call('HGET', P .. 'v', mine) or '')
+  if expected ~= '' and tonumber(expected) ~= (version or 0) then return {-1, version or 0} end
   local grown, old = 0, {}
   if partly == '0' then
     old = redis.call('HKEYS', P .. 'd:' .. mine)
@@ -439,7 +438,7 @@ function does.write()
   for at = 13 + drops, #ARGV, 2 do grown = grown + #ARGV[at + 1] end
   local refused = too_much(owner, grown)
   if refused then return refused end
-  version = math.max(version + 1, stamp)
+  version = math.max((version or number('floor')) + 1, stamp)
   for _, piece in ipairs(old) do redis.call('HDEL', P .. 'd:' .. mine, piece) end
   for at = 13 + drops, #ARGV, 2 do
     redis.call('HSET', P .. 'd:' .. mine, ARGV[at], string.format('%016.0f%016.0f', version, at) .. ARGV[at + 1])

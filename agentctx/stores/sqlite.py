@@ -253,7 +253,9 @@ class _File(InTables):
                 msg = f"{self.path.name} is a database of another program"
                 raise StoreError(msg)
             for migration in MIGRATIONS[version:]:
-                for statement in migration.format(identity="INTEGER PRIMARY KEY", bytes="BLOB", function="").split(";"):
+                for statement in migration.format(identity="INTEGER PRIMARY KEY", bytes="BLOB", functions="").split(
+                    ";"
+                ):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 

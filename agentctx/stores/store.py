@@ -184,8 +184,9 @@ class Owned:
 class Backend(Protocol):
     """What keeps bytes, each function as one transaction. They wait, and are called in threads.
 
-    What has expired is not there for any of them. A document that is not there has the store's floor as its version;
-    taking one away raises the floor above its version, so that no version is given twice.
+    What has expired is not there for any of them. A document that is not there has version 0; the first one that it is
+    given is above the store's floor, and taking one away raises the floor above its version, so that no version is
+    given twice.
 
     Args:
         waits: Whether its functions may wait; those of one that does not are called at once.

@@ -41,7 +41,8 @@ MIGRATIONS = (
     );
     CREATE INDEX keys_version ON keys (owner, kind, version);
     """,
-    "{function} DROP INDEX keys_version",
+    "DROP INDEX keys_version",
+    "{functions}",
 )
 """What brings a store from one version of its schema to the next; the version is how many of them were run."""
 
@@ -117,15 +118,14 @@ class Tables:
     def version(self, owner: bytes, kind: Kind, now: float) -> tuple[int, bool]:
         """A document's version, and whether it is there."""
         rows = self.run(
-            "SELECT version, expires, (SELECT value FROM numbers WHERE name = 'floor') FROM owners "
-            "LEFT JOIN documents ON owner = owners.id AND kind = ? WHERE name = ?",
+            "SELECT version, expires FROM owners LEFT JOIN documents ON owner = owners.id AND kind = ? WHERE name = ?",
             *(kind, owner),
         )
         if not rows or rows[0][0] is None:
-            return self._floor(), False
-        version, expires, floor = rows[0]
+            return 0, False
+        version, expires = rows[0]
         if expires is not None and expires <= now:
-            return max(floor, version + 1), False
+            return 0, False
         return version, True
 
     def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
@@ -150,10 +150,9 @@ class Tables:
         if done is not None:
             return int(done)
         mine = owner.id, kind
-        before = int(floor if known is None else known)
-        if write.version is not None and write.version != before:
-            raise StoreConflict(claim.name, before)
-        version = write.after(before)
+        if write.version is not None and write.version != (known or 0):
+            raise StoreConflict(claim.name, known or 0)
+        version = write.after(int(floor if known is None else known))
         grown = -self._drop(mine, write)
         rows = [(*mine, piece, version, at, body) for at, (piece, body) in enumerate(write.put.items())]
         for start in range(0, len(rows), _AT_ONCE):

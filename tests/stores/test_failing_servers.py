@@ -32,6 +32,7 @@ class Proxy:
 
     def __init__(self, path, where):
         self.path, self.where, self.how, self.ends = str(path), where, "well", []
+        self.trips, self.told = 0, True
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -55,6 +56,8 @@ class Proxy:
     def pump(self, source, target, answers):
         try:
             while data := source.recv(65_536):
+                self.trips += self.told and not answers
+                self.told = answers
                 if self.how == "silent" and answers:
                     continue
                 if self.how == "slow" and answers:
@@ -149,6 +152,24 @@ async def test_a_slow_server_is_waited_for(failing):
                 pass
         else:
             pytest.fail("never in time")
+    await store.aclose()
+
+
+async def test_what_a_far_server_is_asked(failing):
+    """Where a connection is known, a content, messages and a saved step each take one round trip, and a read a few."""
+    store, proxy = failing
+    part = store.for_conversation("x")
+
+    async def trips(call):
+        before = proxy.trips
+        await call
+        return proxy.trips - before
+
+    for number in range(9):
+        writes = part.put(b"%d" % number), store.append("x", [{}], None), store.save_state("x", {"p": b"1"}, None)
+        found = [await trips(each) for each in (*writes, store.load("x"), store.load_state("x"))]
+    assert found[:3] == [1, 1, 1]
+    assert max(found) <= 4
     await store.aclose()
 
 
