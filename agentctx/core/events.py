@@ -128,7 +128,7 @@ class OverflowMet:
 
 @frozen
 class SessionOpened:
-    """A session is held in memory from now on.
+    """A ``Sessions`` holds a session in memory from now on. One of ``Pipeline.session`` is the caller's, and not told.
 
     Args:
         name: The conversation's name.
@@ -149,7 +149,7 @@ class SessionOpened:
 
 @frozen
 class SessionClosed:
-    """A session is no longer held in memory.
+    """A ``Sessions`` no longer holds a session in memory.
 
     Args:
         name: The conversation's name.

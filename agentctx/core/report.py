@@ -282,6 +282,15 @@ class SilentTruncationSuspected(Compaction):
     what was billed, by the provider's count; the one stage in ``stages`` is the server.
 
     Args:
+        stages: The one that acted: the server.
+        messages_before: Number of messages that were sent.
+        messages_after: The same number: how many the model was shown is not known.
+        tokens_before: Size of the prompt as it was sent, in tokens.
+        tokens_after: Size of the prompt as it was billed, in tokens.
+        session: The session's id, or None where it has none.
+        step: The number of the session's step, from 0.
+        first_changed: None: where the server has cut is not known.
+        rebilled_tokens: 0: what is billed again for it is not known.
         why: What speaks for it, in one sentence with the numbers.
         window: The model's window, in tokens; None when it is not known.
 

@@ -286,6 +286,10 @@ def segments(messages: Sequence[Message], groups: Iterable[Unit] | None = None) 
 
     Messages after the last round are a segment of their own.
 
+    Args:
+        messages: The messages of a request.
+        groups: Their units, where they are known already; found out when not given.
+
     Example:
         >>> from agentctx import Message, Text, segments
         >>> said = [Message(role, (Text("…"),)) for role in ("user", "assistant", "user", "assistant", "user")]

@@ -142,6 +142,13 @@ class Histories:
     Args:
         most: So many are known.
         most_bytes: So many bytes their last requests have together.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.proxy import Histories, Proxy
+        >>> proxy = Proxy(coding_agent(64_000), histories=Histories(most=200))
+        >>> len(proxy.histories)
+        0
     """
 
     most: int = 1_000
@@ -265,6 +272,12 @@ class SharedHistories:
     Args:
         store: Where they stand.
         here: What this worker has seen.
+
+    Example:
+        >>> from agentctx.proxy import SharedHistories
+        >>> from agentctx.stores import MemoryStore  # for several workers: RedisStore, PostgresStore
+        >>> SharedHistories(MemoryStore()).most
+        1000
     """
 
     store: StateStore

@@ -130,6 +130,13 @@ class Timeouts:
     Args:
         connect: For a connection.
         read: For the next bytes of an answer.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.proxy import Proxy, Timeouts
+        >>> proxy = Proxy(coding_agent(64_000), timeouts=Timeouts(connect=5, read=120))
+        >>> proxy.timeouts.read
+        120
     """
 
     connect: float = 10.0

@@ -52,6 +52,15 @@ class SessionData:
         layouts: The messages that the pipeline put in.
         costs: What the input costs.
         meter: Counts messages.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.replay import Recording
+        >>> from agentctx.report import session_data
+        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
+        >>> len(data.calls), data.steps[0].messages_sent
+        (1, 1)
     """
 
     recording: Recording

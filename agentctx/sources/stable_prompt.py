@@ -147,6 +147,11 @@ class PromptSection:
 def section_from(provider: ContextProvider, key: str, header: str = "") -> PromptSection:
     """A section that says what a source finds: its items under their titles, in fences, in its own order.
 
+    Args:
+        provider: The source; it is asked when the prompt is made, or rebased.
+        key: What the section is called in reports and updates.
+        header: What stands above it; nothing where it is empty.
+
     Example:
         >>> from agentctx.sources import Environment, section_from
         >>> section_from(Environment("."), "environment", "# Where you are").key

@@ -18,7 +18,19 @@ class MemoryStore(ConversationStore):
     """Keeps all in memory; for tests, and for processes that keep nothing.
 
     It knows which conversation has left out what: a session puts its contents in by ``for_conversation``. What two
-    have left out is kept once. Its options are those of every store (``ConversationStore``).
+    have left out is kept once.
+
+    Args:
+        ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
+        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
+        max_conversation_bytes: The most bytes of one conversation.
+        max_content: The most bytes of one content, one append or one piece of a state.
+        cipher: Encrypts contents, messages and states.
+        timeout: Seconds that one call may take.
+        clock: Tells seconds since 1970, by which conversations expire.
+
+    Raises:
+        ConfigError: If an option makes no sense.
 
     Example:
         >>> from agentctx.stores import MemoryStore

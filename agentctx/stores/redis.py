@@ -48,11 +48,20 @@ class RedisStore(ConversationStore):
     stores with several prefixes spread over its nodes. Needs ``pip install 'agentctx-middleware[redis]'``.
 
     Args:
-        url: Where it is, as for redis-py: ``"redis://host:6379/0"``, ``"rediss://..."``, ``"unix:///path"``. Further
-            options are those of every store (``ConversationStore``).
+        url: Where it is, as for redis-py: ``"redis://host:6379/0"``, ``"rediss://..."``, ``"unix:///path"``.
         prefix: What each key begins with; stores with several prefixes know nothing of each other.
         cluster: Whether it is a node of a cluster.
         create: Whether a store is made where there is none; without it, that is a ``StoreError``.
+        ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
+        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
+        max_conversation_bytes: The most bytes of one conversation.
+        max_content: The most bytes of one content, one append or one piece of a state.
+        cipher: Encrypts contents, messages and states.
+        timeout: Seconds that one call may take.
+        clock: Tells seconds since 1970, by which conversations expire.
+
+    Raises:
+        ConfigError: If an option makes no sense.
 
     Example:
         >>> from agentctx.stores import RedisStore

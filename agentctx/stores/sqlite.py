@@ -43,10 +43,19 @@ class SQLiteStore(ConversationStore):
     or replaced is noticed at the next call, logged, and opened anew.
 
     Args:
-        path: The file; it is made where it is not there. Further options are those of every store
-            (``ConversationStore``).
+        path: The file; it is made where it is not there.
         synchronous: How a write is made safe: ``"NORMAL"`` or ``"FULL"``, as SQLite calls them.
         create: Whether a store is made where there is none; without it, that is a ``StoreError``.
+        ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
+        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
+        max_conversation_bytes: The most bytes of one conversation.
+        max_content: The most bytes of one content, one append or one piece of a state.
+        cipher: Encrypts contents, messages and states.
+        timeout: Seconds that one call may take.
+        clock: Tells seconds since 1970, by which conversations expire.
+
+    Raises:
+        ConfigError: If an option makes no sense.
 
     Example:
         >>> from tempfile import mkdtemp

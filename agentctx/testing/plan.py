@@ -171,7 +171,10 @@ class History:
 
 
 def user(*items: str | Item) -> Turn:
-    """The user speaks: texts, or items such as a ``Picture``.
+    """The user speaks.
+
+    Args:
+        items: Texts, or items such as a ``Picture``, in order.
 
     Example:
         >>> from agentctx.testing import transcript, user
@@ -184,6 +187,9 @@ def user(*items: str | Item) -> Turn:
 def system(text: str) -> Turn:
     """The system prompt.
 
+    Args:
+        text: What it says.
+
     Example:
         >>> from agentctx.testing import system, transcript, user
         >>> transcript("openai-chat", system("Be brief."), user("Hi"))[0]["role"]
@@ -193,7 +199,10 @@ def system(text: str) -> Turn:
 
 
 def assistant(*items: str | Item) -> Turn:
-    """The model speaks: texts, ``thinking(...)`` and ``call(...)``, in order.
+    """The model speaks.
+
+    Args:
+        items: Texts, ``thinking(...)`` and ``call(...)``, in order.
 
     Example:
         >>> from agentctx.testing import assistant, transcript, user
@@ -206,6 +215,10 @@ def assistant(*items: str | Item) -> Turn:
 def thinking(text: str, signature: str = "c2lnbmVk") -> Think:
     """Signed reasoning in an assistant turn.
 
+    Args:
+        text: What the model thought.
+        signature: The provider's signature, where the format has one.
+
     Example:
         >>> from agentctx.testing import assistant, thinking, transcript, user
         >>> transcript("anthropic", user("Hi"), assistant(thinking("Be kind."), "Hello"))[1]["content"][0]["type"]
@@ -215,7 +228,12 @@ def thinking(text: str, signature: str = "c2lnbmVk") -> Think:
 
 
 def call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None) -> Ask:
-    """A tool call in an assistant turn; arguments given as text are written as they are.
+    """A tool call in an assistant turn.
+
+    Args:
+        call_id: The call's id, which its result names.
+        name: The tool's name.
+        arguments: Its arguments by name; a text is written as it is, also where it is no JSON.
 
     Example:
         >>> from agentctx.testing import assistant, call, result, transcript, user
@@ -229,6 +247,11 @@ def call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = No
 def result(call_id: str, content: str | tuple[Say | Picture, ...] | None = "", *, is_error: bool = False) -> Answer:
     """What a tool answered. Results that stand side by side are one turn: one message where the format has it so.
 
+    Args:
+        call_id: The id of the call that is answered.
+        content: What the tool said: a text, or texts and pictures.
+        is_error: Whether the tool failed.
+
     Example:
         >>> from agentctx.testing import assistant, call, result, transcript, user
         >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "an error"))
@@ -239,7 +262,12 @@ def result(call_id: str, content: str | tuple[Say | Picture, ...] | None = "", *
 
 
 def tool(name: str, description: str = "", **properties: Native) -> ToolSpec:
-    """A tool on offer, with the JSON schema of each argument.
+    """A tool on offer.
+
+    Args:
+        name: The tool's name.
+        description: What the model is told of it.
+        properties: The JSON schema of each argument, by its name.
 
     Example:
         >>> from agentctx.testing import history, tool, user

@@ -476,6 +476,10 @@ def history(
 def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it
     """The native messages alone.
 
+    Args:
+        format: Name of the wire format, ``"anthropic"`` for example.
+        turns: What was said, in order: ``user(...)``, ``assistant(...)``, ``result(...)``.
+
     Raises:
         ConfigError: If there is no writer for the format, or if it keeps the system prompt apart and there is one.
 

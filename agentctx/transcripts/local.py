@@ -41,6 +41,13 @@ class LocalSession:
         model: The model that was called last, once it was looked into.
         billed: What was billed for each call, sub-agents' included, once it was looked into.
         readable: Whether it can be read: no longer once it was looked into and no line was one that the tool writes.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from agentctx.transcripts import LocalSession
+        >>> found = LocalSession(1, "Codex", Path("rollout.jsonl"), "0199-5d31", modified=1_790_000_000.0, size=48_000)
+        >>> found.billed, found.readable
+        ((), True)
     """
 
     number: int

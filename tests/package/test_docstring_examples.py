@@ -6,10 +6,13 @@ import doctest
 import inspect
 import io
 import os
+import re
+from enum import Enum
 from importlib import import_module
 from inspect import CO_COROUTINE
 from pathlib import Path
 from types import FunctionType
+from typing import Protocol
 
 import anyio
 import pytest
@@ -26,11 +29,14 @@ PARTS = (
     "agentctx.session",
     "agentctx.sources",
     "agentctx.comparison",
+    "agentctx.proxy",
+    "agentctx.report",
     "agentctx.sinks",
     "agentctx.stores",
     "agentctx.strategies",
     "agentctx.testing",
     "agentctx.tokens",
+    "agentctx.transcripts",
 )
 MODULES = {
     "agentctx.conversion": ("Converted",),
@@ -68,6 +74,27 @@ def hooks():
 
 PUBLIC = {part: import_module(part).__all__ for part in PARTS} | MODULES | dict(hooks())
 COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def arguments_of(named):
+    """What is passed to a function, or to make a value; nothing of errors, protocols, enumerations and tuples."""
+    if not callable(named) or (
+        isinstance(named, type) and (issubclass(named, (BaseException, Enum, tuple)) or Protocol in named.__bases__)
+    ):
+        return []
+    return [name for name in inspect.signature(named).parameters if not name.startswith("_")]
+
+
+def test_docstrings_name_what_is_passed():
+    """The docstring of each public name has a word on each argument, by its name."""
+    unsaid = {
+        f"{part}.{name}": missing
+        for part, names in PUBLIC.items()
+        for name in names
+        if (docstring := inspect.getdoc(named := getattr(import_module(part), name)))
+        if (missing := [each for each in arguments_of(named) if not re.search(rf"\b{each}\b", docstring)])
+    }
+    assert unsaid == {}
 
 
 @pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in PUBLIC.items() for name in names])
