@@ -1,6 +1,12 @@
 """``python -m agentctx`` is the command ``agentctx``."""
 
-from agentctx.cli.main import main
+import sys
+
+try:
+    from agentctx.cli.main import main
+except KeyboardInterrupt:
+    sys.stderr.write("error: interrupted\n")
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()

@@ -10,6 +10,9 @@ try:
 except ImportError as error:  # the files of two packages are mixed up; the command of either begins here
     sys.stderr.write(f"error: {error}\n")
     sys.exit(2)
+except KeyboardInterrupt:
+    sys.stderr.write("error: interrupted\n")
+    sys.exit(130)
 
 _NEEDED = frozenset({"click", "rich", "typer"})
 
