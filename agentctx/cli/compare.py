@@ -316,7 +316,7 @@ _COLUMNS: tuple[tuple[str, Callable[[_Sums], str]], ...] = (
     ("visible", lambda sums: _share(sums.of("visible"), sums.of("values"))),
     ("or re-\ncalled", lambda sums: _share(sums.of("visible") + sums.of("recallable"), sums.of("values"))),
     ("user's\nwords", lambda sums: _share(sums.of("kept"), sums.of("said"))),
-    ("ms a\ncall", lambda sums: f"{1_000 * sums.seconds / max(1, sums.of('calls')):.1f}"),
+    ("ms a\ncall", lambda sums: _milliseconds(1_000 * sums.seconds / max(1, sums.of("calls")))),
 )
 
 
@@ -340,6 +340,11 @@ class _Sums:
     def seconds(self) -> float:
         """How long preparing took."""
         return sum(row.seconds for row in self.rows)
+
+
+def _milliseconds(time: float) -> str:
+    """A time in at most four characters, so that the table is as wide on a slow machine."""
+    return f"{time:.1f}" if time < 99.95 else f"{time:.0f}"  # what rounds to 100.0
 
 
 def _share(part: int, whole: int) -> str:
