@@ -22,7 +22,7 @@ from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.recap import is_recap
 from agentctx.core.units import Unit, segments
-from agentctx.engine.drop import aiming_below, cut_what_stays, shrink_open_round, tokens_of
+from agentctx.engine.drop import FOR_THE_RECAP, aiming_below, cut_what_stays, make_room, shrink_open_round, tokens_of
 from agentctx.engine.select import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
@@ -79,6 +79,9 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     held = min(for_words, _said(context, loose, call), max(0, aim - floor))
     if held > limit - layout.floor:
         context, layout = cut_what_stays(context, limit - held, call, layout, len(layout.unread))
+    if loose:
+        for_recap = min(call.reserved, max(0, limit - floor) // FOR_THE_RECAP)
+        context, layout = make_room(context, layout.floor + held + for_recap - limit, call, layout)
     least = min(limit, layout.floor + held)
     aim = max(least, aiming_below(aim, least, call))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)

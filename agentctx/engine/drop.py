@@ -183,6 +183,15 @@ def cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, hel
     return shrunk, layout if shrunk is context else lay_out(shrunk, call, unread=held)
 
 
+def make_room(context: Context, spare: int, call: Call, layout: Layout) -> tuple[Context, Layout]:
+    """The request with ``spare`` tokens less of results of what stays, as far as these have so many, laid out anew."""
+    if spare <= 0 or call.stays is not None:
+        return context, layout
+    places = layout.staying - call.frozen(context)
+    shrunk = shrink_results(context, places, spare, call, "what must stay leaves the recap no room")
+    return shrunk, layout if shrunk is context else lay_out(shrunk, call, unread=len(layout.unread))
+
+
 FOR_THE_RECAP = 2
 """At most this part of what may go makes room for the recap, as its divisor."""
 

@@ -13,7 +13,7 @@ from agentctx.core.message import Context, Media, Message, Native, Part, Text, T
 from agentctx.engine.cut import cut
 from agentctx.engine.drop import lay_out
 from agentctx.engine.reading import place_of, write_native
-from agentctx.engine.recap import counted, giving_way
+from agentctx.engine.recap import counted, giving_way, line_for
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
 from agentctx.protocols import Call, Stage, whole_text
@@ -61,22 +61,24 @@ class FitGuarantee(Stage):
         context = counted(cut(context, self.limit, self.limit, evolve(call, reserved=free)), call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
-        context = shrink_results(context, places, call.size(context) - self.limit, call, why)
-        context = self._shrink_arguments(context, places - call.protected(context), call, why)
+        limit = self.limit if call.size(context) <= self.limit else self.limit - line_for(context, call)
+        context = shrink_results(context, places, call.size(context) - limit, call, why)
+        context = _shrink_arguments(context, limit, places - call.protected(context), call, why)
         context = giving_way(context, self.limit, call)
         size = call.size(context)
         if size > self.limit:
             raise ContextOverflow(size, self.limit, biggest(context, call, known_as(given, context, self.origins)))
         return context
 
-    def _shrink_arguments(self, context: Context, places: frozenset[int], call: Call, why: str) -> Context:
-        """Cut call arguments until they fit or hold nothing more; JSON's own escapes make one pass miss a little."""
-        while (spare := call.size(context) - self.limit) > 0:
-            shorter = shrink_arguments(context, places, spare, call, why)
-            if call.size(shorter) >= call.size(context):
-                return context
-            context = shorter
-        return context
+
+def _shrink_arguments(context: Context, limit: int, places: frozenset[int], call: Call, why: str) -> Context:
+    """Cut call arguments until they fit or hold nothing more; JSON's own escapes make one pass miss a little."""
+    while (spare := call.size(context) - limit) > 0:
+        shorter = shrink_arguments(context, places, spare, call, why)
+        if call.size(shorter) >= call.size(context):
+            return context
+        context = shorter
+    return context
 
 
 @frozen(eq=False, repr=False)

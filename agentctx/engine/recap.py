@@ -250,6 +250,14 @@ def counted(context: Context, call: Call) -> Context:
     return with_sections(context, {}, call)
 
 
+def line_for(context: Context, call: Call) -> int:
+    """Tokens of the shortest recap, where a stage is to write one and none stands yet; else 0."""
+    if not call.reserved or any(map(is_recap, context.messages)):
+        return 0
+    left = gone(context, call)
+    return call.count(left.recap.written()) if left.dropped else 0
+
+
 def giving_way(context: Context, limit: int, call: Call) -> Context:
     """The request with a recap that is as much shorter as must be for ``limit`` tokens, the same object if none is.
 

@@ -20,7 +20,7 @@ from agentctx.core.references import without_marks
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.artifacts import Artifact, FileEvent, RunEvent
 from agentctx.engine.options import check_redactor, check_tokens
-from agentctx.engine.recap import HEADER, Gone, gone, room_for_handles, with_sections
+from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
 from agentctx.memory.trail import trail_in
@@ -550,7 +550,10 @@ class Ledger(Stage):
             )
             raise ConfigError(msg)
         left = gone(context, call)
-        return self._told(left, context, call) if _is_cut(left, call) else context
+        if _is_cut(left, call):
+            return self._told(left, context, call)
+        _remember(call)
+        return context
 
     def _told(self, left: Gone, context: Context, call: Call) -> Context:
         visible = tuple(message for message in context.messages if not is_recap(message))
@@ -558,8 +561,9 @@ class Ledger(Stage):
         most = None
         if call.budget is not None:
             room = call.budget.limit - call.size(context.with_messages(visible))
-            room = max(room, _standing(call)) - room_for_handles(call)  # what was told goes for nothing that can go
-            wanted = min(wanted, room - HEADER - besides)
+            room = max(room, _standing(call))  # what was told goes for nothing that can go
+            for_handles = 0 if HANDLES in left.recap.sections else room_for_handles(call)
+            wanted = min(wanted, room - for_handles - HEADER - besides)
             most = max(0, room - call.count(left.recap.with_section(VALUES, "").with_section(TRAIL, " x").written()))
         memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
         try:
@@ -580,6 +584,14 @@ class Ledger(Stage):
         call.leave_unsaid(Unsaid(TRAIL, told_in if told.names_all else "", told.changes))
         made = with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
         return made if wanted > 0 or _fits(made, call) else _bare(context, call)
+
+
+def _remember(call: Call) -> None:
+    """Let the changed files be known that the recap names, where that has to give way later in the step."""
+    known = _earlier(call)
+    if changes := trail_in(known.trail).knowing(known.changes).changes:
+        names_all = Sections(trail=known.trail, changes=changes).names_all
+        call.leave_unsaid(Unsaid(TRAIL, known.trail if names_all else "", changes))
 
 
 def _bare(context: Context, call: Call) -> Context:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from agentctx import Budget, ContextOverflow, FitContextWindow, Ledger, Pipeline, Session
+from agentctx import Budget, ContextOverflow, FitContextWindow, Ledger, Pipeline, Session, Tiered
 from agentctx.core.recap import recap_of
 from agentctx.engine.reading import reader
 from agentctx.memory import trail_in
@@ -99,3 +99,16 @@ async def test_a_state_remembers_names_without_room_and_forgets_them_once_they_a
                 assert not any(path in back.dump()["record"]["unsaid"][0] for at, path in paths.items() if at > least)
     assert any("module_" in text for text in known)
     assert known[-1] == ""
+
+
+async def test_what_a_recap_named_that_gave_way_is_named_again():
+    """In a step where the ledger has nothing new to tell, and the recap goes: at the next cut it is known still."""
+    messages, paths = working(51, 200)
+    session, view = Pipeline(Tiered(), Ledger(), budget=Budget(200)).session(model="gpt-4o"), None
+    for end in [at for at in range(1, 18) if messages[at - 1]["role"] != "assistant"]:
+        try:
+            view = await session.prepare(messages[:end])
+        except ContextOverflow:
+            continue
+    missing = [path for at, path in paths.items() if at < 17 and path.rpartition("/")[2] not in str(view.messages)]
+    assert len(missing) <= left_out(view)
