@@ -167,37 +167,37 @@ class Conversation:
         ]
 
 
-async def talk(address: str, conversations: list[Conversation], steps: int, lines: int) -> None:
+async def talk(address: str, conversations: list[Conversation], steps: int, lines: int, rests: float = RESTS) -> None:
     """Let all conversations go on at once, each resting between its steps."""
     limits = httpx.Limits(max_connections=1_000, max_keepalive_connections=1_000)
     async with httpx.AsyncClient(timeout=120, limits=limits) as client, anyio.create_task_group() as tasks:
 
         async def one(conversation: Conversation) -> None:
             for _ in range(steps):
-                await anyio.sleep(random.random() * 2 * RESTS)  # noqa: S311 - not a secret
+                await anyio.sleep(random.random() * 2 * rests)  # noqa: S311 - not a secret
                 await conversation.step(client, address, lines)
 
         for conversation in conversations:
             tasks.start_soon(one, conversation)
 
 
-def latency(talking: int, turns: int, steps: int) -> dict[str, Any]:
+def latency(talking: int, turns: int, steps: int, thinks: float = THINKS, rests: float = RESTS) -> dict[str, Any]:
     """The time to the first byte, through the forwarder and through the proxy in turns."""
     found: dict[str, list[float]] = {"forwarder": [], "proxy": []}
     mixed, busy = 0, dict.fromkeys(found, 0.0)
-    with servers(THINKS, PIECES, "16k") as at:
+    with servers(thinks, PIECES, "16k") as at:
         for name in found:  # what is loaded at the first request
-            anyio.run(talk, at[name][0], [Conversation(f"canary-first-{place}") for place in range(3)], 1, 40)
+            anyio.run(talk, at[name][0], [Conversation(f"canary-first-{place}") for place in range(3)], 1, 40, 0.0)
         for turn in range(turns):
             for name, seconds in found.items():
                 conversations = [Conversation(f"canary-{turn}-{place}") for place in range(talking)]
                 before = processor_time(at[name][1])
-                anyio.run(talk, at[name][0], conversations, steps, 40)
+                anyio.run(talk, at[name][0], conversations, steps, 40, rests)
                 busy[name] += processor_time(at[name][1]) - before
                 seconds += [each for one in conversations for each in one.seconds]
                 mixed += sum(one.mixed for one in conversations)
         counted = httpx.get(f"{at['proxy'][0]}/metrics").text
-    told = {name: _told(seconds) for name, seconds in found.items()}
+    told = {name: _told(seconds, thinks) for name, seconds in found.items()}
     added = {name: told["proxy"][name] - told["forwarder"][name] for name in told["proxy"]}
     each = {name: 1_000 * busy[name] / len(seconds) for name, seconds in found.items()}
     return {
@@ -211,9 +211,9 @@ def latency(talking: int, turns: int, steps: int) -> dict[str, Any]:
     }
 
 
-def _told(seconds: list[float]) -> dict[str, float]:
+def _told(seconds: list[float], thinks: float) -> dict[str, float]:
     """Milliseconds beyond the provider's own."""
-    above = [1_000 * (each - THINKS) for each in seconds]
+    above = [1_000 * (each - thinks) for each in seconds]
     return {"median": median(above), "p95": quantiles(above, n=20)[-1]}
 
 
@@ -269,9 +269,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--large", type=int, default=1_000, help="requests of 1 MB; 0 leaves them out")
+    parser.add_argument("--thinks", type=float, default=THINKS, help="seconds until the provider's first byte")
+    parser.add_argument("--rests", type=float, default=RESTS, help="seconds that a conversation rests between steps")
     asked = parser.parse_args()
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    told = latency(asked.conversations, asked.turns, asked.steps)
+    told = latency(asked.conversations, asked.turns, asked.steps, asked.thinks, asked.rests)
     print(json.dumps(told, indent=1))
     if asked.large:
         print(json.dumps(memory(asked.large), indent=1))

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 from agentctx.core.message import Native, Part, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.transcripts.bills import seconds, usage_of
-from agentctx.transcripts.files import Fields, parse
+from agentctx.transcripts.files import Fields, left_out, parse
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, content_parts
 
@@ -118,6 +118,7 @@ def _read(messages: Sequence[Native], sample: Fields) -> Read:
     kept = sample.get("attachments")
     apart = kept if isinstance(kept, Mapping) else {}
     turns, model, bills = Turns(), None, _bills(sample)
+    others: list[Fields] = []
     for message in messages:
         if not isinstance(message, Mapping):
             continue
@@ -133,8 +134,10 @@ def _read(messages: Sequence[Native], sample: Fields) -> Read:
             turns.bill(usage_of(usage), model, at)
         elif isinstance(role, str):
             turns.add("system" if role in ("system", "developer") else "user", content_parts(said.get("content")))
+        else:
+            others.append(message)
     name = None if sample.get("id") is None else f"{sample.get('id')}/{sample.get('epoch', 1)}"
-    return Read(turns.recording(tools=_tools(sample), model=model, id=name))
+    return Read(turns.recording(tools=_tools(sample), model=model, id=name), left_out(others, "message"))
 
 
 def _whole(value: Native, apart: Mapping[str, Native]) -> Native:

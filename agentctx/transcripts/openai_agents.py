@@ -17,8 +17,7 @@ STATE = "the OpenAI Agents SDK (RunState)"
 def read_items(items: Sequence[Native], _beside: Fields) -> Read:
     """The items of a run, each with the item of Responses that it holds; what was asked is not among them."""
     note = "the items of a run do not hold what was asked: result.to_input_list() does"
-    others = [item for item in items if isinstance(item, Mapping) and not isinstance(item.get("raw_item"), Mapping)]
-    return Read(Recording(_raw(items), format="openai-responses", pending=False), (note, *left_out(others, "item")))
+    return Read(Recording(_raw(items), format="openai-responses", pending=False), (note, *_others(items)))
 
 
 def read_state(state: Fields, place: str) -> Iterator[Read]:
@@ -33,7 +32,14 @@ def read_state(state: Fields, place: str) -> Iterator[Read]:
     if not isinstance(messages, list) or not isinstance(items, list) or not messages:
         raise InvalidInput(place, "this run's state holds no items: no model was called")
     waits = not items
-    yield Read(Recording([*messages, *_raw(items)], format="openai-responses", pending=waits))
+    recording = Recording([*messages, *_raw(items)], format="openai-responses", pending=waits)
+    yield Read(recording, _others(items))
+
+
+def _others(items: Sequence[Native]) -> tuple[str, ...]:
+    """What there is to say of items that hold none of Responses."""
+    others = [item for item in items if isinstance(item, Mapping) and not isinstance(item.get("raw_item"), Mapping)]
+    return left_out(others, "item")
 
 
 def _raw(items: Sequence[Native]) -> list[Native]:

@@ -348,6 +348,22 @@ def test_lines_of_another_tool_are_counted(tmp_path, name, others, said):
     assert not [note for note in alone.notes if "other kind" in note or "another kind" in note]
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
+        ("openai_agents_items.json", None, "1 item of another kind was left out: odd 1"),
+        ("openai_agents_state.json", "session_items", "1 item of another kind was left out: odd 1"),
+        ("inspect.json", "messages", "1 message of another kind was left out: odd 1"),
+    ],
+)
+def test_what_a_document_has_beside_messages_is_counted(tmp_path, name, key, said):
+    """What stands among the messages of a document and is none is told as well."""
+    document = json.loads((FIXTURES / name).read_text("utf-8"))
+    held = document if key is None else document["samples"][0][key] if "samples" in document else document[key]
+    held.append({"type": "odd", "text": "words"})
+    assert said in next(read_transcripts(written(tmp_path, [json.dumps(document)]))).notes
+
+
 def test_a_number_too_long_is_said(tmp_path):
     """What cannot be read is told in words that are for who has the file, and not for who writes programs."""
     lines = [*lines_of("claude_code.jsonl")[:1], f'{{"messages": [{"9" * 5_000}]}}']
