@@ -403,6 +403,8 @@ def capped(message: Message, result: ToolResult, cap: int, call: Call, stood_for
         return result
     pointer = call.pointer(message, result)
     cap = max(cap, smallest(pointer, call))
+    if fits(text, cap, call.counter):
+        return result
     return with_text(result, cut_to_tokens(text, cap, call.counter, Cut(stood_for=stood_for).pointing(pointer)))
 
 
