@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from inspect import isawaitable
+from time import monotonic
 from typing import TypeVar
 
 import anyio
@@ -19,6 +20,7 @@ from agentctx.core.pace import paced
 from agentctx.core.recap import quoted
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
+from agentctx.engine.store_waits import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.errors import InvalidInput, StoreError
 from agentctx.offload import offload
 from agentctx.printable import shown
@@ -89,7 +91,7 @@ async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShel
 
 
 PATIENCE = 10.0
-"""Seconds that a step waits for the store to keep one content."""
+"""Seconds that a step waits for a store to keep one content; its own ``timeout`` where that is shorter."""
 
 LONGEST_HANDLE = 64
 """Characters of the longest handle: the model reads it in each mark, and writes it to get the original back."""
@@ -157,7 +159,7 @@ class StoreShelf:
 
     def pointer(self, message: Message, result: ToolResult | None = None) -> str:
         """How a text says with what to get back a message, or one of the results in it; empty without the tool."""
-        if self.tool is None or id(self.store) in self.known.failures:
+        if self.tool is None or self._has_failed():
             return ""
         content = content_of(message, self.wire)
         if content is None:
@@ -169,6 +171,13 @@ class StoreShelf:
         if (mark := self._mark_in(text)) is not None:
             self.known.earlier[handle + part] = mark["handle"] or mark["preview"], text
         return f"{self._said(handle)}{part}"
+
+    def _has_failed(self) -> bool:
+        """Whether the store has failed in this step, here or where the session's state is kept."""
+        place = id(self.store)
+        if place not in self.known.failures and is_given_up(self.store):
+            self.known.failures[place] = f"the store {type(self.store).__name__} {AGAIN_LATER}"
+        return place in self.known.failures
 
     def _mark_in(self, text: str) -> re.Match[str] | None:
         """The mark of an earlier step in a text that was cut then: it names the original of the whole text."""
@@ -183,7 +192,8 @@ class StoreShelf:
         earlier, text = self.known.earlier.get(handle, ("", ""))
         mark, (bare, _, part) = self._mark_in(text), earlier.partition("#")
         store = of_conversation(self.store, self.conversation)
-        content = None if mark is None else await asked_of(store, lambda: store.get(bare))
+        asked = mark is not None and not self._has_failed()
+        content = await asked_of(store, lambda: store.get(bare), self.store) if asked else None
         if mark is None or not isinstance(content, bytes):
             return None
         whole, head, tail = text_of(content, part), text[: mark.start()], text[mark.end() :]
@@ -218,7 +228,7 @@ class StoreShelf:
 
         async def work() -> None:
             for content in waiting:
-                if place in self.known.failures:
+                if self._has_failed():
                     return
                 try:
                     known[place, content] = await self._put(content)
@@ -231,13 +241,21 @@ class StoreShelf:
         return {content: known[place, content] for content in wanted if (place, content) in known}
 
     async def _put(self, content: bytes) -> str:
-        store = of_conversation(self.store, self.conversation)
-        with anyio.move_on_after(PATIENCE):
+        store, begun, limit = (
+            of_conversation(self.store, self.conversation),
+            monotonic(),
+            limit_of(self.store, PATIENCE),
+        )
+        with anyio.move_on_after(limit):
             try:
                 return await put(store, content)
             except StoreError:
+                if took_too_long(begun, limit):
+                    give_up(self.store)
+                    raise
                 return await put(store, content)
-        msg = f"the store {type(self.store).__name__} did not answer within {PATIENCE:g} seconds"
+        give_up(self.store)
+        msg = f"the store {type(self.store).__name__} did not answer within {limit:g} seconds"
         raise StoreError(msg)
 
     async def settled(self, before: Context, after: Context) -> Context:
@@ -360,13 +378,16 @@ async def put(store: Store, content: bytes) -> str:
     return handle
 
 
-async def asked_of(store: Store, ask: Callable[[], Awaitable[T]]) -> T | None:
-    """What a store answers; None where it fails, or takes too long."""
+async def asked_of(store: Store, ask: Callable[[], Awaitable[T]], whole: Store | None = None) -> T | None:
+    """What a store, or a part of the ``whole``, answers; None where it fails, or takes too long."""
+    begun, limit = monotonic(), limit_of(whole or store, PATIENCE)
     try:
-        with anyio.move_on_after(PATIENCE), _Failing(f"the store {type(store).__name__}"):
+        with anyio.move_on_after(limit), _Failing(f"the store {type(store).__name__}"):
             return await ask()
     except StoreError:
         pass
+    if took_too_long(begun, limit):
+        give_up(whole or store)
     return None
 
 

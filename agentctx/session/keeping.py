@@ -23,6 +23,7 @@ from attrs import define, field
 from agentctx.core.events import SessionSaved
 from agentctx.core.message import ROLES
 from agentctx.engine.listeners import logger, observe
+from agentctx.engine.store_waits import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.offload import offload
 from agentctx.protocols import StateStore
@@ -35,9 +36,9 @@ T = TypeVar("T")
 ATTEMPTS = 64
 """So often a step is taken again where others are first."""
 
-SILENT, PAUSE = 0.8, 4.0
-"""Of the time limit: from when on a store that fails has not answered, and for how long it is not asked then: a store
-that hangs costs one step in several its time limit, and no step more."""
+PAUSE = 4.0
+"""Of the time limit: for how long a store that has not answered is not asked: one that hangs costs one step in several
+its time limit, and no step more."""
 
 BEGUN_ANEW = "nothing was kept of this conversation: it begins again from the history that was passed"
 LOST = "the store did not have the state any more: it was saved anew"
@@ -63,13 +64,14 @@ class StateKeeper:
     _version: int | None = None
     _known: Pieces = field(factory=Pieces)
     # What tells the writes from others of which it is not known whether they were done; whether others write too;
-    # whether nothing was there; how often others were first in this step; until when a store that hangs is not asked;
-    # what is to be said.
+    # whether nothing was there; how often others were first in this step; until when a store that hangs is not asked,
+    # and whether this step began before then; what is to be said.
     _pending: set[str] = field(factory=set)
     _shared: bool = False
     _empty: bool = False
     _attempts: int = 0
     _silent_until: float = -inf
+    _skips: bool = False
     _notes: list[str] = field(factory=list)
 
     @property
@@ -90,6 +92,9 @@ class StateKeeper:
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
         self._attempts = 0
+        self._skips = monotonic() < self._silent_until
+        if self._skips:
+            give_up(self.store)
         if self.current and not surely:
             return
         try:
@@ -213,9 +218,11 @@ class StateKeeper:
         Raises:
             StoreError: Whatever is wrong with it.
         """
-        begun = monotonic()
-        if begun < self._silent_until:
-            msg = f"the {type(self.store).__name__} did not answer in time, and is asked again in a while"
+        begun, limit = monotonic(), limit_of(self.store, self.timeout)
+        if is_given_up(self.store) and not self._skips:  # where it was to keep what the step leaves out
+            self._silent_until = max(self._silent_until, begun + PAUSE * limit)
+        if begun < self._silent_until or is_given_up(self.store):
+            msg = f"the {type(self.store).__name__} {AGAIN_LATER}"
             raise StoreError(msg)
         try:
             if isinstance(self.store, ConversationStore) and self.store.timeout <= self.timeout:
@@ -223,16 +230,20 @@ class StateKeeper:
             with anyio.fail_after(self.timeout):
                 return await ask()
         except StoreError:
-            if monotonic() - begun > SILENT * self.timeout:
-                self._silent_until = monotonic() + PAUSE * self.timeout
+            if took_too_long(begun, limit):
+                self._give_up(limit)
             raise
         except TimeoutError:
-            self._silent_until = monotonic() + PAUSE * self.timeout
+            self._give_up(limit)
             msg = f"the {type(self.store).__name__} did not answer within {self.timeout:g} seconds"
             raise StoreError(msg) from None
         except Exception as error:  # a store is the user's
             msg = f"the {type(self.store).__name__} raised {type(error).__name__}: {error}"
             raise StoreError(msg) from error
+
+    def _give_up(self, limit: float) -> None:
+        self._silent_until = monotonic() + PAUSE * limit
+        give_up(self.store)
 
     def _fail(self, what: str, error: Exception | None = None) -> None:
         said = what if error is None else f"{what}: {error}"

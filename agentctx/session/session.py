@@ -22,6 +22,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.originals import tells_apart
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
+from agentctx.engine.store_waits import waiting_once
 from agentctx.errors import ContextOverflow
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
@@ -348,13 +349,14 @@ class Session:
 
     async def _kept(self, keeper: Keeper, take: Take) -> list[tuple[View, int]]:
         """What steps made, with the session saved after them; taken again where another worker was first."""
-        await keeper.refresh(self)
-        while True:
-            made = await take()
-            if await keeper.keep(self):
-                break
-            for _, number in made:
-                self._untold_steps.pop(number, None)
+        with waiting_once():
+            await keeper.refresh(self)
+            while True:
+                made = await take()
+                if await keeper.keep(self):
+                    break
+                for _, number in made:
+                    self._untold_steps.pop(number, None)
         if made and (notes := keeper.notes()):
             view, number = made[-1]
             size = view.report.tokens_after

@@ -133,7 +133,10 @@ class Sessions(Mapping[Hashable, Session]):
     Args:
         pipeline: The pipeline of all of them.
         store: Keeps their states: a store of ``agentctx.stores``, or one of your own. Names are texts then.
-        timeout: Seconds that a step waits for one answer of the store.
+        timeout: Seconds that a step waits for one answer of the store, or the store's own ``timeout`` where that is
+            shorter. A store that lets them pass is not asked again in that step, neither for the state nor for what the
+            pipeline leaves out, and not by that session for four times as long: so one that hangs costs a step so many
+            seconds at most. Where the pipeline's ``store`` is another one, that is waited for once as well.
         capacity: So many are held in memory; with one more, the one that is unused for longest is evicted. One in use
             is not.
         idle: Those unused for so many seconds are evicted when another one is asked for; None: never.

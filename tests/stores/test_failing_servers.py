@@ -283,6 +283,30 @@ async def test_a_step_goes_on_without_its_store(failing, how):
     await store.aclose()
 
 
+async def test_a_step_waits_for_a_silent_store_once(failing):
+    """A store that says nothing is waited for once in a step, for contents and for the state, and soon asked again."""
+    store, proxy = failing
+    tools = [Recall(store).definition("openai-chat")]
+    messages = transcript("openai-chat", *TURNS)
+    sessions = Sessions(Pipeline(FitContextWindow(), budget=Budget(1_200), store=store), store)
+    async with sessions.open("x") as session:
+        await session.prepare(messages[:3], tools=tools)
+        proxy.how, begun = "silent", time.monotonic()
+        view = await session.prepare(messages[:-2], tools=tools)
+        told = {stage.stage for stage in view.report.stages if stage.notes}
+        assert {"Sessions", "Store"} <= told
+        assert time.monotonic() - begun < 2 * TIMEOUT
+        begun = time.monotonic()
+        await session.prepare(messages, tools=tools)
+        assert time.monotonic() - begun < TIMEOUT
+        proxy.how = "well"
+        with anyio.fail_after(20):
+            while any(stage.stage == "Sessions" for stage in view.report.stages):
+                await anyio.sleep(0.2)
+                view = await session.prepare(messages, tools=tools)
+    await store.aclose()
+
+
 @pytest.mark.parametrize("how", ["down", "silent", "slow", "nonsense", "cut"])
 async def test_a_session_goes_on_without_its_store(failing, how):
     """Each step of a session is legal and in time; what was not kept is said, and kept with the next step that can."""
