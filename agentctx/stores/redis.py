@@ -189,7 +189,15 @@ class _Server:
             if self._client is None:
                 self._open()
             operation, now, *rest = arguments
-            return self._script(keys=[self.prefix], args=[operation, repr(now), *rest], client=self._client)
+            said = [operation, repr(now), *rest]
+            try:
+                return self._script(keys=[self.prefix], args=said, client=self._client)
+            except exceptions.ResponseError as error:
+                if _ANOTHER_SCHEMA not in str(error):
+                    raise
+            self.close()
+            self._open()  # it was lost, and is made anew; or a newer release was here, which is an error
+            return self._script(keys=[self.prefix], args=said, client=self._client)
 
     def _open(self) -> None:
         kind: Any = RedisCluster if self.cluster else Redis
@@ -297,7 +305,10 @@ def _as(kind: type[StoreError], error: Exception) -> StoreError:
     return kind(f"Redis: {type(error).__name__}: {error}")
 
 
-_LUA = """
+_ANOTHER_SCHEMA = "OTHERSCHEMA"
+
+_LUA = (
+    """
 local P, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local KINDS = {'history', 'state'}
 
@@ -485,8 +496,12 @@ function does.sweep()
   return {#expired}
 end
 
+if op ~= 'schema' and number('schema') ~= SCHEMA then return redis.error_reply('ANOTHER_SCHEMA') end
 return does[op]()
-""".replace("REMEMBERED", str(REMEMBERED))
+""".replace("SCHEMA then", f"{SCHEMA} then")
+    .replace("ANOTHER_SCHEMA", _ANOTHER_SCHEMA)
+    .replace("REMEMBERED", str(REMEMBERED))
+)
 """All that is done, each in one script, so that nobody sees half of it. The keys, behind the prefix: ``c:`` a content,
 ``r:`` its owners, ``h:`` an owner's handles, ``o`` the owners' sizes, ``e`` when they expire, ``d:`` a document's
 pieces, ``k:`` its keys, ``v`` the versions, ``n`` numbers of the store."""

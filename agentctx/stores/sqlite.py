@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,12 +36,13 @@ def _path(value: str | os.PathLike[str]) -> Path:
 class SQLiteStore(ConversationStore):
     """Keeps all in one file, for any number of processes of this machine.
 
-    The file and those beside it are readable by their owner only (0600), and so is a folder that is made for it
-    (0700). What was written is there after a crash of the process, also one in the middle of a write; with
-    ``synchronous="FULL"`` also after a loss of power. The file is on a disk of this machine, not of another. A few
-    kilobytes of a session's state are written on the event loop, in a quarter of a millisecond, where nobody else
-    writes and the disk is not slow; all else is done in threads, and with ``"FULL"`` everything. A file that is deleted
-    or replaced is noticed at the next call, logged, and opened anew.
+    The file and those beside it are readable by their owner only (0600), also where the file was there before and
+    others could read it (the log says so; of a file that is another user's it says that they can), and so is a folder
+    that is made for it (0700). What was written is there after a crash of the process, also one in the middle of a
+    write; with ``synchronous="FULL"`` also after a loss of power. The file is on a disk of this machine, not of
+    another. A few kilobytes of a session's state are written on the event loop, in a quarter of a millisecond, where
+    nobody else writes and the disk is not slow; all else is done in threads, and with ``"FULL"`` everything. A file
+    that is deleted or replaced is noticed at the next call, logged, and opened anew.
 
     Args:
         path: The file; it is made where it is not there.
@@ -106,8 +108,9 @@ class _File(InTables):
     # how many were done; how many of the last ones the disk was slow with, and until when none is done for that.
     _on_loop: Connections[_Connection] = field(init=False)
     _written: int = field(init=False, default=0)
-    # Whether the file was seen to be another one, which may be damaged.
+    # Whether the file was seen to be another one, which may be damaged; whether it was said that others may read it.
     _replaced: bool = field(init=False, default=False)
+    _said: bool = field(init=False, default=False)
     _slow: int = field(init=False, default=0)
     _slow_until: float = field(init=False, default=-math.inf)
 
@@ -152,8 +155,8 @@ class _File(InTables):
             if not self._connections.writing.acquire(blocking=False):
                 return None
             try:
-                with _transaction(connection, "BEGIN IMMEDIATE"):
-                    return Tables(_running(connection)).write(claim, write)
+                with self._within(connection, "BEGIN IMMEDIATE") as tables:
+                    return tables.write(claim, write)
             except sqlite3.Error as error:
                 if _code(error) in _BUSY:
                     return None
@@ -165,8 +168,8 @@ class _File(InTables):
                     self._slow, self._slow_until = 0, monotonic() + _PAUSE
 
     def reading(self, work: Callable[[Tables], T]) -> T:
-        with self._connected() as connection, _transaction(connection, "BEGIN"):
-            return work(Tables(_running(connection)))
+        with self._connected() as connection, self._within(connection, "BEGIN") as tables:
+            return work(tables)
 
     def writing(self, work: Callable[[Tables], T]) -> T:
         writing = self._connections.writing  # SQLite lets writers wait without an order: so one of a process does
@@ -174,10 +177,24 @@ class _File(InTables):
             msg = f"{self.path.name} is busy"
             raise StoreUnavailable(msg)
         try:
-            with self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-                return work(Tables(_running(connection)))
+            with self._connected() as connection, self._within(connection, "BEGIN IMMEDIATE") as tables:
+                return work(tables)
         finally:
             writing.release()
+
+    @contextmanager
+    def _within(self, connection: _Connection, begin: str) -> Iterator[Tables]:
+        """The tables within one transaction, if they are still of the version that this release knows.
+
+        Raises:
+            StoreUnavailable: If they are not: a new connection brings them up to date, or says that it cannot.
+        """
+        with _transaction(connection, begin):
+            if _version(connection) != len(MIGRATIONS):
+                self.close()
+                msg = f"{self.path.name} has another version of the schema by now"
+                raise StoreUnavailable(msg)
+            yield Tables(_running(connection))
 
     @contextmanager
     def _connected(self) -> Iterator[_Connection]:
@@ -227,6 +244,7 @@ class _File(InTables):
                 self._check_whole(connection)
             if not self.create:
                 self._check(connection)
+            self._tighten(connection)
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             if _version(connection) != len(MIGRATIONS):
                 connection.execute("PRAGMA journal_mode = WAL").close()
@@ -235,6 +253,21 @@ class _File(InTables):
             connection.close()
             raise
         return connection
+
+    def _tighten(self, connection: sqlite3.Connection) -> None:
+        """Let nobody but its owner read the file of a store, or one that is to be one, nor those beside it."""
+        for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
+            found = path.stat() if path.exists() else None
+            if found is None or not found.st_mode & _OTHERS or not hasattr(os, "geteuid"):
+                continue
+            if _tables_in(connection) and not _is_store(connection):
+                return
+            if found.st_uid == os.geteuid():
+                path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+                logger.warning("%s could be read by others: now its owner alone can", path.name)
+            elif not self._said:
+                self._said = True
+                logger.warning("%s can be read by others, and belongs to another user: chmod 600 it", path.name)
 
     def _check_whole(self, connection: sqlite3.Connection) -> None:
         """See that what was put in the place of the file is not damaged."""
@@ -249,8 +282,7 @@ class _File(InTables):
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """See that the file is a store, before anything is written to it."""
-        there = "SELECT count(*) FROM sqlite_master WHERE name IN ('numbers', 'owners', 'contents', 'refs')"
-        if connection.execute(there).fetchone()[0] < 4:
+        if not _is_store(connection):
             msg = f"{self.path.name} is no store: it is a database of another program, or an empty one"
             raise StoreError(msg)
 
@@ -258,7 +290,7 @@ class _File(InTables):
         with _transaction(connection, "BEGIN IMMEDIATE"):
             version = _version(connection)  # another process may have been first
             check_schema(version, self.path.name)
-            if not version and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if not version and _tables_in(connection):
                 msg = f"{self.path.name} is a database of another program"
                 raise StoreError(msg)
             for migration in MIGRATIONS[version:]:
@@ -289,6 +321,19 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+_OTHERS = 0o077
+"""What the mode of a file lets others than its owner do."""
+
+
+def _tables_in(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _is_store(connection: sqlite3.Connection) -> bool:
+    there = "SELECT count(*) FROM sqlite_master WHERE name IN ('numbers', 'owners', 'contents', 'refs')"
+    return bool(connection.execute(there).fetchone()[0] == 4)
 
 
 def _code(error: Exception) -> int:

@@ -50,6 +50,29 @@ async def test_files_are_the_owners_alone(tmp_path):
         os.umask(before)
 
 
+async def test_a_file_that_others_can_read_is_made_the_owners(tmp_path, caplog):
+    """A file of 0644 that is a store, or becomes one, is 0600, with those beside it; another program's stays so."""
+    path, other = tmp_path / "context.db", tmp_path / "other.db"
+    path.touch()
+    path.chmod(0o644)
+    async with SQLiteStore(path) as store:
+        await store.put(b"a long log")
+        assert {mode(each) for each in tmp_path.iterdir()} == {0o600}
+        assert "could be read by others" in caplog.text
+        await store.aclose()
+        for each in tmp_path.iterdir():
+            each.chmod(0o644)
+        await store.handles()
+        assert {mode(each) for each in tmp_path.iterdir()} == {0o600}
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE own (n)")
+    connection.close()
+    other.chmod(0o644)
+    with pytest.raises(StoreError, match="another program"):
+        await SQLiteStore(other).handles()
+    assert mode(other) == 0o644
+
+
 async def test_a_newer_schema_is_refused(tmp_path):
     """What a newer release has written is not touched."""
     path = tmp_path / "context.db"
@@ -74,6 +97,29 @@ async def test_a_newer_schema_of_a_server_is_refused(make, kind):
                 connection.run("UPDATE numbers SET value = 99 WHERE name = 'schema'")
     with pytest.raises(StoreError, match="version 99"):
         await make().handles()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+async def test_a_newer_schema_is_refused_by_workers_that_are_open(make, kind):
+    """A worker that has the store open writes and reads nothing any more once a newer release has migrated it."""
+    async with make() as store:
+        handle = await store.put(b"a long log")
+        for _ in range(2):  # as for a small write without a thread
+            await store.save_state("x", {"head": b"1"}, None)
+        if kind == "sqlite":
+            with sqlite3.connect(store.path) as connection:
+                connection.execute("PRAGMA user_version = 99")
+            connection.close()
+        elif kind == "redis":
+            store.backend._client.hset(f"{store.backend.prefix}n", "schema", 99)
+        else:
+            with psycopg.connect(store.url, autocommit=True) as connection:
+                connection.execute(f"SET search_path = {store.schema}")
+                connection.execute("UPDATE numbers SET value = 99 WHERE name = 'schema'")
+        writes = store.save_state("x", {"head": b"2"}, None), store.append("x", [{}], None), store.put(b"more")
+        for asked in (*writes, store.get(handle), store.load_state("x"), store.purge("x")):
+            with pytest.raises(StoreError, match="version 99"):
+                await asked
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
