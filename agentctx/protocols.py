@@ -677,7 +677,8 @@ class StateStore(Protocol):
 
         Args:
             name: The session's conversation.
-            changed: The pieces to put in the place of those of the same name; None takes one away.
+            changed: The pieces to put in the place of those of the same name; None takes one away. A name is a text of
+                1 to 1,000 bytes without NUL and lone surrogates; others are a ``StoreError``.
             version: The version that was loaded, or saved last; None: whatever it is now.
             key: What tells this write from any other of the session.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
@@ -343,12 +344,29 @@ def _ask(there: Sequence[Stored], *, expired: bool) -> None:
     what += ["all that has expired"] if expired else []
     size = f" ({sum(each.bytes for each in there):,} bytes)" if there else ""
     try:
-        sure = typer.confirm(f"Delete {' and '.join(what)}{size}?", err=True)
-    except typer.Abort:
+        sure = _confirmed(f"Delete {' and '.join(what)}{size}?")
+    except (EOFError, KeyboardInterrupt):
         err().print()
         fail("nothing was deleted: nobody answered; --yes deletes without asking")
     if not sure:
         fail("nothing was deleted", FOUND)
+
+
+def _confirmed(question: str) -> bool:
+    """What the user says to a question; nothing of it is on stdout, where ``typer.confirm`` leaves a blank.
+
+    Raises:
+        EOFError: If nobody answers.
+    """
+    while True:
+        typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        answer = line.strip().lower()
+        if answer in {"", "n", "no", "y", "yes"}:
+            return answer in {"y", "yes"}
+        typer.echo("answer y or n", err=True)
 
 
 def _conversations(number: int) -> str:

@@ -175,7 +175,8 @@ class _Server(InTables):
     def _migrate(self, connection: _Connection) -> None:
         connection.run("SELECT pg_advisory_lock(?)", _MIGRATING)  # ahead of the transaction, which sees what others did
         try:
-            with connection.transaction():
+            with connection.whole():
+                connection.run("BEGIN")
                 there = connection.run("SELECT to_regclass('numbers') IS NOT NULL")[0][0]
                 version = connection.version() if there else 0
                 check_schema(version, f"schema {self.schema}")
@@ -227,19 +228,22 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
         Raises:
             StoreUnavailable: If it has another by now: a new connection says what is to be done.
         """
+        with self.whole():
+            cursor = self.execute(f"{begin}; {_SCHEMA}".encode(), prepare=False)  # in one go, as it may be far away
+            cursor.nextset()
+            if cursor.fetchall() != [(len(MIGRATIONS),)]:
+                raise _another_schema()
+            yield
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is begun in it is committed, or taken back without a word where the server is gone."""
         try:
-            self._begin(begin)
             yield
             self.execute("COMMIT")
         except BaseException:
             self._take_back()
             raise
-
-    def _begin(self, begin: str) -> None:
-        cursor = self.execute(f"{begin}; {_SCHEMA}".encode(), prepare=False)  # in one go, which a far server is glad of
-        cursor.nextset()
-        if cursor.fetchall() != [(len(MIGRATIONS),)]:
-            raise _another_schema()
 
     def _take_back(self) -> None:
         """End a transaction that failed; where the server is gone, it has ended it."""

@@ -401,6 +401,8 @@ class ConversationStore:
         self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
     ) -> int:
         """Keep those pieces that have changed, and return the new version: see ``StateStore``."""
+        for piece, content in changed.items():
+            _check_piece(piece, content)
         drop = [piece for piece, content in changed.items() if content is None]
 
         def put() -> dict[str, bytes]:
@@ -777,6 +779,26 @@ def _as_bytes(what: str, text: str) -> bytes:
         msg = f"{what} is a text of 1 to {LONGEST:,} bytes, got {text!r:.80}"
         raise StoreError(msg)
     return given
+
+
+def _check_piece(name: object, content: object) -> None:
+    """Refuse a piece of a state that not every back end can keep.
+
+    Raises:
+        StoreError: If it has no name, or one that is no text of Unicode without NUL, or no bytes.
+    """
+    try:
+        size = len(name.encode()) if isinstance(name, str) and "\0" not in name else 0
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= LONGEST:
+        msg = (
+            f"the name of a piece is a text of 1 to {LONGEST:,} bytes without NUL and lone surrogates, got {name!r:.80}"
+        )
+        raise StoreError(msg)
+    if content is not None and not isinstance(content, bytes):
+        msg = f"piece {name!r:.200} is bytes, or None where it is to be taken away; got {type(content).__name__}"
+        raise StoreError(msg)
 
 
 def _name_of(owner: bytes) -> str | None:

@@ -31,6 +31,9 @@ WRITERS = 20
 ODD_NAMES = "x", "x:ver", "x}", "{x", "c:x", "\0", "\ud800", "ü" * 100, "a b\nc", "'; --", "%s ? $1"
 """Names of conversations that must not be taken for another."""
 
+ODD_PIECES = "", "\0", "a\0", "\ud800", "ü" * 501, 5, None, b"head"
+"""What no piece of a state is named."""
+
 ODD_MESSAGES = (
     {"role": "user", "content": "\0 and \ud800 and \ude00\ud83d and \ud83d\ude00"},
     {"role": "user", "content": "\u2028 ' \" \\ %s ? $1 \U0001f600"},
@@ -292,6 +295,9 @@ async def states_change_in_pieces(make: Make) -> None:
         _hold(version, known.version, "its version")
         error = await _refused(StoreConflict, store.save_state("x", {"head": b""}, version - 1), "a stale state")
         _hold(version, error.version, "the version that the error tells")
+        for name, content in (*((name, b"") for name in ODD_PIECES), ("head", "text"), ("head", bytearray(b"1"))):
+            await _refused(StoreError, store.save_state("x", {"head": b"2", name: content}, version), f"piece {name!r}")
+        _hold(version, (await store.load_state("x")).version, "the version after pieces that were refused")
         again = await store.save_state("x", {"more": b"1"}, version, key="k")
         _hold(again, await other.save_state("x", {"more": b"2"}, version, key="k"), "a save that is repeated")
         _hold(b"1", (await other.load_state("x")).pieces["more"], "the piece of a save that was repeated")

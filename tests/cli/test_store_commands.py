@@ -153,7 +153,8 @@ def test_nothing_is_deleted_without_a_yes(run, file):
     path, log, _ = file
     purge = ("store", "purge", "thread-42", "--store", path)
     for answer, code in (("n\n", 1), ("", 2)):
-        shown = run(*purge, stdin=answer)
+        shown = run(*purge, "--json", stdin=answer)
+        assert not shown.stdout
         assert shown.exit_code == code
         assert "nothing was deleted" in shown.stderr
     assert len(lines(run("store", "ls", "--store", path, "--json"))) == 3
