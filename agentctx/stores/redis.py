@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import socket
@@ -34,6 +35,8 @@ except ModuleNotFoundError as error:
     _needed = "RedisStore needs redis-py: pip install 'agentctx-middleware[redis]'"
     raise ConfigError(_needed) from error
 
+logger = logging.getLogger("agentctx")
+
 SCHEMA = 1
 
 _PREFIX = re.compile(r"[^{}\s]{1,100}")
@@ -44,7 +47,8 @@ class RedisStore(ConversationStore):
     """Keeps all in Redis or Valkey (6.2 or newer), for any number of workers on any number of machines.
 
     What the server has acknowledged is as safe as its ``appendfsync`` makes it; it must not evict keys
-    (``maxmemory-policy noeviction``). All keys of a store have one hash tag, its prefix, and so one slot of a cluster:
+    (``maxmemory-policy noeviction``; the log says where it may): what is taken away behind the store's back is missed
+    when it is read. All keys of a store have one hash tag, its prefix, and so one slot of a cluster:
     stores with several prefixes spread over its nodes. Needs ``pip install 'agentctx-middleware[redis]'``.
 
     Args:
@@ -110,8 +114,10 @@ class _Server:
     create: bool
     _client: Any = field(init=False, default=None)
     _script: Any = field(init=False, default=None)
-    # For writes on the event loop: connections of the client's kind, which its pool knows nothing of.
+    # For writes on the event loop: connections of the client's kind, which its pool knows nothing of; whether there are
+    # any whose bytes are ours to read.
     _lines: Connections[Any] = field(init=False)
+    _has_lines: bool = field(init=False, default=True)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
@@ -141,9 +147,9 @@ class _Server:
 
     def write(self, claim: Claim, write: Write) -> int:
         version = _version_in(claim, self._ask("write", claim.now, *_written(claim, write)))
-        if not self.cluster:
+        if self._has_lines and not self.cluster:
             with _translating():
-                self._lines.make_more()
+                self._lines.have_one()
         return version
 
     async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
@@ -153,12 +159,7 @@ class _Server:
         with self._lines.lent(line), _translating():
             said = "write", repr(claim.now), *_written(claim, write)
             line.send_packed_command([_packed("EVALSHA", self._script.sha, "1", self.prefix, *said)], False)  # noqa: FBT003
-            await anyio.wait_readable(line._sock)  # noqa: SLF001 - it has no other name
-            answer = line._sock.recv(_LONGEST_ANSWER)  # noqa: SLF001
-            if not _NUMBERS_ONLY.fullmatch(answer):
-                msg = f"the server answered {answer!r:.80}"  # asked again in a thread, what that means is told
-                raise StoreUnavailable(msg)
-            return _version_in(claim, [int(each) for each in answer.replace(b":", b"").split()[1:]])
+            return _version_in(claim, await _numbers_from(_socket_of(line)))
 
     def owned(self, now: float) -> list[Owned]:
         found, cursor = dict[bytes, Owned](), b"0"
@@ -216,12 +217,23 @@ class _Server:
             msg = f"the store {self.prefix} has version {version} of the schema; this release knows {SCHEMA}"
             raise StoreError(msg if version else f"Redis: there is no store under the prefix {self.prefix[1:-2]}")
         self._client = client
+        self._say_what_it_evicts(client)
+
+    def _say_what_it_evicts(self, client: Any) -> None:  # noqa: ANN401 - of redis-py
+        try:
+            told = client.info("memory")
+        except exceptions.ResponseError:  # who may not ask is told nothing
+            return
+        policy = str(told.get("maxmemory_policy", ""))
+        if policy.startswith("allkeys"):
+            logger.warning("the Redis server evicts keys where memory is short (%s): it needs noeviction", policy)
 
     def _open_line(self) -> Any:  # noqa: ANN401 - a connection of redis-py
         pool = self._client.connection_pool
         line = pool.connection_class(**pool.connection_kwargs)
         line.connect()
-        if type(line._sock) is not socket.socket:  # noqa: SLF001 - one that encrypts has bytes that nobody waits for
+        if _socket_of(line) is None:
+            self._has_lines = False
             line.disconnect()
             return None
         return line
@@ -235,9 +247,38 @@ _NUMBERS = 5
 
 _CONFLICT, _FULL = -1, -2
 
-_LONGEST_ANSWER = 1024
-_NUMBERS_ONLY = re.compile(rb"\*\d\r\n(?::-?\d{1,18}\r\n){1,3}")
+_SOCKET = "_sock"
+"""Where redis-py has the socket of a connection, which it calls its own affair."""
+
+_LONGEST_ANSWER = 100
+_NUMBERS_ONLY = re.compile(rb"\*(\d)\r\n((?::-?\d{1,18}\r\n)*)")
 """What the script answers to a write, as it stands on the wire."""
+
+
+def _socket_of(line: Any) -> Any:  # noqa: ANN401 - a connection of redis-py
+    """The socket of a connection; None where it has none that is waited for, as one that encrypts reads ahead."""
+    found = getattr(line, _SOCKET, None)
+    return found if type(found) is socket.socket else None
+
+
+async def _numbers_from(line: socket.socket) -> list[int]:
+    """The numbers that the server answers, all of them, in however many pieces they come.
+
+    Raises:
+        StoreUnavailable: If it answers something else: asked again in a thread, it is told what that means.
+    """
+    answer = b""
+    while len(answer) < _LONGEST_ANSWER:
+        await anyio.wait_readable(line)
+        more = line.recv(_LONGEST_ANSWER)
+        answer += more
+        found = _NUMBERS_ONLY.fullmatch(answer)
+        if found is not None and found[2].count(b":") == int(found[1]):
+            return [int(each) for each in found[2].replace(b":", b"").split()]
+        if not more or answer[:1] != b"*":
+            break
+    msg = f"the server answered {answer!r:.80}"
+    raise StoreUnavailable(msg)
 
 
 def _told(claim: Claim) -> tuple[bytes, str, str, str]:

@@ -139,7 +139,7 @@ class _File(InTables):
     def write(self, claim: Claim, write: Write) -> int:
         version = InTables.write(self, claim, write)
         if self.synchronous == "NORMAL":  # with FULL each write waits for the disk
-            self._on_loop.make_more()
+            self._on_loop.have_one()
         return version
 
     async def write_on_loop(self, claim: Claim, write: Write) -> int | None:

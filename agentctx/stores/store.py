@@ -713,9 +713,9 @@ class Connections(Generic[C]):
         with self._guard:
             return free.pop() if free else None
 
-    def make_more(self) -> None:
-        """Have one more that is free, unless there are as many as threads, or none is made."""
-        if len(self._of_this_process()) < CONNECTIONS and (made := self.make()) is not None:
+    def have_one(self) -> None:
+        """Have one that is free: so there come to be as many as are used at once."""
+        if not self._of_this_process() and (made := self.make()) is not None:
             self._free.append(made)
 
     @contextmanager

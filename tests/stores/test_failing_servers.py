@@ -66,6 +66,10 @@ class Proxy:
                     data = b"\xffHTTP/1.1 400 Bad Request\r\n\r\n"
                 if self.how == "cut" and answers:
                     break
+                for number in range(len(data) - 1 if self.how == "bits" and answers else 0):
+                    target.sendall(data[number : number + 1])
+                    time.sleep(0.0005)
+                data = data[-1:] if self.how == "bits" and answers else data
                 target.sendall(data)
         except OSError:
             pass
@@ -165,11 +169,29 @@ async def test_what_a_far_server_is_asked(failing):
         await call
         return proxy.trips - before
 
-    for number in range(9):
+    for number in range(2):
         writes = part.put(b"%d" % number), store.append("x", [{}], None), store.save_state("x", {"p": b"1"}, None)
         found = [await trips(each) for each in (*writes, store.load("x"), store.load_state("x"))]
     assert found[:3] == [1, 1, 1]
     assert max(found) <= 4
+    await store.aclose()
+
+
+async def test_an_answer_that_comes_in_bits_is_read_whole(failing):
+    """A small write without a thread whose answer comes byte by byte: the right version, conflict or quota."""
+    store, proxy = failing
+    store.max_conversation_bytes = 1_000
+    for _ in range(3):
+        version = await store.save_state("x", {"head": b"1"}, None)
+    proxy.how, before = "bits", proxy.trips
+    again = await store.save_state("x", {"head": b"2"}, version)
+    assert again > version
+    with pytest.raises(StoreConflict) as caught:
+        await store.save_state("x", {"head": b"3"}, version)
+    assert caught.value.version == again
+    with pytest.raises(StoreFull, match=r"would have 1,\d{3} bytes"):
+        await store.save_state("x", {"head": b"4" * 1_100}, again)
+    assert proxy.trips - before == 3
     await store.aclose()
 
 
@@ -219,8 +241,8 @@ async def fill_history(store):
         await store.append("x", [{"n": "much " * 200_000}], None)
 
 
-async def test_a_server_without_memory_is_full(servers_module):
-    """Valkey that has no memory left is StoreFull; what it has stays there."""
+async def test_a_server_without_memory_is_full(servers_module, caplog):
+    """Valkey that has no memory left is StoreFull; what it has stays there; one that would throw it away is named."""
     folder = servers_module.short_folder()
     process, url = servers_module.valkey(folder, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
     try:
@@ -231,6 +253,11 @@ async def test_a_server_without_memory_is_full(servers_module):
             with pytest.raises(StoreFull):
                 await fill_history(store)
             assert await store.get(handle) == b"kept"
+            assert "evicts" not in caplog.text
+            store.backend._client.config_set("maxmemory-policy", "allkeys-lru")
+        await store.handles()
+        assert "evicts keys where memory is short (allkeys-lru)" in caplog.text
+        await store.aclose()
     finally:
         process.kill()
         process.wait()
