@@ -513,6 +513,7 @@ class ConversationStore:
         drop: Collection[str] | None = (),
         small: bool = False,
     ) -> int:
+        _check_version(version)
         claim = self._claim(owner_of(name), name)
         told = _as_bytes("a key", uuid4().hex if key is None else key)  # so that it may be tried twice
         if small:
@@ -779,6 +780,17 @@ def _as_bytes(what: str, text: str) -> bytes:
         msg = f"{what} is a text of 1 to {LONGEST:,} bytes, got {text!r:.80}"
         raise StoreError(msg)
     return given
+
+
+def _check_version(version: object) -> None:
+    """Refuse what no store has ever given as a version.
+
+    Raises:
+        StoreError: If it is no number, or none of 64 bits.
+    """
+    if version is not None and (type(version) is not int or not -(2**63) <= version < 2**63):
+        msg = f"a version is the number that was loaded, 0 or None; got {version!r:.80}"
+        raise StoreError(msg)
 
 
 def _check_piece(name: object, content: object) -> None:

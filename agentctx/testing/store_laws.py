@@ -295,6 +295,8 @@ async def states_change_in_pieces(make: Make) -> None:
         _hold(version, known.version, "its version")
         error = await _refused(StoreConflict, store.save_state("x", {"head": b""}, version - 1), "a stale state")
         _hold(version, error.version, "the version that the error tells")
+        for odd in (2**63, "1", 1.0, True):
+            await _refused(StoreError, store.save_state("x", {"head": b"2"}, odd), f"version {odd!r}")
         for name, content in (*((name, b"") for name in ODD_PIECES), ("head", "text"), ("head", bytearray(b"1"))):
             await _refused(StoreError, store.save_state("x", {"head": b"2", name: content}, version), f"piece {name!r}")
         _hold(version, (await store.load_state("x")).version, "the version after pieces that were refused")
