@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from attrs import Factory, field, frozen
@@ -283,7 +283,8 @@ class _Cutting:
                 return part  # more would be written than is won: then it goes as a whole
             return Text(text, source=part.source)
 
-        return message.with_parts(tuple(map(shorter, message.parts)))
+        parts = tuple(map(shorter, message.parts))
+        return message.with_parts(parts) if any(map(is_not, parts, message.parts)) else message
 
     def _restored(self, kept: Sequence[_Turn], left: int) -> dict[int, Message]:
         """What the messages of the turns that stay are now: bare, and the newest whole, in ``left`` tokens more."""
