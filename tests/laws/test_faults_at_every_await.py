@@ -18,7 +18,7 @@ from agentctx.strategies import Extractive, Summarize
 from agentctx.testing import Faults, FlakyError, assistant, call, result, transcript, user
 from agentctx.testing.fakes import FAULTS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops, pytest.mark.no_cover]
+pytestmark = [pytest.mark.anyio, pytest.mark.no_cover]
 MODEL = "gpt-4o"
 BUDGET = Budget(4_000, trigger=0.9, target=0.6)
 SOON, LONG = 0.05, 10.0
@@ -178,6 +178,8 @@ async def insist(conversation, stop):
 WHERE = [(preset, "session", "without a model") for preset in PRESETS]
 WHERE += [("coding_agent", mode, "without a model") for mode in MODES if mode != "session"]
 WHERE += [("coding_agent", mode, "none") for mode in MODES]
+ON_TRIO = [("coding_agent", mode, "without a model") for mode in MODES] + [("coding_agent", "background", "none")]
+"""Each mode, and each fallback; another preset waits for the same three in the same places."""
 
 
 EVERY_FAULT = ("coding_agent", "session", "without a model")
@@ -194,7 +196,10 @@ def tried(reached, mode, every):
             yield at, part, fault
 
 
-@pytest.mark.parametrize(("preset", "mode", "fallback"), WHERE)
+@pytest.mark.parametrize(
+    ("anyio_backend", "preset", "mode", "fallback"),
+    [*(("asyncio", *where) for where in WHERE), *(("trio", *where) for where in ON_TRIO)],
+)
 async def test_a_fault_of_any_kind_at_every_await(anyio_backend, preset, mode, fallback):
     """History and state are as they were, the request fits, and the next cut is whole; or the one error comes through.
 
