@@ -44,9 +44,14 @@ def _is_twin(item):
     return hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Look for no garbage while the tests are collected: what is made then stays."""
     gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish():
@@ -54,7 +59,6 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter, config):
