@@ -38,6 +38,10 @@ ProviderResponse = httpx.Response
 UPSTREAM_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 """What may happen on the way to the provider."""
 TIMEOUTS = (httpx.TimeoutException,)
+IDLE = 4.0
+"""Seconds that a connection to a provider is kept without a request: many servers close theirs after 5, and a request
+that is on its way just then is lost."""
+
 INTERRUPTED = (httpx.RemoteProtocolError, httpx.ReadError)
 """The provider was reached, and closed the connection."""
 DAMAGED = (httpx.DecodingError,)
@@ -163,7 +167,9 @@ class Upstream:
     def __attrs_post_init__(self) -> None:
         """Open no connection yet."""
         waits = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect, pool=self.timeouts.connect)
-        limits = httpx.Limits(max_connections=self.most, max_keepalive_connections=min(self.most, 100))
+        limits = httpx.Limits(
+            max_connections=self.most, max_keepalive_connections=min(self.most, 100), keepalive_expiry=IDLE
+        )
         nothing_kept = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # one client's cookies are no other's
         self._client = httpx.AsyncClient(timeout=waits, limits=limits, cookies=nothing_kept, follow_redirects=False)
 
