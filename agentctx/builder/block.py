@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import Message, Native, Ttl
 from agentctx.core.tier import Tier, as_tier
 from agentctx.engine.options import check_tokens
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, InvalidInput
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.drop_units import Strict
 
@@ -32,7 +32,15 @@ def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
     if isinstance(messages, (str, bytes, Mapping, Message)) or not isinstance(messages, Iterable):
         msg = f"Block: messages: expected a list of messages, got {type(messages).__name__}"
         raise ConfigError(msg)
-    return tuple(own_copy(message) for message in messages)
+    return tuple(_own_message(place, message) for place, message in enumerate(messages))
+
+
+def _own_message(place: int, message: object) -> Native:
+    try:
+        return own_copy(message)
+    except RecursionError:
+        where = f"messages[{place}]"
+        raise InvalidInput(where, "it is nested too deep, or contains itself") from None
 
 
 @frozen
@@ -56,6 +64,7 @@ class Block:
 
     Raises:
         ConfigError: If an argument makes no sense.
+        InvalidInput: If a message is nested too deep to be copied.
 
     Example:
         >>> from agentctx.builder import Block, Tier

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ConfigError, ContextOverflow, Message, Text
+from agentctx import ConfigError, ContextOverflow, InvalidInput, Message, Text
 from agentctx.builder import Block, Tier
 from agentctx.builder.rendering import concatenate
 from agentctx.strategies import Drop, TruncateOldest
@@ -153,3 +153,11 @@ async def test_blocks_hold_values_as_well():
     out = await built(100, block("a", values), block("b", chat("u2")))
     assert out.messages == chat("s1", "u1", "u2")
     assert out.context.messages[0] == values[0]
+
+
+def test_a_message_that_cannot_be_copied_is_named():
+    """One that is nested too deep, or that contains itself, is one clear error."""
+    endless: dict[str, object] = {"role": "user", "content": "x"}
+    endless["more"] = [endless]
+    with pytest.raises(InvalidInput, match=r"messages\[1\]: it is nested too deep"):
+        Block("history", [{"role": "user", "content": "y"}, endless])
