@@ -26,8 +26,6 @@ from agentctx.testing.plan import Answer, Ask, Code, Plan, Ran, Say, Turn
 from agentctx.testing.scenario import Scenario
 from agentctx.testing.writers import write
 
-pytestmark = pytest.mark.both_loops
-
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 ROUND = (assistant("looking", call("c1", "read", {"path": "a"})), result("c1", "text of a"))

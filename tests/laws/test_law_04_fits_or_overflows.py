@@ -26,8 +26,6 @@ from agentctx.testing.laws import fits_or_overflows
 from agentctx.testing.scenario import Scenario
 from agentctx.tokens import FixedCounter
 
-pytestmark = pytest.mark.both_loops
-
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 

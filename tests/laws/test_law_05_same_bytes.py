@@ -12,8 +12,6 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import same_bytes
 from agentctx.testing.scenario import Scenario
 
-pytestmark = pytest.mark.both_loops
-
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 REBUILT = {
     "the same objects": list,

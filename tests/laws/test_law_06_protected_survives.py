@@ -42,8 +42,6 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sin
 from agentctx.testing.laws import protected_survives
 from agentctx.testing.scenario import Scenario
 
-pytestmark = pytest.mark.both_loops
-
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 HARSH = (ClearToolResults(keep_last=0), TrimRounds(1), FitContextWindow())
 

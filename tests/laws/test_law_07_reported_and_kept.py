@@ -36,8 +36,6 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import reported_and_kept
 from agentctx.testing.scenario import Scenario
 
-pytestmark = pytest.mark.both_loops
-
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 ACTING = {
     "TrimRounds": TrimRounds(2),

@@ -22,8 +22,6 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import signed_reasoning_whole
 from agentctx.testing.scenario import Scenario
 
-pytestmark = pytest.mark.both_loops
-
 STAGES = {
     "TrimRounds": TrimRounds(2),
     "TruncateToolOutputs": TruncateToolOutputs(max_tokens=20),

@@ -29,8 +29,6 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import work_grows_with_the_new
 from agentctx.testing.scenario import Scenario
 
-pytestmark = pytest.mark.both_loops
-
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 LONG = 30
 """Characters from which on a text is not one of the few short ones that many messages share."""

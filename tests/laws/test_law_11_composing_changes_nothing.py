@@ -28,7 +28,7 @@ from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = pytest.mark.anyio
 
 STEPS = 40
 FORMATS = {
@@ -130,6 +130,7 @@ async def test_composed_stages_do_what_they_do_alone_where_a_caller_goes_back(fo
     assert seen[0] == seen[1]
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("form", FORMATS)
 async def test_composed_stages_do_what_they_do_alone_without_a_session(form):
     """A stateless call: the same view, and the same report but for the time it took."""

@@ -4,7 +4,7 @@ import pytest
 
 from agentctx import ContextOverflow, FitContextWindow, Pack, Pipeline, Session, Tiered, count, validate
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = pytest.mark.anyio
 
 GEMINI, STRICT = ("gemini", "gemini-2.5-pro"), ("openai-chat", "mistral-large-latest")
 STAGES = {

@@ -10,7 +10,7 @@ from hypothesis.strategies import integers, sampled_from
 from agentctx import Budget, UnknownModel
 from agentctx.models import ImageRule, ModelProfile, Prices, register_model, table
 from agentctx.models.names import OPEN_WEIGHTS, families
-from agentctx.models.table import encoding_for, profile
+from agentctx.models.table import encoding_for, find, profile
 
 TABLE = files("agentctx.models") / "models.json"
 NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))
@@ -69,10 +69,8 @@ def test_every_spelling_finds_its_model(spelling, plain):
 
 def window_of(name):
     """The window of a model; None for an unknown one."""
-    try:
-        return profile(name).window
-    except UnknownModel:
-        return None
+    found = find(name)
+    return found and found.window
 
 
 @pytest.mark.parametrize(("name", "window"), SPELLED, ids=[name for name, _ in SPELLED])
