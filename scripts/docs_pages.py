@@ -172,13 +172,6 @@ def moved(text: str) -> str:
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)[^)]*\)", r"\1", text)
 
 
-def one_title(text: str) -> str:
-    """A text of several titles with one: all but the first become headings below it."""
-    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
-    parts[::2] = [re.sub(r"^(?=#)", "#", part, flags=re.MULTILINE) for part in parts[::2]]
-    return "".join(parts).replace("#", "", 1)
-
-
 def generated() -> dict[str, str]:
     """Path in ``docs/`` and text of each page that is made."""
     lost = loses()
@@ -186,7 +179,7 @@ def generated() -> dict[str, str]:
     pages |= {f"reference/{part}.md": part_page(part, homes) for part, homes in parts().items()}
     pages["reference/index.md"] = reference_page()
     pages["changelog.md"] = moved((PROJECT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    pages["benchmarks.md"] = one_title(moved((PROJECT / "benchmarks" / "README.md").read_text(encoding="utf-8")))
+    pages["benchmarks.md"] = moved((PROJECT / "benchmarks" / "README.md").read_text(encoding="utf-8"))
     return pages
 
 
