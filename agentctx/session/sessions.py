@@ -27,6 +27,7 @@ from agentctx.session.current import Within, start_outside
 from agentctx.session.keeping import StateKeeper
 from agentctx.session.lock import SessionLock
 from agentctx.session.session import Session
+from agentctx.stores.redacting import RedactingStore
 
 Why = Literal["capacity", "idle", "closed"]
 
@@ -99,6 +100,12 @@ def _a_state_store(_sessions: object, _attribute: Native, value: Native) -> None
     if value is not None and missing:
         msg = f"Sessions: store is {value!r:.80}; it has no {' and no '.join(missing)}"
         raise ConfigError(msg)
+    if isinstance(value, RedactingStore):
+        msg = (
+            "Sessions: store is a RedactingStore, which keeps no states: pass the store within it, best with a cipher; "
+            "RedactingStore is for Pipeline(store=...)"
+        )
+        raise ConfigError(msg)
 
 
 def _at_least_one(_sessions: object, attribute: Native, value: Native) -> None:
@@ -132,7 +139,9 @@ class Sessions(Mapping[Hashable, Session]):
 
     Args:
         pipeline: The pipeline of all of them.
-        store: Keeps their states: a store of ``agentctx.stores``, or one of your own. Names are texts then.
+        store: Keeps their states: a store of ``agentctx.stores``, or one of your own; mostly the one of the pipeline,
+            which keeps originals. Not a ``RedactingStore``: that one is for the pipeline, and this one has a cipher.
+            Names are texts then.
         timeout: Seconds that a step waits for one answer of the store, or the store's own ``timeout`` where that is
             shorter. A store that lets them pass is not asked again in that step, neither for the state nor for what the
             pipeline leaves out, and not by that session for four times as long: so one that hangs costs a step so many

@@ -23,7 +23,7 @@ class RedactingStore:
     """Takes secrets out of all that goes into a store; what comes back is without them.
 
     Messages of histories are stored without secrets, too. The state of a session is refused: without them it would be
-    another.
+    another. So this is for ``Pipeline(store=...)``; ``Sessions`` takes the store itself, best with a ``cipher``.
 
     It fails closed: where the redactor raises, or a content is no text, ``put`` raises ``StoreError``, which quotes
     nothing of it. Then the report says that it is not kept, and the step goes on.

@@ -33,7 +33,7 @@ from agentctx.models import register_model, table
 from agentctx.presets import coding_agent
 from agentctx.replay import Recording, calls_of
 from agentctx.session.keeping import BEGUN_ANEW, LOST, PAUSE
-from agentctx.stores import MemoryStore, SQLiteStore
+from agentctx.stores import MemoryStore, RedactingStore, SQLiteStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.scenario import texts_of
@@ -575,6 +575,8 @@ def test_what_is_no_store_is_refused():
         Sessions(pipeline(), "context.db")
     with pytest.raises(ConfigError, match="pass one of them"):
         Sessions(pipeline(), MemoryStore(), load={}.get)
+    with pytest.raises(ConfigError, match=r"keeps no states: .* RedactingStore is for Pipeline\(store="):
+        Sessions(pipeline(), RedactingStore(MemoryStore()))
 
 
 @define(eq=False)
