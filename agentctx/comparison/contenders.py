@@ -69,10 +69,10 @@ class Contender:
         made_of: JSON of what it is made of. One of ``"preset"``, the name of a preset, or ``everything`` or
             ``oldest_out``; ``"pipeline"``, ``module:name`` of a ``Pipeline`` or of a function of a ``Budget`` and a
             model's name; ``"stages"``, a list of stages, each its class's name, or an object of that name with its
-            options. And the budget: ``"window"`` in tokens, or as a share (0 to 1) of what a session's messages come
-            to, beside system prompt and tools; without it, the model's; ``"reserve"``, ``"trigger"`` and ``"target"``
-            as of ``Budget``. ``"recall"`` says whether the model is offered the tool that brings back what was left
-            out; without it, the presets are compared with it, and all others without.
+            options. And the budget: ``"window"`` in tokens, or as a share (above 0, up to 1.0) of what a session's
+            messages come to, beside system prompt and tools; without it, the model's; ``"reserve"``, ``"trigger"`` and
+            ``"target"`` as of ``Budget``. ``"recall"`` says whether the model is offered the tool that brings back what
+            was left out; without it, the presets are compared with it, and all others without.
 
     Raises:
         ConfigError: If it says no way to make a pipeline, or several.
@@ -113,12 +113,18 @@ class Contender:
         if self.brings_its_budget and any(key in said for key in _BUDGET):
             msg = f"{self.name}: it has its own budget: leave {', '.join(_BUDGET)} out"
             raise ConfigError(msg)
-        window = said.get("window")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int | float) or window <= 0):
+        if (window := said.get("window")) is not None:
+            self._check_window(window)
+            if "pipeline" not in said:
+                self._try_the_budget(window)
+
+    def _check_window(self, window: object) -> None:
+        if isinstance(window, bool) or not isinstance(window, int | float) or window <= 0:
             msg = f"{self.name}: window is {window!r}; it is a number of tokens, or a share of the session, 0 to 1"
             raise ConfigError(msg)
-        if window is not None and "pipeline" not in said:
-            self._try_the_budget(window)
+        if isinstance(window, int) and window == 1:
+            msg = f"{self.name}: window is 1, which is one token; write 1.0 for all that a session's messages come to"
+            raise ConfigError(msg)
 
     def _try_the_budget(self, window: float) -> None:
         """Say at once what is wrong with a budget whose window is known, or a share."""
@@ -277,7 +283,7 @@ def _named_options(said: object, where: str) -> tuple[str, Mapping[str, Any]]:
         ((name, options),) = said.items()
         if isinstance(options, dict):
             return name, options
-    msg = f"{where} is {said!r:.80}; it is a name, or one name with its options: {{TrimRounds = {{keep_last = 5}}}}"
+    msg = f"{where} is {said!r:.80}; it is a name, or one name with its options: {{TrimRounds = {{max_rounds = 5}}}}"
     raise ConfigError(msg)
 
 

@@ -214,6 +214,7 @@ def test_pipelines_of_ones_own(tmp_path, monkeypatch):
         ({"stages": [{"TruncateToolOutputs": {"max_tokns": 3}}]}, "no option 'max_tokns' (did you mean 'max_tokens'?)"),
         ({"preset": "thrifty", "window": 9_000, "trigger": 9.5}, "trigger"),
         ({"preset": "thrifty", "window": -3}, "window is -3"),
+        ({"preset": "thrifty", "window": 1}, "one token; write 1.0"),
         ({"pipeline": "nowhere"}, "expected MODULE:NAME"),
         ({"pipeline": "json:nowhere"}, "cannot be imported"),
         ({"pipeline": "json:__name__"}, "expected a Pipeline"),
