@@ -193,14 +193,8 @@ def _named(name: str | None) -> Text:
 
 
 def _written(version: int | None) -> str:
-    """When a document was written: its version is the microsecond, nearly; one of an older release is a number."""
-    if version is None:
-        return "-"
-    return _time(version / 1e6) if version > _NUMBERS else f"v{version}"
-
-
-_NUMBERS = 10**12
-"""Versions up to here were numbers of writes."""
+    """When a document was written: its version is the microsecond, nearly."""
+    return "-" if version is None else _time(version / 1e6)
 
 
 def _time(expires: float | None) -> str:

@@ -121,14 +121,3 @@ def cost(usage: Usage, model: ModelProfile) -> float:
         + usage.output * each.output
     )
     return millionths / 1e6
-
-
-def storage_cost(tokens: int, seconds: float, price: float) -> float:
-    """What an explicit Gemini cache costs beside its reads, in USD.
-
-    Args:
-        tokens: What it holds.
-        seconds: For how long.
-        price: USD for a million tokens and an hour: 4.50 for Gemini 3.1 Pro, 0.50 to 1.00 for Flash models.
-    """
-    return tokens / 1e6 * seconds / 3_600 * price

@@ -539,8 +539,8 @@ class ConversationStore:
 
         Args:
             work: The work.
-            on_loop: The same without a thread, which takes a multiple of the processor time of a small write; None, or
-                an answer of None: there is no such way.
+            on_loop: The same without a thread; None, or an answer of None: there is no such way. A thread costs several
+                times the processor time of a small write.
         """
         backend = self.backend
         if not backend.waits and self.cipher is None:
@@ -608,14 +608,11 @@ class ConversationStore:
         if body[:1] == _PLAIN:
             return body[1:]
         said = f"kept for {where!r:.200}"
-        if body[:1] not in (_ENCRYPTED, _UNMARKED) or self.cipher is None:
-            encrypted = body[:1] in (_ENCRYPTED, _UNMARKED)
-            why = "it is encrypted: pass the cipher" if encrypted else "it was not written by this library"
+        if body[:1] != _ENCRYPTED or self.cipher is None:
+            why = "it is encrypted: pass the cipher" if body[:1] == _ENCRYPTED else "it was not written by this library"
             msg = f"what is {said} cannot be read: {why}"
             raise StoreError(msg)
         content = self._ciphered("decrypt", body[1:], said)
-        if body[:1] == _UNMARKED:
-            return content
         if content[:_MARKED] != _marked(content[_MARKED:])[:_MARKED]:
             msg = (
                 f"what is {said} cannot be decrypted: {type(self.cipher).__name__} gave other bytes, as by another key"
@@ -642,8 +639,8 @@ class ConversationStore:
         return bytes(made)
 
 
-_PLAIN, _UNMARKED, _ENCRYPTED = b"\0", b"\1", b"\2"
-"""How what is kept begins: as it is; encrypted by an older release; encrypted together with a mark and its length."""
+_PLAIN, _ENCRYPTED = b"\0", b"\1"
+"""How what is kept begins: as it is; encrypted together with a mark and its length."""
 
 _MARK = b"actx"
 _MARKED = len(_MARK) + 8

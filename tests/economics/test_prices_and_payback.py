@@ -17,7 +17,7 @@ from agentctx.economics.conditions import (
     forecast,
     made_forecast,
 )
-from agentctx.economics.prices import Usage, cost, storage_cost
+from agentctx.economics.prices import Usage, cost
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.cache_rules import NONE
 from agentctx.models.table import profile
@@ -85,11 +85,6 @@ def test_a_model_that_costs_nothing():
     free = ModelProfile("free", prices=Prices(0, output=0), long_from=10, long_prices=Prices(2, output=4))
     assert cost(Usage(10, output=5), free) == 0
     assert cost(Usage(1_000_000), free) == 2
-
-
-def test_storage_of_an_explicit_cache():
-    """Two million tokens for half an hour at 4.50 a million and hour."""
-    assert storage_cost(2_000_000, 1_800, 4.5) == pytest.approx(4.5)
 
 
 @given(st.integers(1_024, 10_000), st.integers(0, 200_000), st.integers(1, 200_000))
