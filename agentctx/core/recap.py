@@ -100,7 +100,7 @@ class Recap:
 
 @frozen
 class Unsaid:
-    """What a section of a recap says where it has all the room that it needs.
+    """Text to put into a section of the recap once there is room for it.
 
     Args:
         heading: The section.

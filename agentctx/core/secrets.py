@@ -1,7 +1,7 @@
 """Secrets taken out of text before a model, and a provider's log, gets to see it.
 
-Two rules. A value that looks like a secret goes whatever it is called (``secret_values``). A value that a secret's
-name is given to (``secret_names``) goes too; how readily depends on what kind of text it is: in settings, logs and
+Two rules. A value that looks like a secret goes whatever it is called (``secret_spans``). A value that a secret's
+name is given to (``is_secret_name``) goes too; how readily depends on what kind of text it is: in settings, logs and
 environments every value, in source code a quoted one (``token = tokens[0]`` is no secret), elsewhere a quoted one or
 one that looks made up by a machine. Text is read as it stands, and as it is seen where colours, escapes, line breaks or
 base64 hide what it says. Files that hold nothing but credentials give nothing, files of environment
@@ -611,7 +611,7 @@ def keys_in(text: str) -> Iterator[Span]:
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
 
 
-def values_in(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
+def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
     """Where there is what looks like a secret: keys, private keys, passwords in URLs, headers and commands.
 
     Args:
@@ -866,17 +866,17 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
 def _secrets(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where secrets stand: in the text as it is, as it is seen, and in what is wrapped in it."""
     keys = list(keys_in(text))
-    plain = [*values_in(text, keys), *_named(text, rules)]
+    plain = [*secret_spans(text, keys), *_named(text, rules)]
     yield from plain
     for apart in (True, False):
         if (seen := without_escapes(text, apart=apart)) is not None:
             keys_seen = list(keys_in(seen.text))
-            yield from _placed(seen, [*values_in(seen.text, keys_seen), *_named(seen.text, rules)])
+            yield from _placed(seen, [*secret_spans(seen.text, keys_seen), *_named(seen.text, rules)])
             if not apart:
                 yield from _across(seen, keys_seen)
     yield from _across(Seen(text, [0], [(0, len(text))]), [*plain, *keys])
     for place, content in wrapped_in(text):
-        if any(True for _ in values_in(content)) or any(True for _ in _named(content, _rules_of(""))):
+        if any(True for _ in secret_spans(content)) or any(True for _ in _named(content, _rules_of(""))):
             yield place
 
 

@@ -138,7 +138,7 @@ def _told(error: Exception) -> str:
 
 
 async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Call) -> LeftOut:
-    """What a cut takes from a context without its recaps; called where a plain stage of this ``effort`` would be."""
+    """What a cut takes from a context without its recaps; it runs in a worker thread when ``effort`` is large."""
     return await run_plain(partial(_left_out, cut), effort, context, call)
 
 
@@ -366,7 +366,7 @@ def with_sections(context: Context, sections: Mapping[str, str], call: Call) -> 
 HANDLES = "Handles"
 """The heading of what says how to get back what was left out as a whole."""
 
-_HANDLES = 50
+_HANDLES_TOKENS = 50
 """At most so many tokens that takes."""
 
 _GLANCE = 80
@@ -375,7 +375,7 @@ _GLANCE = 80
 
 def room_for_handles(call: Call) -> int:
     """Tokens that ``with_handles`` may take."""
-    return 0 if call.shelf is None or call.shelf.tool is None else _HANDLES
+    return 0 if call.shelf is None or call.shelf.tool is None else _HANDLES_TOKENS
 
 
 async def with_handles(context: Context, call: Call) -> Context:

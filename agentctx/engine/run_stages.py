@@ -116,7 +116,7 @@ async def _answer(stage: ContextStrategy, context: Context, call: Call) -> objec
 
 
 async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], context: Context, call: Call) -> T:
-    """What a plain function makes of a context, called where a plain stage of this ``effort`` would be."""
+    """What a plain function makes of a context; it runs in a worker thread when ``effort`` is large."""
     return await offload(partial(work, context, call), *amount(effort))
 
 
