@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from agentctx.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.secrets import NO_WIDTH
-from agentctx.engine.record import Record
+from agentctx.engine.record import SummaryRecord
 from agentctx.lazy import lazy_pattern
 
 _UNSEEN = lazy_pattern(rf"{NO_WIDTH}|[\u2800\U0001d159]")
@@ -140,7 +140,7 @@ def says_nothing(text: str) -> bool:
         >>> says_nothing("Goal: \u200b"), says_nothing("N/A"), says_nothing("Goal: mend it")
         (True, True, False)
     """
-    record = Record.read(_UNSEEN.sub("", text))
+    record = SummaryRecord.read(_UNSEEN.sub("", text))
     lists = (record.constraints, record.decisions, record.files, record.open_items)
     return all(
         map(_is_nothing, (record.goal, record.next_step, record.said, *(each for items in lists for each in items)))
@@ -157,7 +157,7 @@ def flaw(text: str) -> str:
     seen = _UNSEEN.sub("", text)
     if says_nothing(seen):
         return "the summary was empty"
-    is_plain = Record.read(seen).is_plain
+    is_plain = SummaryRecord.read(seen).is_plain
     if _calls(seen, anywhere=is_plain):
         return "the summarizer called a tool instead"
     if _REFUSAL.match(seen) is not None:
@@ -174,7 +174,7 @@ _ERROR_TOLD = "the summarizer gave an error instead"
 
 def is_plain(text: str) -> bool:
     """Whether a summary has none of the headings of a record."""
-    return Record.read(_UNSEEN.sub("", text)).is_plain
+    return SummaryRecord.read(_UNSEEN.sub("", text)).is_plain
 
 
 def strangeness(text: str, given: Sequence[Message], *, record: bool) -> str:

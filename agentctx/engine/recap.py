@@ -20,7 +20,7 @@ from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for
 from agentctx.engine.no_summary import says_nothing
-from agentctx.engine.record import SUMMARY, Record, record_in
+from agentctx.engine.record import SUMMARY, SummaryRecord, record_in
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import Asking
@@ -106,7 +106,7 @@ class LeftOut:
 
     def within(self, room: int, text: str, write: Write) -> Message | None:
         """The message, its words cut to what fits; None when nothing fits, or nothing is said."""
-        shorter = list(Record.read(text).shortened())
+        shorter = list(SummaryRecord.read(text).shortened())
         found = bisect_left(shorter, 1, key=lambda record: int(self.call.count(write(record.text)) <= room))
         text = shorter[min(found, len(shorter) - 1)].text
         while not says_nothing(text):

@@ -34,8 +34,8 @@ _FEW, _LEAST_OF_RULE = 12, 4
 
 
 @frozen
-class Record:
-    """What is known of a conversation.
+class SummaryRecord:
+    """What a summary says of a conversation, under six headings.
 
     Args:
         goal: What the user wants.
@@ -47,13 +47,13 @@ class Record:
         said: What else was said, before the first heading.
 
     Example:
-        >>> from agentctx.engine.record import Record
-        >>> record = Record(goal="A build that runs", files=("build.log",))
+        >>> from agentctx.engine.record import SummaryRecord
+        >>> record = SummaryRecord(goal="A build that runs", files=("build.log",))
         >>> print(record.text)
         Goal: A build that runs
         Files:
         - build.log
-        >>> Record.read(record.text) == record
+        >>> SummaryRecord.read(record.text) == record
         True
     """
 
@@ -66,7 +66,7 @@ class Record:
     said: str = ""
 
     @classmethod
-    def read(cls, text: str) -> Record:
+    def read(cls, text: str) -> SummaryRecord:
         """The record that a text is; one that is none is ``said``."""
         found: dict[str, list[str]] = {}
         said: list[str] = []
@@ -97,19 +97,19 @@ class Record:
         """Whether it has no headings."""
         return not any(getattr(self, name) for name in _FIELDS)
 
-    def updated(self, later: Record) -> Record:
+    def updated(self, later: SummaryRecord) -> SummaryRecord:
         """It as a later one says it, with what that one does not speak of; a plain one takes the place of all."""
         if later.is_plain:
             return later
         return evolve(later, **{name: getattr(self, name) for name in (*_FIELDS, "said") if not getattr(later, name)})
 
-    def joined(self, later: Record, rules: int) -> Record:
+    def joined(self, later: SummaryRecord, rules: int) -> SummaryRecord:
         """Both: the goal is the first, the next step the last, and of each list the newest are kept."""
         kept = {**_MOST, "constraints": rules}
         lists = {name: _newest((*getattr(self, name), *getattr(later, name)), most) for name, most in kept.items()}
-        return Record(self.goal or later.goal, **lists, next_step=later.next_step, said=self.said)
+        return SummaryRecord(self.goal or later.goal, **lists, next_step=later.next_step, said=self.said)
 
-    def shortened(self) -> Iterator[Record]:
+    def shortened(self) -> Iterator[SummaryRecord]:
         """It, and then with ever less of it: of the longest list the oldest goes; goal and next step stay."""
         made = self
         while True:
@@ -133,13 +133,13 @@ def _newest(items: Iterable[str], most: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reversed(list(items))))[:most][::-1]
 
 
-def record_in(messages: Iterable[Message]) -> Record:
+def record_in(messages: Iterable[Message]) -> SummaryRecord:
     """The record that the recaps among messages have; an empty one where there is none."""
-    found = Record()
+    found = SummaryRecord()
     for message in messages:
         recap = recap_of(message)
         if recap is not None and recap.sections.get(SUMMARY):
-            found = found.updated(Record.read(recap.sections[SUMMARY]))
+            found = found.updated(SummaryRecord.read(recap.sections[SUMMARY]))
     return found
 
 
@@ -178,11 +178,11 @@ class Extractive:
         return record_in(messages).joined(_extracted(messages, rules), rules).text
 
 
-def _extracted(messages: Sequence[Message], rules: int) -> Record:
+def _extracted(messages: Sequence[Message], rules: int) -> SummaryRecord:
     asked = [message.text for message in messages if has_user_words(message)]
     told = [message.text for message in messages if message.role == "assistant"]
     calls = (call for message in messages for call in message.calls)
-    return Record(
+    return SummaryRecord(
         goal=_one_line(next((text for text in asked if text.strip()), "")),
         constraints=_newest(_sentences(asked, _RULE), rules),
         decisions=_newest(_sentences(told, _DECIDED), _MOST["decisions"]),

@@ -20,7 +20,7 @@ from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.drop import tokens_of
 from agentctx.engine.no_summary import flaw, is_plain, strangeness, without_thoughts
-from agentctx.engine.record import SUMMARY, Record, record_in
+from agentctx.engine.record import SUMMARY, SummaryRecord, record_in
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
 from agentctx.errors import ContextOverflow, SummaryError
@@ -84,7 +84,7 @@ class Asking:
         redact = failing_closed(self.redact, SummaryError)
         return tuple(_redacted(message, redact) for message in messages)
 
-    async def _asked(self, messages: Sequence[Message], most: int, call: Call, stage: str) -> Record:
+    async def _asked(self, messages: Sequence[Message], most: int, call: Call, stage: str) -> SummaryRecord:
         """The record that the summarizer makes of the messages."""
         name = f"{name_of(self.summarizer)} of {stage}"
         text: object = await self._in_time(answered(name, self.summarizer(messages, most)))
@@ -95,7 +95,7 @@ class Asking:
         if problem := flaw(text) or await self._problem(text, messages, call):
             raise SummaryError(problem)
         told = await offload(partial(failing_closed(self.redact, SummaryError), clean_text(text)), 1, len(text))
-        return Record.read(_without_unknown_handles(told, messages, call))
+        return SummaryRecord.read(_without_unknown_handles(told, messages, call))
 
     async def _problem(self, text: str, messages: Sequence[Message], call: Call) -> str:
         """Why a text is no summary of the messages; empty when it is one."""
@@ -139,7 +139,7 @@ def _is_overflow(error: Exception) -> bool:
     return isinstance(error, ContextOverflow) or classify_error(error) is not None
 
 
-def _standing(record: Record, told: Sequence[Message]) -> Iterator[Message]:
+def _standing(record: SummaryRecord, told: Sequence[Message]) -> Iterator[Message]:
     """The recap with what is known so far; the counts are those of the recap that was there."""
     if record.text:
         known = next(filter(None, map(recap_of, told)), Recap())

@@ -11,7 +11,7 @@ import agentctx
 from agentctx import Budget, Pipeline, Session, validate
 from agentctx.core.recap import recap_of
 from agentctx.engine import listeners, originals
-from agentctx.engine.record import Record
+from agentctx.engine.record import SummaryRecord
 from agentctx.memory import Offload, Recall
 from agentctx.presets import assistant as for_talk, coding_agent, late_and_large, thrifty
 from agentctx.strategies import Extractive, Summarize
@@ -218,6 +218,6 @@ async def test_a_fault_of_any_kind_at_every_await(anyio_backend, preset, mode, f
         if part == "listener" or fault == "is cancelled" or clear:
             assert sent[:-1] == right.sent[:-1]
         recap = next(filter(None, map(recap_of, views[-1].context.messages)))
-        assert Record.read(recap.sections["Summary"]).goal == "as before"
+        assert SummaryRecord.read(recap.sections["Summary"]).goal == "as before"
         changes = [change for stage in views[-1].report.stages for change in stage.changes]
         assert all(change.handle for change in changes if change.tokens_after < change.tokens_before)

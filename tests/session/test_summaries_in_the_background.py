@@ -18,7 +18,7 @@ from agentctx import (
     when,
 )
 from agentctx.core.recap import recap_of
-from agentctx.engine.record import Record
+from agentctx.engine.record import SummaryRecord
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user
 
@@ -124,7 +124,7 @@ async def test_the_record_goes_on_from_cut_to_cut(anyio_backend):
     assert len(writer.told) in (3, 4)  # the next one may have begun
     for number, told in enumerate(writer.told[1:3], 1):
         assert recap_of(told[0]) == cuts[number - 1]
-    assert [Record.read(cut.sections["Summary"]).next_step for cut in cuts] == ["n1", "n2", "n3"]
+    assert [SummaryRecord.read(cut.sections["Summary"]).next_step for cut in cuts] == ["n1", "n2", "n3"]
     assert cuts[0].messages < cuts[1].messages < cuts[2].messages
 
 

@@ -13,7 +13,7 @@ from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.recap import Recap, recap_of
 from agentctx.engine import summary
 from agentctx.engine.no_summary import says_nothing
-from agentctx.engine.record import Record, record_in
+from agentctx.engine.record import SummaryRecord, record_in
 from agentctx.strategies import Extractive, Summarize, SummaryError, TruncateOldest
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 
@@ -300,14 +300,14 @@ async def test_an_overflow_in_the_summarizer_halves_the_part(anyio_backend):
 async def test_without_a_model_the_record_says_what_was_said(anyio_backend):
     """Rules, decisions and files; the earlier record goes on in the next one, and the goal stays."""
     session = Pipeline(Summarize(), budget=1_500).session(format="openai-chat")
-    first = Record.read(summaries(await session.prepare(history()))[0])
+    first = SummaryRecord.read(summaries(await session.prepare(history()))[0])
     assert any("you must keep" in rule for rule in first.constraints)
     assert any("I will use tabs" in text for text in first.decisions)
     assert any(path.startswith("src/") for path in first.files)
     later = transcript(
         "openai-chat", user("x"), *(turn for n in range(9) for turn in (assistant("w " * 300), user("on")))
     )
-    second = Record.read(summaries(await session.prepare([*history(), *later[1:]]))[0])
+    second = SummaryRecord.read(summaries(await session.prepare([*history(), *later[1:]]))[0])
     assert second.goal == first.goal
     assert second.constraints
 
@@ -320,19 +320,19 @@ async def test_what_a_model_leaves_out_of_the_record_stays(anyio_backend):
     )
     faulty = Faulty("## Decisions\n- spaces\n**Next step:** write b")
     view = await Pipeline(Summarize(faulty), budget=1_000).prepare(messages)
-    assert Record.read(summaries(view)[0]) == Record(
+    assert SummaryRecord.read(summaries(view)[0]) == SummaryRecord(
         goal="mend it", constraints=("no tabs",), decisions=("spaces",), next_step="write b"
     )
 
 
 def test_a_record_is_read_as_it_was_written(anyio_backend):
     """Headings, bold or plain, with items or text; what is no record is kept as it is."""
-    whole = Record("a", ("b", "c"), ("d",), ("e.py",), ("f",), "g", said="before")
-    assert Record.read(whole.text) == whole
-    assert Record.read("no headings\nhere").text == "no headings\nhere"
-    assert Record.read("## Goal\nall of\nit\n### Files:\n* a\nNone") == Record("all of it", files=("a",))
+    whole = SummaryRecord("a", ("b", "c"), ("d",), ("e.py",), ("f",), "g", said="before")
+    assert SummaryRecord.read(whole.text) == whole
+    assert SummaryRecord.read("no headings\nhere").text == "no headings\nhere"
+    assert SummaryRecord.read("## Goal\nall of\nit\n### Files:\n* a\nNone") == SummaryRecord("all of it", files=("a",))
     shorter = list(whole.shortened())
-    assert shorter[-1] == Record("a", next_step="g", said="before")
+    assert shorter[-1] == SummaryRecord("a", next_step="g", said="before")
 
 
 async def test_a_text_of_a_tool_is_in_no_record(anyio_backend):
