@@ -60,18 +60,23 @@ class StateKeeper:
     name: str
     timeout: float
     unsaved: str | None = None
-    # The version that was loaded, or saved last, and what the store has with it; None before it was loaded.
+    # The version that was loaded, or saved last; None before it was loaded.
     _version: int | None = None
+    # What the store has with that version.
     _known: Pieces = field(factory=Pieces)
-    # What tells the writes from others of which it is not known whether they were done; whether others write too;
-    # whether nothing was there; how often others were first in this step; until when a store that hangs is not asked,
-    # and whether this step began before then; what is to be said.
+    # The keys of writes of which it is not known whether they were done.
     _pending: set[str] = field(factory=set)
+    # Whether others are known to write, too.
     _shared: bool = False
+    # Whether the store had nothing, and the session had no step yet.
     _empty: bool = False
+    # How often others were first in this step.
     _attempts: int = 0
+    # Until when, by `monotonic`, a store that hangs is not asked.
     _silent_until: float = -inf
+    # Whether this step began before then.
     _skips: bool = False
+    # What is to be said with the step.
     _notes: list[str] = field(factory=list)
 
     @property
