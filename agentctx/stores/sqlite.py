@@ -104,15 +104,18 @@ class _File(InTables):
     synchronous: str
     create: bool
     _connections: Connections[_Connection] = field(init=False)
-    # For small writes on the event loop: they wait for no other writer, and bring nothing from the log into the file;
-    # how many were done; how many of the last ones the disk was slow with, and until when none is done for that.
+    # For small writes on the event loop: they wait for no other writer, and bring nothing from the log into the file.
     _on_loop: Connections[_Connection] = field(init=False)
+    # How many small writes there were; one in so many goes to a thread.
     _written: int = field(init=False, default=0)
-    # Whether the file was seen to be another one, which may be damaged; whether it was said that others may read it.
-    _replaced: bool = field(init=False, default=False)
-    _said: bool = field(init=False, default=False)
+    # How many of the last writes on the event loop the disk was slow with, one after another.
     _slow: int = field(init=False, default=0)
+    # Until when, by `monotonic`, none is done on the event loop for that.
     _slow_until: float = field(init=False, default=-math.inf)
+    # Whether the file was seen to be another one, which may be damaged.
+    _replaced: bool = field(init=False, default=False)
+    # Whether it was said that others may read the file.
+    _said: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
