@@ -65,7 +65,8 @@ class FitContextWindow(Stage):
     not written back, the summarizer is asked at every call that has to be cut.
 
     Where it has a store and the request the recall tool (``Recall``), cut texts name the handle of what they were, and
-    that message names a list of what was dropped, a handle each.
+    that message names a list of what was dropped, a handle each. With neither, nothing stands for what was dropped:
+    the report says it, and ``Ledger()`` behind this stage tells the model.
 
     Args:
         budget: The budget to fit; a number is a window in tokens. Without it the pipeline's budget holds.
