@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import compress
@@ -68,7 +69,7 @@ _KEY = "key"
 """Stands in a table for the key that its row has: no value in JSON is written so."""
 
 _PLAIN = r"[^\s\"\[\]{},:=\\]+(?: +[^\s\"\[\]{},:=\\]+)*"
-_WORD = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{{}},:=\n]|{_PLAIN}')
+_WORD = re.compile(rf'"[^"\\]*+(?:\\(?s:.)[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{{}},:=\n]|{_PLAIN}')  # or open to the end
 _NO_STRING = rf"(?:[-+]?[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?|true|false|null|{_KEY})"
 _SCALAR, _UNQUOTABLE = re.compile(_NO_STRING), re.compile(rf'"(?!{_NO_STRING}")({_PLAIN})"')
 _UNQUOTABLE_KEY = re.compile(rf'"({_PLAIN})"')
@@ -125,12 +126,18 @@ def tabulate(text: str) -> str:
     return f"{SHORTER}{made}" if "\n" in made or made.count('"') < text.count('"') else text
 
 
-def untabulate(text: str) -> str:
-    """The JSON document, without blanks, that a text stands for that ``tabulate`` made; any other text as it is."""
+def untabulate(text: str, most: float = math.inf) -> str:
+    """The JSON document, without blanks, that a text stands for that ``tabulate`` made; any other text as it is.
+
+    Args:
+        text: The text; it may be anybody's who writes as ``tabulate`` does.
+        most: Characters that the objects of its tables may have together, those within others counted again: a table
+            in what all objects of a table have grows with each level. A text that stands for more is given as it is.
+    """
     if not text.startswith(SHORTER):
         return text
     try:
-        made = _Reader(_WORD.findall(text, len(SHORTER))).document()
+        made = _Reader(_WORD.findall(text, len(SHORTER)), most).document()
     except (IndexError, RecursionError, ValueError):
         return text
     return made if is_json(made) else text
@@ -250,9 +257,10 @@ _MARKS = frozenset("[]{},:=\n")
 class _Reader:
     """Reads a document with tables, and writes it without."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words: list[str], most: float) -> None:
         self.words = words
         self.at = 0
+        self.left = most
 
     def document(self) -> str:
         value = self.value()
@@ -340,6 +348,9 @@ class _Reader:
             f"{name}:{self.row(given, key, values) if isinstance(given, tuple) else _given(given, key) or next(values)}"
             for name, given in columns
         ]
+        self.left -= sum(map(len, made)) + len(made) + 1
+        if self.left < 0:
+            raise ValueError(self.at)
         return "{" + ",".join(made) + "}"
 
 

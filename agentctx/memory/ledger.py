@@ -262,6 +262,10 @@ def _went(path: str, given: str, told: str) -> bool:
 _TRAIL = 6
 """What ran, and what was read, is told in one part in so many of the room."""
 
+_LONGER = 20
+"""A text in tables is read as the document that it stands for where that is at most so many times as long: anybody may
+have written it, and a few lines can stand for gigabytes."""
+
 
 def _at(found: dict[str, Candidate], value: Value, age: float) -> Candidate:
     known = found.get(value.text)
@@ -273,7 +277,8 @@ def _at(found: dict[str, Candidate], value: Value, age: float) -> Candidate:
 
 def _said(text: str) -> str:
     """A text as it was said: in no codes, no tables, and with no marks of ours."""
-    return without_marks(untabulate(written_out(text)))
+    written = written_out(text)
+    return without_marks(untabulate(written, _LONGER * len(written)))
 
 
 def _name(read: ReadCall | None) -> str:

@@ -141,3 +141,17 @@ def test_it_takes_time_in_proportion():
 
     row = {"id": "x" * 8, "deep": {"a": {"b": {"c": [1, 2, {"d": 1}]}}}}
     assert seconds(json.dumps([row] * 4_000)) < 20 * seconds(json.dumps([row] * 500)) + 0.05
+
+
+def test_a_text_that_stands_for_more_than_may_be_is_left_alone():
+    """A few lines can stand for gigabytes: they are read as far as is asked for; open quotes are read once."""
+    nested = "1"
+    for _ in range(40):
+        nested = f"[{{a={nested}}}" + "\n" * 10 + "]"
+    assert untabulate(f"{SHORTER}{nested}", 5_000) == f"{SHORTER}{nested}"
+    rows = json.dumps([{"row": number, "price": "1.10 €", "free": True} for number in range(99)])
+    assert untabulate(tabulate(rows), 20 * len(rows)) == compact(rows)
+    assert untabulate(tabulate(rows), len(rows) / 2) == tabulate(rows)
+    for end in ("", "\\", "\\\n"):
+        opened = f'{SHORTER}"' + 'a\\"' * 100_000 + end
+        assert untabulate(opened) == opened
