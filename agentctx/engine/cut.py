@@ -28,6 +28,7 @@ from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,
     Cut,
+    argument_cut,
     capped,
     cleared,
     cut_arguments,
@@ -309,7 +310,7 @@ class _Cutting:
             bare = edit_results(message, partial(self._cleared, message))
             tight = self._capped(message, self.cap)
         elif ToolCall in kinds:
-            bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT), _may_be_long)
+            bare = cut_arguments(message, argument_cut(message, LONG_ARGUMENT, self.call), _may_be_long)
         elif has_user_words(message):
             bare = self._with_shorter_text(message, max(SMALLEST, self.for_words))
         least = count(bare)
@@ -326,9 +327,6 @@ class _Cutting:
             return capped(message, result, cap, self.call, self.stood_for)
 
         return edit_results(message, shorter)
-
-    def _cut(self, text: str, *, tokens: int) -> str:
-        return text if len(text) <= tokens else cut_to_tokens(text, tokens, self.call.counter, Cut())
 
     def _put_back(self, forms: Iterable[_Forms], room: int, now: dict[int, Message]) -> int:
         """Put back what was cleared, in order, up to the first that does not fit; the tokens that it takes."""

@@ -443,10 +443,21 @@ def shrink_arguments(context: Context, places: Iterable[int], spare: int, call: 
     cap = max(SMALLEST, water_level(sizes, spare))
     why = f"{why}: strings in call arguments cut to {cap:,} tokens"
 
-    def cut(text: str) -> str:
-        return cut_to_tokens(text, cap, call.counter, Cut())
+    def cut(_: int, message: Message) -> Message:
+        return cut_arguments(message, argument_cut(message, cap, call))
 
-    return edited(context, places, lambda _, message: cut_arguments(message, cut), call, why)
+    return edited(context, places, cut, call, why)
+
+
+def argument_cut(message: Message, most: int, call: Call) -> Callable[[str], str]:
+    """Cuts a string in call arguments to ``most`` tokens; the marker names the handle of the message, given room."""
+    how = cache(lambda: Cut().pointing(call.pointer(message)))
+
+    def cut(text: str) -> str:
+        whole = len(text) <= most or fits(text, most, call.counter)
+        return text if whole else cut_to_tokens(text, most, call.counter, how())
+
+    return cut
 
 
 def _parsed(part: ToolCall) -> Native:

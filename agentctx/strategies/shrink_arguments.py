@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 from itertools import repeat
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from agentctx.core.message import Context, Message, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.artifacts import Did, FileEvent, how_it_ended
 from agentctx.engine.options import as_names, check_whole
-from agentctx.engine.shrink import Cut, cut_arguments, cut_to_tokens
+from agentctx.engine.shrink import argument_cut, cut_arguments
 from agentctx.engine.tool_calls import read_calls
 from agentctx.protocols import Call, Scope, Stage, whole_text
 
@@ -112,13 +111,7 @@ class ShrinkArguments(Stage):
         return call.name in self.tools or any(each is not Did.FAILED for each in changes)
 
     def _cut(self, message: Message, old: Collection[int], call: Call) -> Message:
-        how = Cut().pointing(call.pointer(message))
-        cut = partial(self._shorter, call=call, how=how)
-        return cut_arguments(message, cut, lambda part: id(part) in old)
-
-    def _shorter(self, text: str, *, call: Call, how: Cut) -> str:
-        most = self.max_tokens
-        return text if len(text) <= most else cut_to_tokens(text, most, call.counter, how)
+        return cut_arguments(message, argument_cut(message, self.max_tokens, call), lambda part: id(part) in old)
 
 
 def _failed(result: ToolResult) -> bool:

@@ -1,5 +1,6 @@
 """What is cut again, step after step, says once what is missing, and how to get back the whole of it."""
 
+import json
 import re
 
 import pytest
@@ -70,3 +71,34 @@ async def test_no_marker_is_cut_with_the_text_around_it(preset, format_name, win
     for text, handle in cut.items():
         turn = re.match(r"turn(\d+)", text)
         assert turn is None or said(int(turn[1]), words) in await recall({"handle": handle})
+
+
+def contents(messages):
+    """What the calls of chat messages write, by the identity of the call."""
+    calls = [each for message in messages for each in message.get("tool_calls") or ()]
+    return {each["id"]: json.loads(each["function"]["arguments"])["content"] for each in calls}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("window", "lines"), [(3000, [85, 85, 85]), (1500, [60, 500])])
+async def test_cut_arguments_name_the_handle_of_what_they_were(window, lines):
+    """The arguments of old calls, and those that stay but are larger than the window, say how to get back all."""
+    store = MemoryStore()
+    recall, budget = Recall(store), Budget(window=window)
+    turns = [user("Mend the shop.")]
+    for number, many in enumerate(lines):
+        written = "\n".join(f"line {line} of file {number}: value_{line * 37}" for line in range(many))
+        turns += [
+            assistant(call(f"c{number}", "Write", {"file_path": f"src/m{number}.py", "content": written})),
+            result(f"c{number}", "File written"),
+        ]
+    history = transcript("openai-chat", *turns)
+    pipeline = Pipeline(*coding_agent(budget).stages, budget=budget, store=store)
+    view = await pipeline.prepare(history, tools=[recall.definition("openai-chat")], model="gpt-5.4")
+    whole, sent = contents(history), contents(view.messages)
+    cut = [each for each, content in sent.items() if content != whole[each]]
+    assert cut
+    for each in cut:
+        handle = re.search(r"characters omitted; recall ([0-9a-f]{16}) …\]", sent[each])[1]
+        message = json.loads(await store.get(handle))
+        assert contents([message]) == {each: whole[each]}
