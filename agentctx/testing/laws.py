@@ -369,9 +369,12 @@ async def _for_the_recap(scenario: Scenario) -> int:
 def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: int) -> None:
     cuts = {change.index: change for change in stage.changes if _AIM.match(change.reason)}
     cuts = {index: change for index, change in cuts.items() if change.outcome is not Outcome.ADDED}
-    _hold_newest_cleared(step, stage, [each for each in cuts.values() if "old results" in each.reason], aim)
     messages = scenario.read(step.given).messages
     gone = {index for index, change in cuts.items() if change.outcome in (Outcome.DROPPED, Outcome.SUMMARISED)}
+    units = [unit.places for bundle in segments(messages) for unit in bundle]
+    parted = {place for places in units if not gone.isdisjoint(places) for place in places}  # words whose call is gone
+    cleared = [each for each in cuts.values() if "old results" in each.reason and each.index not in parted]
+    _hold_newest_cleared(step, stage, cleared, aim)
     for bundle in reversed(segments(messages)):
         turn = {place for unit in bundle for place in unit.places}
         if bundle[-1].is_round and gone.issuperset(bundle[-1].places):
