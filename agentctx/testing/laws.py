@@ -375,8 +375,12 @@ def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: i
     parted = {place for places in units if not gone.isdisjoint(places) for place in places}  # words whose call is gone
     cleared = [each for each in cuts.values() if "old results" in each.reason and each.index not in parted]
     _hold_newest_cleared(step, stage, cleared, aim)
+    whole = {place for places in units if gone.issuperset(places) for place in places}
+    pieces = max((place for place in gone - whole if messages[place].calls or messages[place].results), default=-1)
     for bundle in reversed(segments(messages)):
         turn = {place for unit in bundle for place in unit.places}
+        if pieces > max(turn):  # a newer round that was passed in pieces went, too
+            break
         if bundle[-1].is_round and gone.issuperset(bundle[-1].places):
             more = sum(_bare(scenario, messages[place], cuts[place]) for place in turn & cuts.keys())
             spare = _spare(stage, aim) + _summary_tokens(stage)
