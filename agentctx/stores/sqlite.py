@@ -8,10 +8,12 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 from time import monotonic
 from typing import TypeVar
+from weakref import WeakSet
 
 from attrs import define, field
 
@@ -42,7 +44,9 @@ class SQLiteStore(ConversationStore):
     write; with ``synchronous="FULL"`` also after a loss of power. The file is on a disk of this machine, not of
     another. A few kilobytes of a session's state are written on the event loop, in a quarter of a millisecond, where
     nobody else writes and the disk is not slow; all else is done in threads, and with ``"FULL"`` everything. A file
-    that is deleted or replaced is noticed at the next call, logged, and opened anew.
+    that is deleted or replaced is noticed at the next call, logged, and opened anew. A process that forks closes the
+    file before, and both sides open it anew; where another thread is at a call meanwhile, the new process cannot use
+    the file, and says so.
 
     Args:
         path: The file; it is made where it is not there.
@@ -119,8 +123,9 @@ class _File(InTables):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._connections = Connections(self._open, sqlite3.Connection.close)
-        self._on_loop = Connections(self._open_for_loop, sqlite3.Connection.close)
+        self._connections = Connections(self._open, _Connection.close)
+        self._on_loop = Connections(self._open_for_loop, _Connection.close)
+        _process.files.add(self)
 
     def close(self) -> None:
         self._connections.drop()
@@ -231,17 +236,7 @@ class _File(InTables):
         elif not self.path.exists():
             msg = f"{self.path}: there is no such file"
             raise StoreError(msg)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT * self.create, 0o600))
-        identity = _identity(self.path)
-        connection = sqlite3.connect(
-            self.path,
-            timeout=self.timeout,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=64,
-            factory=_Connection,
-        )
-        connection.identity = identity
+        connection = self._connect()
         try:
             if self._replaced:
                 self._check_whole(connection)
@@ -256,6 +251,38 @@ class _File(InTables):
             connection.close()
             raise
         return connection
+
+    def _connect(self) -> _Connection:
+        with _process.opening:  # one at a time: see `_make_file`
+            if self.create:
+                self._make_file()
+            identity = _identity(self.path)
+            if identity in _process.lost:
+                msg = (
+                    f"{self.path.name} was in use by another thread when this process was forked, so SQLite cannot "
+                    "lock it here: fork while no call of a store is at work, or start processes with 'spawn'"
+                )
+                raise StoreError(msg)
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self.timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=64,
+                factory=_Connection,
+            )
+            connection.identity = identity
+            _process.connections.add(connection)
+        return connection
+
+    def _make_file(self) -> None:
+        """Make an empty file where there is none.
+
+        One that is there is never opened but by SQLite: a process that closes any descriptor of a file loses all its
+        locks on it, those of its other connections too.
+        """
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _tighten(self, connection: sqlite3.Connection) -> None:
         """Let nobody but its owner read the file of a store, or one that is to be one, nor those beside it."""
@@ -278,7 +305,8 @@ class _File(InTables):
         if found != "ok":
             msg = (
                 f"{self.path.name} was replaced, and is damaged: {found:.200}; take away the files -wal and -shm "
-                "beside it before a copy is put in its place"
+                "beside it before a copy is put in its place, and put it there "
+                "with mv, never with cp"
             )
             raise StoreError(msg)
         self._replaced = False
@@ -315,6 +343,52 @@ class _Connection(sqlite3.Connection):
     """A connection that knows which file it is to: another may stand at the path by now."""
 
     identity: tuple[int, int] | None = None
+
+    def close(self) -> None:
+        super().close()
+        with _process.opening:
+            _process.connections.discard(self)
+
+
+@define
+class _Process:
+    """What this process has open of SQLite, which must not be carried across a fork.
+
+    SQLite keeps in the memory of a process which locks that process has. A fork copies that memory, and none of the
+    locks: so whatever can be closed is closed before, and files of which something was still open are not used after.
+    """
+
+    # Held while a connection is opened, and while the process forks.
+    opening: RLock = field(factory=RLock)
+    files: WeakSet[_File] = field(factory=WeakSet)
+    connections: WeakSet[_Connection] = field(factory=WeakSet)
+    # Those that were open in the process that this one was forked from: never used, and never closed.
+    inherited: list[_Connection] = field(factory=list)
+    # The files that they are to.
+    lost: set[tuple[int, int] | None] = field(factory=set)
+
+    def before_fork(self) -> None:
+        self.opening.acquire()
+        for file in list(self.files):
+            file.close()
+
+    def after_in_parent(self) -> None:
+        self.opening.release()
+
+    def after_in_child(self) -> None:
+        self.opening = RLock()
+        self.inherited.extend(self.connections)
+        self.lost.update(each.identity for each in self.inherited if each.identity)
+        self.connections = WeakSet()
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_process.before_fork,
+        after_in_parent=_process.after_in_parent,
+        after_in_child=_process.after_in_child,
+    )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
