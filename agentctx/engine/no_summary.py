@@ -1,14 +1,15 @@
-"""What is no summary, though a summarizer gave it: nothing, a tool call, a refusal, an error, words about other things.
+"""What is no summary, though a summarizer gave it: nothing, a tool call, a refusal, an error, small talk.
 
-A record, which has headings, is looked at for what it says and how it begins. Words without headings may be anything:
-they are held against what they shall stand for as well, in whatever language they are.
+A record, which has headings, is looked at for what it says and how it begins. Words without headings, or behind a
+single one, may be anything: those that look like an error are held against what they shall stand for as well. A
+summary may be in another language than that, so to share no word with it is no flaw.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from agentctx.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
@@ -31,11 +32,15 @@ _EMPTY = lazy_pattern(
 )
 _TOOL_CALL = lazy_pattern(
     r"\s*(?:<(?:tool_call|tool_use|function_calls?|function=|invoke|antml:\w+)|<[|\uff5c]|\[TOOL_CALLS\]|"
-    r"(?:commentary |assistant )?to=functions\.|functions\.\w+[:(]|```tool_\w+\n|"
-    r"(?:Thought:[^\n]*\n+)?Action:[^\n]+\n+\s*Action Input:)"
+    r"(?:commentary |assistant )?to=functions\.|functions\.\w+(?::\d|:?\s*\(?\s*\{|\([^)\n]*\)\s*$)|```tool_\w+\n|"
+    r"\u273fFUNCTION\u273f)"
 )
+_REACT = lazy_pattern(r"\s*(?:Thought:[^\n]*\n+)?Action:[^\n]+\n+\s*Action Input:")
 _CALL_IN_CODE = lazy_pattern(r"\s*\[?\s*[A-Za-z_][\w.]*\(\s*[A-Za-z_]\w*\s*=.*\)\s*\]?\s*", re.DOTALL)
-_CALL_KEYS = frozenset(("tool_calls", "function_call", "tool_use", "arguments", "input", "parameters"))
+_CALLS = frozenset(("tool_calls", "tool_call", "function_call", "functionCall", "toolCall", "tool_use", "toolUse"))
+_CALLED = frozenset(("name", "tool", "tool_name", "function", "action", "recipient_name"))
+_ARGUMENTS = frozenset(("arguments", "parameters", "input", "args", "params", "kwargs", "action_input"))
+_BESIDE_CALLS = frozenset(("id", "type", "index", "call_id", "role", "content", "refusal", "thought"))
 _FENCED = lazy_pattern(r"^[ \t]*```\w*[ \t]*\n(?P<inside>.*?)\n?[ \t]*```", re.DOTALL | re.MULTILINE)
 _REFUSAL = lazy_pattern(
     r"\W*(?:(?:I(?:'|\u2019)?m|I am) (?:very |really )?(?:sorry|unable|not able)|(?:sorry|apologies),? (?:but )?I|"
@@ -46,12 +51,14 @@ _REFUSAL = lazy_pattern(
 )
 _REFUSAL_IN_OTHERS = lazy_pattern(
     r"\W*(?:"
-    r"(?:es )?tut mir (?:sehr )?leid|entschuldigung|leider kann ich|(?:dabei|dazu|damit) kann ich (?:\w+ )?nicht|"
+    r"(?:es )?tut mir (?:sehr )?leid|entschuldigung|"
+    r"leider kann ich (?:das|dabei|damit|dazu|dem|dies\w*|dir|euch|ihnen|ihre?n?|keine?|nicht)\b|"
+    r"(?:dabei|dazu|damit) kann ich (?:\w+ )?nicht|"
     r"(?:je suis )?(?:vraiment )?d\u00e9sol\u00e9|je ne (?:peux|puis) pas|malheureusement,? je|je regrette|"
     r"lo siento|lamentablemente,? no|no puedo (?:ayudar|cumplir|hacer|proporcionar|resumir)|"
     r"(?:me )?desculpe|sinto muito|lamento,|infelizmente,? n\u00e3o|n\u00e3o posso (?:ajudar|atender|fazer)|"
     r"mi dispiace|purtroppo non|non posso (?:aiutar|fare|riassumere)|"
-    r"het spijt me|helaas kan ik|ik kan (?:je |u )?(?:daar|hier)|"
+    r"het spijt me|sorry,? (?:maar|daar)\b|helaas kan ik|ik kan (?:je |u )?(?:daar|hier)|"
     r"jag (?:\u00e4r ledsen|kan tyv\u00e4rr)|tyv\u00e4rr kan jag|jeg beklager|beklager|desv\u00e6rre|valitettavasti|"
     r"przykro mi|przepraszam|niestety nie|om\u00fclouv\u00e1m se|bohu\u017eel|sajn\u00e1lom|maalesef|"
     r"\u0438\u0437\u0432\u0438\u043d\u0438\u0442\u0435|\u043a \u0441\u043e\u0436\u0430\u043b\u0435\u043d\u0438\u044e|"
@@ -69,7 +76,56 @@ _REFUSAL_IN_OTHERS = lazy_pattern(
 _PAGE = lazy_pattern(
     r"\s*(?:<(?:!doctype|html|head|body|\?xml|error)\b|Traceback \(most recent call last\))", re.IGNORECASE
 )
-_ERROR_KEYS = frozenset(("error", "errors", "detail", "status_code", "statusCode", "Message"))
+_ERROR_KEYS = frozenset(("error", "errors", "detail", "details", "message", "status", "status_code", "statuscode"))
+_BESIDE_ERRORS = frozenset(
+    ("code", "instance", "object", "ok", "param", "path", "request_id", "requestid", "success", "timestamp", "title")
+) | {"type"}
+_OBJECT = lazy_pattern(r"\W*(?:\[object \w+\]|<(?:[\w.]+ )+at 0x[\da-f]+>|<(?:coroutine|async_generator) object)")
+_OTHER_ERROR = lazy_pattern(
+    r"\W*(?:une erreur (?:est|s'est)|(?:se produjo|ha ocurrido|ocurri\u00f3|ocorreu) (?:un|um) erro|"
+    r"(?:si \u00e8 verificato|c'\u00e8 stato) un errore|(?:es ist )?(?:ein )?(?:\w+ )?fehler (?:ist )?aufgetreten|"
+    r"\u30a8\u30e9\u30fc\u304c\u767a\u751f|\u8bf7\u6c42\u8fc7\u4e8e|\u53d1\u751f\u9519\u8bef|\u51fa\u73b0\u9519\u8bef|"
+    r"(?:this|the) (?:content|request|prompt|response) (?:violates|was (?:blocked|filtered|flagged)))",
+    re.IGNORECASE,
+)
+"""How errors are told in other words; a short text that begins so is one."""
+
+_NOTHING_ELSEWHERE = lazy_pattern(
+    r"keine?[mnrs]?|nichts|leer|aucune?|rien|vide|n\u00e9ant|ningun[oa]|ning\u00fan|nada|nenhuma?|nessun[oa]?|niente|"
+    r"nulla|geen|niets|ingen|inget|brak|\u043d\u0435\u0442|yok|\u65e0|\u7121|\u6ca1\u6709|\u306a\u3057|\u7279\u306b\u306a\u3057|"
+    r"\uc5c6\uc74c|todo",
+    re.IGNORECASE,
+)
+_LABEL = lazy_pattern(r"[ \t]*(?:#.*$|(?:[-*>][-*> \t]*)?(?:[^:\uff1a\n]{1,60}[:\uff1a][*\s]*)?)")
+_NO_TASK = lazy_pattern(
+    r"\W*(?:(?:there (?:is|are|was|were|seems to be) )?(?:nothing|no (?:\w+ ){1,2})(?: ?here)? ?to summari[sz]e|"
+    r"(?:es gibt )?nichts zu(?:sammenzu| ?sammen)|es gibt nichts|il n'y a rien|no hay nada|n\u00e3o h\u00e1 nada|"
+    r"non c'\u00e8 (?:nulla|niente)|\u6ca1\u6709(?:\u53ef|\u9700\u8981|\u4ec0\u4e48)|"
+    r"(?:es gibt )?keine zusammenfassung|(?:aucun|pas de) r\u00e9sum\u00e9|(?:no hay|sin) resumen|"
+    r"(?:please |now )?summari[sz]e the (?:conversation|messages|text)|the conversation above\W*$|"
+    r"(?:(?:ok(?:ay)?|done|understood|sure(?: thing)?|got it|yes|thanks?|thank you|ready|noted|will do|certainly|"
+    r"of course|I understand|verstanden|alles klar|erledigt|gut|d'accord|compris|entendido|vale|"
+    r"\u597d\u7684|\u4e86\u89e3|\u308f\u304b\u308a\u307e\u3057\u305f|\u627f\u77e5\u3057\u307e\u3057\u305f|\uc54c\uaca0\uc2b5\ub2c8\ub2e4|\ub124)\b"
+    r"(?:\W*$|\W+(?:I(?:'ll| will|'m| am)|let me|let's|go on|please)\b))|"
+    r"(?:hello|hi|hey)\b(?: there)?[!,.])",
+    re.IGNORECASE,
+)
+_ASKS = lazy_pattern(
+    r"\bhow (?:can|may) I (?:help|assist) you|\bwhat would you like|\blet me know (?:if|how|what) you|"
+    r"\bplease (?:provide|paste|share|send)(?: me)? (?:the|your|a) (?:conversation|messages|text|transcript)|"
+    r"\bbitte (?:geben|senden|f\u00fcgen|teilen) sie .*(?:gespr\u00e4ch|text)|"
+    r"yard\u0131mc\u0131 olamam|nem tudok (?:\w+ )?seg[i\u00ed]teni|"
+    r"\u092e\u0926\u0926 \u0928\u0939\u0940\u0902 \u0915\u0930 \u0938\u0915",
+    re.IGNORECASE,
+)
+"""What is said, not summed up; a short text that has it is an answer of an assistant."""
+
+_TOLD = lazy_pattern(
+    r"\b(?:fixed|resolved|solved|mended|edited|traced|raised|added|installed|restarted|replaced|reset|"
+    r"next(?: step)?:|still|untouched|left|caused)\b",
+    re.IGNORECASE,
+)
+"""What is told of an error that was met, and not by one that is met now."""
 _ERROR = lazy_pattern(
     r"\W*(?:[\w.]{0,60}(?:error|exception|failure)(?: code)?\s*[:(\d-]|"
     r"(?:an? )?(?:\w+ )?error (?:has )?(?:occurred|generating|creating|while|during|calling|from)|"
@@ -80,6 +136,7 @@ _ERROR = lazy_pattern(
     r"(?:service|server|model) \w* ?(?:error|is |not |overloaded|unavailable)|"
     r"(?:connection|operation|read|request) (?:aborted|error|failed|refused|reset|time)|"
     r"(?:insufficient|exceeded|out of) \w|you (?:have )?exceeded|overloaded|time ?out|timed out|"
+    r"this model's maximum|"
     r"unfortunately|apolog|I (?:can(?:no|['\u2019])t|won['\u2019]t|(?:could|do|am) not|don['\u2019]t)\b)",
     re.IGNORECASE,
 )
@@ -102,7 +159,7 @@ _AROUND_FAILURE = frozenset(
     after again allowed and any api are assist available back bad because been but call can code connection
     content context contact conversation could decline did does don down during empty encountered for from
     gateway generate generated generating generation get getting has have help http https input internal later
-    length llm many maximum message messages model moment network not now occurred output please produce provide
+    length llm many maximum message messages model moment network not now occurred out output please produce provide
     provided proxy rate reached read request requested requests response retry returned seconds see server
     service some something status summaries summarization summarize summarizer summarizing summary support
     temporarily text that the there this time token tokens too try unexpected unknown upstream usage was while
@@ -111,14 +168,24 @@ _AROUND_FAILURE = frozenset(
     )
 )
 _WORD = lazy_pattern(r"[^\W_]+")
+_FILE = lazy_pattern(r"\w+\.[a-z]\w{0,4}\b")
 _TOGETHER = lazy_pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """Letters of scripts that are written without blanks, or with words that change at their ends."""
 
 SHORT = 600
 """Characters; errors and refusals are no longer."""
 
+_PROSE = 300
+"""Characters; what is longer is a summary, unless it is plainly none."""
+
+_SMALL_TALK = 160
+"""Characters; what is said beside a summary, and errors in a sentence, are no longer."""
+
 _A_SENTENCE = 8
-"""Words; so many of which none stands in what they are to stand for are about something else."""
+"""Words; fewer, without a heading, of which none was said, are none from who was asked for a record."""
+
+
+_SIGNS = " \t\n.,:;!?-_*#()[]<>\"'`\u3002"
 
 
 def without_thoughts(text: str) -> str:
@@ -148,14 +215,14 @@ def says_nothing(text: str) -> bool:
 
 
 def _is_nothing(text: str) -> bool:
-    told = text.strip(" \t\n.,:;!?-_*#()[]<>\"'`")
+    told = text.strip(_SIGNS)
     return not any(map(str.isalnum, told)) or _EMPTY.fullmatch(told) is not None
 
 
 def flaw(text: str) -> str:
     """Why a text is no summary, whatever it is to stand for; empty when nothing says so."""
     seen = _UNSEEN.sub("", text)
-    if says_nothing(seen):
+    if says_nothing(seen) or _is_bare(seen):
         return "the summary was empty"
     is_plain = SummaryRecord.read(seen).is_plain
     if _calls(seen, anywhere=is_plain):
@@ -166,39 +233,94 @@ def flaw(text: str) -> str:
         return _ERROR_TOLD if is_plain and _PAGE.match(seen) is not None else ""
     if _REFUSAL_IN_OTHERS.match(seen) is not None:
         return "the summarizer refused"
-    return _ERROR_TOLD if _PAGE.match(seen) is not None or _has_keys(seen, _ERROR_KEYS) else ""
+    return _ERROR_TOLD if _is_error(seen) else _small_talk(seen)
 
 
 _ERROR_TOLD = "the summarizer gave an error instead"
 
 
-def is_plain(text: str) -> bool:
-    """Whether a summary has none of the headings of a record."""
-    return SummaryRecord.read(_UNSEEN.sub("", text)).is_plain
+def _is_bare(text: str) -> bool:
+    """Whether it is JSON without a value, or lines that are headings of any name, with nothing or a word for it."""
+    found = _json(text)
+    if found is not None:
+        return all(map(_is_nothing, _values(found)))
+    if len(text) > SHORT:
+        return False
+    told = (line[found.end() :] for line in text.splitlines() if (found := _LABEL.match(line)) is not None)
+    return all(_is_nothing(each) or _NOTHING_ELSEWHERE.fullmatch(each.strip(_SIGNS)) is not None for each in told)
+
+
+def _small_talk(text: str) -> str:
+    if len(text) <= _SMALL_TALK and (_NO_TASK.match(text) is not None or _ASKS.search(text) is not None):
+        return "the summarizer answered something else"
+    return ""
+
+
+def _is_error(text: str) -> bool:
+    if _PAGE.match(text) is not None or _OBJECT.match(text) is not None:
+        return True
+    if len(text) <= _SMALL_TALK and _OTHER_ERROR.match(text) is not None:
+        return True
+    found = _objects(text)
+    keys = [frozenset(map(str.lower, each)) for each in found]
+    return bool(keys) and all(each & _ERROR_KEYS and each <= _ERROR_KEYS | _BESIDE_ERRORS for each in keys)
+
+
+def alone(text: str) -> str:
+    r"""The words of a summary without headings, or of a short one behind its only heading; empty for other records.
+
+    Example:
+        >>> from agentctx.engine.no_summary import alone
+        >>> alone("Goal: mend it"), alone("Goal: mend it\nNext step: test")
+        ('mend it', '')
+    """
+    seen = _UNSEEN.sub("", text)
+    record = SummaryRecord.read(seen)
+    if record.is_plain:
+        return seen
+    lists = (record.constraints, record.decisions, record.files, record.open_items)
+    told = (record.said, record.goal, *("\n".join(items) for items in lists), record.next_step)
+    found = [each for each in told if not _is_nothing(each)]
+    return found[0] if len(found) == 1 and len(found[0]) <= _PROSE else ""
 
 
 def strangeness(text: str, given: Sequence[Message], *, record: bool) -> str:
-    """Why words without headings are no summary of messages; empty when nothing says so.
+    """Why words that stand ``alone`` are no summary of messages; empty when nothing says so.
 
     Args:
-        text: The words.
+        text: The summary.
         given: What the summarizer was given.
-        record: Whether it was asked for a record, so that even a few words of something else are none.
+        record: Whether it was asked for a record, so that a few words of something else are none.
     """
-    words = _words(_UNSEEN.sub("", text))
-    if not record and len(text) > SHORT:
+    words = alone(text)
+    if not SummaryRecord.read(_UNSEEN.sub("", text)).is_plain:
+        if not words or _is_quoted(words, given):
+            return ""
+        if problem := flaw(words):
+            return problem
+    return _unlike(words, given, record=record)
+
+
+def _is_quoted(text: str, given: Iterable[Message]) -> bool:
+    """Whether somebody has said it, in these words."""
+    said = " ".join(text.removesuffix("\u2026").split())
+    return any(said in " ".join(each.split()) for each in _texts(part for message in given for part in message.parts))
+
+
+def _unlike(text: str, given: Sequence[Message], *, record: bool) -> str:
+    if len(text) > _PROSE:
         return ""
+    words = _words(text)
     telling = words - _FAILURE - _AROUND_FAILURE
-    fails = len(text) <= SHORT and not words.isdisjoint(_FAILURE)
-    begins = len(text) <= SHORT and _ERROR.match(text) is not None
-    if not (fails or begins or record or len(words) >= _A_SENTENCE):
+    is_told = _TOLD.search(text) is not None
+    begins = not is_told and _ERROR.match(text) is not None
+    fails = not is_told and not words.isdisjoint(_FAILURE) and 2 * len(telling) < len(words)
+    if not (fails or begins or record):
         return ""
-    shared = _shared(words, given)
-    if (fails or begins) and len(telling & shared) <= (len(telling) // 2 if begins else 0):
+    told = telling & _shared(words, given)
+    if (fails or begins) and len(told) <= (len(telling) // 2 if begins else 0):
         return _ERROR_TOLD
-    if (record and not shared & telling) or (len(words) >= _A_SENTENCE and not shared):
-        return "the summary has nothing of what it stands for"
-    return ""
+    return "the summary has nothing of what it stands for" if record and len(words) < _A_SENTENCE and not told else ""
 
 
 def _shared(words: frozenset[str], given: Iterable[Message]) -> frozenset[str]:
@@ -225,8 +347,8 @@ def _texts(parts: Iterable[Part]) -> Iterator[str]:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words of a text, three letters or more; of scripts without blanks each two letters."""
-    found: set[str] = set()
+    """The words of a text, three letters or more, and names of files; of scripts without blanks each two letters."""
+    found: set[str] = set(_FILE.findall(text.casefold()))
     for run in _WORD.findall(text.casefold()):
         if _TOGETHER.search(run) is not None:
             found.update(map("".join, pairwise(run)))
@@ -237,23 +359,60 @@ def _words(text: str) -> frozenset[str]:
 
 def _calls(text: str, *, anywhere: bool) -> bool:
     """Whether it is a tool call; ``anywhere``: or has one on lines of its own."""
-    inside = [found["inside"] for found in _FENCED.finditer(text)] if anywhere or text.lstrip()[:3] == "```" else []
+    inside = [found["inside"] for found in _FENCED.finditer(text)] if anywhere and len(text) <= _PROSE else []
     return (
         _TOOL_CALL.match(text) is not None
-        or _has_keys(text, _CALL_KEYS)
-        or any(_has_keys(each, _CALL_KEYS) for each in inside)
+        or _REACT.match(text) is not None
+        or any(map(_is_call, (text, *inside)))
         or (anywhere and _CALL_IN_CODE.fullmatch(text) is not None)
         or (anywhere and any(_TOOL_CALL.match(text, found.end()) is not None for found in re.finditer(r"\n", text)))
     )
 
 
-def _has_keys(text: str, keys: frozenset[str]) -> bool:
-    """Whether it is JSON, and the first object has one of these keys."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return False
+def _is_call(text: str) -> bool:
+    """Whether it is JSON that has the whole shape of a call, or of several."""
+    found = _objects(text)
+    return bool(found) and all(map(_has_shape_of_call, found))
+
+
+def _has_shape_of_call(found: Mapping[str, object]) -> bool:
+    keys = frozenset(found)
+    named = bool(keys & _CALLED) and bool(keys & _ARGUMENTS)
+    nested = found.get("type") == "function" and "function" in keys
+    return (named or nested or bool(keys & _CALLS)) and keys <= _CALLS | _CALLED | _ARGUMENTS | _BESIDE_CALLS
+
+
+def _json(text: str) -> object:
+    """What it is as JSON, also in a fence; None where it is none."""
+    fenced = _FENCED.fullmatch(text.strip())
+    told = (text if fenced is None else fenced["inside"]).strip()
+    if told[:1] not in ("{", "["):
+        return None
     try:
-        found = json.loads(text)
+        found: object = json.loads(told)
     except (ValueError, RecursionError):
-        return False
-    first = found[0] if isinstance(found, list) and found else found
-    return isinstance(first, dict) and not keys.isdisjoint(first)
+        return None
+    return found
+
+
+def _objects(text: str) -> list[dict[str, object]]:
+    """The objects that it is as JSON, one or a list of them; none where it is anything else."""
+    found = _json(text)
+    each: list[object] = found if isinstance(found, list) else [found]
+    objects = [one for one in each if isinstance(one, dict)]
+    return objects if len(objects) == len(each) else []
+
+
+def _values(found: object) -> Iterator[str]:
+    """The values in JSON as text; what is null is none."""
+    waiting = [found]
+    while waiting:
+        match waiting.pop():
+            case dict() as each:
+                waiting += each.values()
+            case list() as each:
+                waiting += each
+            case None:
+                pass
+            case value:
+                yield str(value)

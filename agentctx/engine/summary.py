@@ -19,7 +19,7 @@ from agentctx.core.recap import Recap, is_recap, recap_of
 from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.drop import tokens_of
-from agentctx.engine.no_summary import flaw, is_plain, strangeness, without_thoughts
+from agentctx.engine.no_summary import alone, flaw, strangeness, without_thoughts
 from agentctx.engine.record import SUMMARY, SummaryRecord, record_in
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
@@ -102,7 +102,7 @@ class Asking:
         tokens = tokens_of(messages, call)
         if call.counter.count(text) > tokens:
             return "the summary is longer than what it stands for"
-        if not is_plain(text):
+        if not alone(text):
             return ""
         record = getattr(self.summarizer, "writes_record", False) is True
         return await offload(partial(strangeness, text, messages, record=record), len(messages), 4 * tokens)

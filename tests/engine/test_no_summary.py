@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentctx.core.message import Message, Text
-from agentctx.engine.no_summary import flaw, is_plain, strangeness, without_thoughts
+from agentctx.engine.no_summary import alone, flaw, strangeness, without_thoughts
 from agentctx.memory import OpenAISummarizer
 from agentctx.strategies import Extractive
 
@@ -23,6 +23,12 @@ EMPTY = (
     "(none)",
     "Goal: n/a\nFiles:\n- none",
     "<think>They want a summary. Let",
+    "Ziel: keine\nEntscheidungen: keine",
+    "\u76ee\u6807\uff1a\u65e0\n\u51b3\u5b9a\uff1a\u65e0",
+    '{"goal": "", "decisions": [], "next_step": null}',
+    "```json\n{}\n```",
+    "Here is the summary of the conversation:",
+    "## Zusammenfassung\n\n## Ziel\n",
 )
 CALLS = (
     '```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```',
@@ -32,6 +38,9 @@ CALLS = (
     '[bash(command="ls")]',
     "Let me look.\n<tool_call>ls</tool_call>",
     "Action: bash\nAction Input: ls",
+    '{"functionCall": {"name": "bash", "args": {}}}',
+    '{"tool": "bash", "args": {"cmd": "ls"}}',
+    'Goal: <tool_call>{"name": "bash"}</tool_call>',
 )
 REFUSALS = (
     "I won't be able to help with that request.",
@@ -40,6 +49,9 @@ REFUSALS = (
     "Lo siento, pero no puedo ayudar con eso.",
     "\u7533\u3057\u8a33\u3042\u308a\u307e\u305b\u3093\u304c\u3001\u304a\u5fdc\u3048\u3067\u304d\u307e\u305b\u3093\u3002",
     "\u62b1\u6b49\uff0c\u6211\u65e0\u6cd5\u5e2e\u52a9\u60a8\u3002",
+    "Goal: I'm sorry, but I can't help with that.",
+    "Goal:\nI cannot summarize this conversation.\nNext step: none",
+    "Goal: \u62b1\u6b49\uff0c\u6211\u65e0\u6cd5\u534f\u52a9\u5904\u7406\u8be5\u8bf7\u6c42\u3002",
 )
 ERRORS = (
     "Error generating summary: 429 Too Many Requests",
@@ -51,8 +63,25 @@ ERRORS = (
     "Traceback (most recent call last):\n  File 'x', line 1",
     "The service is temporarily unavailable, please try again later.",
     "Unfortunately, I cannot summarize this conversation.",
+    "Request timed out.",
+    "Une erreur est survenue.",
+    "This model's maximum context length is 8192 tokens.",
+    "Goal: Error 429: rate limit reached",
+    "[object Object]",
+    "<coroutine object summarize at 0x7f>",
 )
-STRANGE = ("Nagyon sajnos ezzel most semmi esetben nem tudok neked segiteni baratom.",)
+SMALL_TALK = (
+    "There is nothing to summarize.",
+    "Il n'y a rien \u00e0 r\u00e9sumer.",
+    "Keine Zusammenfassung verf\u00fcgbar.",
+    "OK",
+    "Done.",
+    "Understood, go on",
+    "Hello! How can I help you today?",
+    "Sure! Please paste the conversation.",
+    "Summarize the conversation above.",
+    "Nagyon sajnos ezzel most semmi esetben nem tudok neked segiteni baratom.",
+)
 SUMMARIES = (
     "They mend the deploy.",
     "short",
@@ -63,18 +92,37 @@ SUMMARIES = (
     "Goal: see what Error means\nDecisions:\n- none",
     "Sorry state of nginx.conf was the cause.",
     "<think>What now?</think>Goal: mend the deploy",
+    "Le client a re\u00e7u une cafeti\u00e8re en panne ; une autre, noire, part lundi.",
+    "\u9867\u5ba2\u306e\u30b3\u30fc\u30d2\u30fc\u30e1\u30fc\u30ab\u30fc\u304c\u6545\u969c\u3002\u9ed2\u306e\u4ea4\u63db\u54c1\u3092\u6708\u66dc\u306b\u767a\u9001\u3059\u308b\u3002",
+    '{"topic": "broken coffee maker", "decision": "replacement ships Monday", "colour": "black"}',
+    '{"errors": ["Error 500 checkout: fixed"], "left": ["integration tests"]}',
+    '{"detail": "checkout fixed through config/prod.yaml", "next": "integration tests"}',
+    '{"input": "user wants checkout fixed", "output": "config/prod.yaml changed"}',
+    'It failed:\n```json\n{"input": "checkout", "parameters": {"retries": 3}}\n```\nFixed in config/prod.yaml.',
+    "functions.checkout() now reads retries from config/prod.yaml.",
+    "Backoff added in stripe_client.py.\nAction: integration tests\nAction Input: none",
+    "Leider kann ich Kunden noch nicht bezahlen lassen: Stripe meldet 429; Backoff erg\u00e4nzt.",
+    "Error 500 in checkout was traced to the missing key retries; fixed. Payment timeout raised to 30 s.",
+    "Request timed out in payments: raised the timeout to 30 seconds in payments.py.",
+    "I can't run pytest here, so p0.py was edited without tests.",
 )
 
 
 def problem(text: str, given: Sequence[Message] = GIVEN, *, record: bool = False) -> str:
     told = without_thoughts(text)
-    return flaw(told) or (strangeness(told, given, record=record) if is_plain(told) else "")
+    return flaw(told) or (strangeness(told, given, record=record) if alone(told) else "")
 
 
 @pytest.mark.parametrize(
     ("texts", "why"),
-    [(EMPTY, "empty"), (CALLS, "called a tool"), (REFUSALS, "refused"), (ERRORS, "an error"), (STRANGE, "nothing of")],
-    ids=["nothing", "calls", "refusals", "errors", "other things"],
+    [
+        (EMPTY, "empty"),
+        (CALLS, "called a tool"),
+        (REFUSALS, "refused"),
+        (ERRORS, "an error"),
+        (SMALL_TALK, "something else"),
+    ],
+    ids=["nothing", "calls", "refusals", "errors", "small talk"],
 )
 def test_what_is_no_summary_is_known(texts, why):
     """Each of them, also where the conversation has its words."""
@@ -90,8 +138,8 @@ def test_who_was_asked_for_a_record_does_not_give_a_few_other_words():
     """A ready summarizer is asked for headings: what has none, and no word of what was said, is refused."""
     assert OpenAISummarizer(object(), "m").writes_record
     assert not OpenAISummarizer(object(), "m", instructions="Say it in one line.").writes_record
-    assert problem("Understood, go on", record=True)
-    assert not problem("Understood, go on")
+    assert problem("Waiting for whatever follows", record=True)
+    assert not problem("Waiting for whatever follows")
     assert not problem("The deploy is mended.", record=True)
 
 
