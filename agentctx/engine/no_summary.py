@@ -168,7 +168,7 @@ _AROUND_FAILURE = frozenset(
     )
 )
 _WORD = lazy_pattern(r"[^\W_]+")
-_FILE = lazy_pattern(r"\w+\.[a-z]\w{0,4}\b")
+_FILE = lazy_pattern(r"\b\w+\.[a-z]\w{0,4}\b")
 _TOGETHER = lazy_pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """Letters of scripts that are written without blanks, or with words that change at their ends."""
 
