@@ -46,7 +46,8 @@ class SQLiteStore(ConversationStore):
     nobody else writes and the disk is not slow; all else is done in threads, and with ``"FULL"`` everything. A file
     that is deleted or replaced is noticed at the next call, logged, and opened anew. A process that forks closes the
     file before, and both sides open it anew; where another thread is at a call meanwhile, the new process cannot use
-    the file, and says so.
+    the file, and says so. A copy is put in its place with ``mv``, after its ``-wal`` and ``-shm`` were taken away, and
+    never with ``cp``: that writes into the file that others have open.
 
     Args:
         path: The file; it is made where it is not there.
@@ -137,9 +138,11 @@ class _File(InTables):
         Raises:
             StoreUnavailable: If it is not: it is opened anew then, or made.
         """
-        if _identity(self.path) != connection.identity:
+        if _identity(self.path) != connection.identity or _identity(connection.log) != connection.log_identity:
             self._replaced = True
-            self.close()
+            for file in list(_process.files):
+                if file.path == self.path:  # SQLite shares what it knows of a file among all connections of a process
+                    file.close()
             msg = f"{self.path.name} was deleted, or replaced by another file"
             logger.warning("%s: it is opened anew", msg)
             raise StoreUnavailable(msg)
@@ -247,6 +250,7 @@ class _File(InTables):
             if _version(connection) != len(MIGRATIONS):
                 connection.execute("PRAGMA journal_mode = WAL").close()
                 self._migrate(connection)
+            connection.log_identity = _identity(connection.log)
         except BaseException:
             connection.close()
             raise
@@ -271,7 +275,7 @@ class _File(InTables):
                 cached_statements=64,
                 factory=_Connection,
             )
-            connection.identity = identity
+            connection.identity, connection.log = identity, f"{self.path}-wal"
             _process.connections.add(connection)
         return connection
 
@@ -343,6 +347,8 @@ class _Connection(sqlite3.Connection):
     """A connection that knows which file it is to: another may stand at the path by now."""
 
     identity: tuple[int, int] | None = None
+    log = ""  # the path of the file -wal
+    log_identity: tuple[int, int] | None = None
 
     def close(self) -> None:
         super().close()
@@ -391,7 +397,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | str) -> tuple[int, int] | None:
     """What tells the file at a path from others that stood there."""
     try:
         found = os.stat(path)  # noqa: PTH116 - twice as fast, once for each write

@@ -1,8 +1,10 @@
 """The locks that SQLite keeps other processes off with: a process has them as long as it has the file open."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import anyio
 import pytest
@@ -109,3 +111,25 @@ def test_a_fork_in_the_middle_of_a_call_is_told(tmp_path):
     anyio.run(store.save_state, "x", {"head": b"2"}, None)
     assert anyio.run(store.load_state, "x").pieces == {"head": b"2"}
     anyio.run(store.aclose)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be taken away there")
+async def test_a_copy_that_is_written_into_the_file_is_noticed(tmp_path, caplog):
+    """The log of the file was taken away, and the file is the same: other processes see the next write."""
+    path, copy = tmp_path / "context.db", tmp_path / "copy.db"
+    async with SQLiteStore(path) as store, SQLiteStore(path) as other:
+        for _ in range(3):
+            await store.save_state("x", {"copied": b"1"}, None)
+        await other.load_state("x")
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink()
+        await anyio.run_process(["cp", str(copy), str(path)])
+        await store.save_state("x", {"told": b"1"}, None)
+        assert "was deleted, or replaced" in caplog.text
+        assert set((await other.load_state("x")).pieces) == {"copied", "told"}
+        look = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall())"
+        for query, answer in (("PRAGMA integrity_check", "ok"), ("SELECT count(*) FROM pieces", 2)):
+            ran = await anyio.run_process([sys.executable, "-c", look, str(path), query])
+            assert ran.stdout.decode().strip() == repr([(answer,)])
