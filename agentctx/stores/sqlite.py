@@ -232,6 +232,9 @@ class _File(InTables):
 
     def _open(self) -> _Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
+        if self.path.is_dir():
+            msg = f"{self.path}: it is a directory"
+            raise StoreError(msg)
         if self.create:
             missing = [folder for folder in self.path.parents if not folder.exists()]
             for folder in reversed(missing):

@@ -71,7 +71,7 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.builds(FitContextWindow, max_tokens=st.integers(50, 5_000), reserve_tokens=st.integers(0, 49)),
         st.builds(FitContextWindow, budget=budgets(5_000)),
         st.builds(CollapseRepeats, similar=st.sampled_from((None, 1, 0.6))),
-        st.builds(CollapseRepeats, marker=st.sampled_from(("-", "{tool}", "as {what} of {tool} said below"))),
+        st.builds(CollapseRepeats, marker=st.sampled_from(("[-]", "[{tool}]", "[as {what} of {tool} said below]"))),
         st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans(), short=st.booleans()),
         st.builds(ShrinkArguments, st.integers(0, 3), max_tokens=st.integers(1, 60), tools=st.just(NAMES)),
         layers(),

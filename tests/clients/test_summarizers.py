@@ -29,7 +29,8 @@ SAID = [Message("user", (Text("mend it"),))]
 async def test_a_client_of_the_user_s_is_asked(serve, closing, kind, wrapped):
     """Plain or async, also one that is wrapped itself: one request, and its answer is the summary."""
     of_openai = kind in (OpenAI, AsyncOpenAI)
-    desk, url = serve(chat_completions if of_openai else messages)
+    answer = Said(text="Goal: the task\nNext step: what note 3 says")
+    desk, url = serve(chat_completions if of_openai else messages, answer=lambda _body: answer)
     client = closing(kind(base_url=f"{url}/v1" if of_openai else url, api_key="none", max_retries=0))
     ready = OpenAISummarizer if of_openai else AnthropicSummarizer
     model = "gpt-4o" if of_openai else "claude-sonnet-5-5"
@@ -53,7 +54,9 @@ async def test_a_request_and_its_answer_fit_the_window(serve, closing, kind, win
         if of_openai
         else (messages, AnthropicSummarizer, "max_tokens")
     )
-    desk, url = serve(app, window=window, answer=lambda _body: Said(text="Goal: by the model"))
+    desk, url = serve(
+        app, window=window, answer=lambda _body: Said(text="Goal: the task, by the model\nNext step: note 3")
+    )
     client = closing(kind(base_url=f"{url}/v1" if of_openai else url, api_key="none", max_retries=0))
     model = "gpt-4o-mini" if of_openai else "claude-haiku-4-5"
     pipeline = Pipeline(Summarize(ready(client, model, window=window, timeout=30), fallback=None), budget=6_000)
@@ -61,7 +64,7 @@ async def test_a_request_and_its_answer_fit_the_window(serve, closing, kind, win
     view = await pipeline.prepare(transcript("openai-chat", user("the task"), *turns, user("on")))
     assert desk.requests
     assert len(desk.accepted) == len(desk.requests)
-    assert "Goal: by the model" in view.messages[1]["content"]
+    assert "Goal: the task, by the model" in view.messages[1]["content"]
     for body in desk.requests:
         told = sum(TiktokenCounter().count(str(message["content"])) for message in body["messages"])
         assert 0 < told + body[limit] <= window
