@@ -339,13 +339,13 @@ def dump_record(record: Record) -> dict[str, Any]:
     changed = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
     ours = (native for place, native in enumerate(out) if place in changed)
     tail = _natives([message.source for message in record.tail])
-    stand = [record.stands_for(index) for index in range(len(record))]
+    stands, calls = record.all_stand_for()
     sums = *(digest(from_json(native)) for native in ours), exact_digest(out), exact_digest(tail)
     return {
         "seen": b64encode(record.digested()).decode("ascii"),
         "sizes": list(record.sizes),
         "weights": list(record.byte_sizes),
-        "roles": "".join(LETTERS[role] for role in record.roles),
+        "roles": "".join([LETTERS[role] for role in record.roles]),
         "decided": dump_runs(record.decided),
         "out": out,
         "origins": list(record.origins),
@@ -364,15 +364,15 @@ def dump_record(record: Record) -> dict[str, Any]:
         "payloads": [place for place in sorted(changed) if has_payload_of_its_own(record, place)],
         "system_sent_as_user": sorted(_system_messages_as_others(record)),
         "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
-        "stands": dump_runs([messages for messages, _ in stand]),
-        "calls": [calls for _, calls in stand],
+        "stands": dump_runs(stands),
+        "calls": calls,
         "unsaid": list(record.unsaid),
     }
 
 
 def dump_runs(column: Sequence[int]) -> list[list[int]]:
     """A column in which neighbours are mostly the same number: each with how often it comes."""
-    return [[number, sum(1 for _ in run)] for number, run in groupby(column)]
+    return [[number, len(list(run))] for number, run in groupby(column)]
 
 
 def _system_messages_as_others(record: Record) -> AbstractSet[int]:

@@ -319,6 +319,13 @@ class Record:
         """For how many messages a message of the history stands, and with how many tool calls."""
         return self.stands.get(index, (1, self.calls[index]))
 
+    def all_stand_for(self) -> tuple[list[int], list[int]]:
+        """The same of all messages of the history: for how many each stands, and with how many tool calls."""
+        messages, calls = [1] * len(self), list(self.calls)
+        for index, (more, with_calls) in self.stands.items():
+            messages[index], calls[index] = more, with_calls
+        return messages, calls
+
     def weigh_view(self, weights: Sizes) -> None:
         """Note what the final part of the view weighs."""
         self.view_tokens, self.view_bytes = sum(weights.tokens), sum(weights.bytes)
