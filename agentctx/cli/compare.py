@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from multiprocessing import active_children
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from attrs import Factory, define, fields
@@ -45,11 +45,11 @@ from agentctx.comparison import (
     read_contenders,
 )
 from agentctx.comparison.contenders import READY, contender
-from agentctx.comparison.users_code import FAILURES, described, pipeline_or_maker
-from agentctx.errors import AgentctxError, ConfigError
+from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line
 from agentctx.replay import Recording
 from agentctx.transcripts.reading import chosen as chosen_of
+from agentctx.users_code import called, pipeline_or_maker
 
 _LONGEST_ERROR = 300
 NEEDS_A_MODEL = "thrifty"
@@ -251,13 +251,7 @@ class _Sessions:
 
 def _executor(named: str | None, jobs: int) -> AbstractContextManager[Executor | None]:
     if named is not None:
-        try:
-            found = cast("Callable[[], object]", pipeline_or_maker(named, "--executor"))()
-        except AgentctxError:
-            raise
-        except FAILURES as error:
-            msg = f"--executor: calling {named} failed: {described(error)}"
-            raise ConfigError(msg) from error
+        found = called(pipeline_or_maker(named, "--executor"), named, "--executor")
         if not isinstance(found, Executor):
             msg = f"--executor: {named} gives {type(found).__name__}, and no executor of concurrent.futures"
             raise ConfigError(msg)

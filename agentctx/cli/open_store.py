@@ -13,9 +13,9 @@ import anyio
 import typer
 
 from agentctx import stores
-from agentctx.comparison.users_code import imported
 from agentctx.errors import ConfigError, StoreError
 from agentctx.stores.store import Cipher, ConversationStore
+from agentctx.users_code import called, imported
 
 T = TypeVar("T")
 
@@ -88,11 +88,7 @@ def _cipher(named: str) -> Cipher:
     """
     found = imported(named, "--cipher")
     if isinstance(found, type) or (callable(found) and not isinstance(found, Cipher)):
-        try:
-            found = found()
-        except Exception as error:
-            msg = f"--cipher {named}: calling it failed: {type(error).__name__}: {error}"
-            raise ConfigError(msg) from error
+        found = called(found, named, "--cipher")
     if not isinstance(found, Cipher):
         msg = f"--cipher {named}: expected an object with encrypt and decrypt, got {type(found).__name__}"
         raise ConfigError(msg)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from agentctx import presets
 from agentctx.cli.console import prints_on_stderr
 from agentctx.cli.options import Typed
-from agentctx.comparison.users_code import FAILURES, described, pipeline_or_maker, running
 from agentctx.core.budget import Budget
-from agentctx.errors import AgentctxError, ConfigError
+from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
+from agentctx.users_code import called, pipeline_or_maker, running
 
 
 class PresetName(StrEnum):
@@ -60,8 +60,6 @@ Named = Annotated[
     ),
 ]
 
-Maker = Callable[[Budget, str | None], Pipeline]
-
 
 def chosen_pipeline(
     typed: Typed, preset: PresetName | None, named: str | None, model: str | None
@@ -84,7 +82,8 @@ def chosen_pipeline(
         return _named(named, typed, model)
     if preset is None:
         return typed.budget(model), typed.pipeline(model)
-    return _made(cast("Maker", getattr(presets, preset.value)), typed, model)
+    budget = _budget(typed, model)
+    return _in_budget(getattr(presets, preset.value)(budget, model), budget)
 
 
 @contextmanager
@@ -104,11 +103,10 @@ def users_code(named: str | None) -> Iterator[None]:
         yield
 
 
-def _made(make: Maker, typed: Typed, model: str | None) -> tuple[Budget, Pipeline]:
+def _budget(typed: Typed, model: str | None) -> Budget:
+    """The budget that was typed, with the target that a pipeline itself gives it."""
     found = typed.budget(model)
-    trigger = None if typed.trigger is None else found.trigger
-    budget = Budget(found.window, found.output_reserve, trigger=trigger)
-    return _in_budget(make(budget, model), budget)
+    return Budget(found.window, found.output_reserve, trigger=None if typed.trigger is None else found.trigger)
 
 
 def _in_budget(pipeline: Pipeline, budget: Budget) -> tuple[Budget, Pipeline]:
@@ -127,14 +125,12 @@ def _named(named: str, typed: Typed, model: str | None) -> tuple[Budget, Pipelin
             msg = f"--pipeline {named}: it has its own budget: leave --window, --reserve, --trigger and --target out"
             raise ConfigError(msg)
         return own, found
-    try:
-        budget, made = _made(cast("Maker", found), typed, model)
-    except AgentctxError:
-        raise
-    except FAILURES as error:
-        msg = (
-            f"--pipeline {named}: calling it failed: {described(error)}: "
-            "it is called with a Budget and a model's name, and gives a Pipeline"
-        )
-        raise ConfigError(msg) from error
-    return budget, made
+    budget = _budget(typed, model)
+    made = called(found, named, "--pipeline", budget, model, expects=_EXPECTS)
+    if not isinstance(made, Pipeline):
+        msg = f"--pipeline: {named} makes a {type(made).__name__}, and no Pipeline: {_EXPECTS}"
+        raise ConfigError(msg)
+    return _in_budget(made, budget)
+
+
+_EXPECTS = "it is called with a Budget and a model's name, and gives a Pipeline"

@@ -59,13 +59,18 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
     if not callable(function):
         raise ConfigError(_not_a_function(function))
 
+    async def answer() -> T:
+        given = function(*args, **kwargs)
+        if not isawaitable(given):
+            raise ConfigError(_not_async(function))
+        return await given
+
     async def run() -> Callable[[], T]:
         try:
-            given = function(*args, **kwargs)
-            if not isawaitable(given):
-                raise ConfigError(_not_async(function))
-            result = await given
-        except (SystemExit, KeyboardInterrupt) as error:  # the caller's to hear of: it would end the event loop
+            result = await answer()
+        except (Exception, anyio.get_cancelled_exc_class()):
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller's to hear of: it would end the event loop
             return partial(_raise, error)
         return lambda: result
 

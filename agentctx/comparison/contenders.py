@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from hashlib import sha256
 from inspect import signature
@@ -15,13 +15,13 @@ from attrs import field, frozen
 
 import agentctx
 from agentctx import memory, presets, strategies
-from agentctx.comparison.users_code import FAILURES, described, pipeline_or_maker
 from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies import TruncateOldest
+from agentctx.users_code import called, pipeline_or_maker
 
 EVERYTHING = "everything"
 """Sends the whole history, whether it fits or not."""
@@ -220,13 +220,7 @@ class Contender:
         found = pipeline_or_maker(named, self.name)
         if isinstance(found, Pipeline):
             return found if found.governing is not None else found.with_budget(self.budget(model, size))
-        try:
-            made = cast("Callable[[Budget, str | None], object]", found)(self.budget(model, size), model)
-        except AgentctxError:
-            raise
-        except FAILURES as error:
-            msg = f"{self.name}: calling {named} failed: {described(error)}"
-            raise ConfigError(msg) from error
+        made = called(found, named, self.name, self.budget(model, size), model)
         if not isinstance(made, Pipeline):
             msg = f"{self.name}: {named} makes a {type(made).__name__}, and no Pipeline"
             raise ConfigError(msg)

@@ -18,10 +18,10 @@ from attrs import define, field, frozen
 
 from agentctx.comparison.contenders import Contender
 from agentctx.comparison.rows import Measured, measure
-from agentctx.comparison.users_code import FAILURES, described
 from agentctx.comparison.workers import processes
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.replay import Recording
+from agentctx.users_code import described
 
 _BEGINS = b'{"key": '
 IN_FLIGHT = 2
@@ -263,7 +263,9 @@ def _measured(recording: Recording, contender: Contender, session: str, model: s
         return measure(recording, contender, session=session, model=model)
     except AgentctxError as error:
         return Failed(session, contender.name, str(error))
-    except FAILURES as error:  # a stage of the user's
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a stage of the user's may raise what it will
         return Failed(session, contender.name, described(error))
 
 

@@ -24,6 +24,7 @@ from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.providers.native import from_json, to_json
+from agentctx.users_code import FAILURES, described
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -629,9 +630,8 @@ class ConversationStore:
         cipher = type(self.cipher).__name__
         try:
             made: object = getattr(self.cipher, how)(content)
-        except Exception as error:
-            said_by_it = f"{type(error).__name__}: {error}".removesuffix(": ")
-            msg = f"what is {said} cannot be {how}ed: {cipher} raised {said_by_it:.200}"
+        except FAILURES as error:
+            msg = f"what is {said} cannot be {how}ed: {cipher} raised {described(error):.200}"
             raise StoreError(msg) from error
         if not isinstance(made, (bytes, bytearray)):
             msg = f"what is {said} cannot be {how}ed: {cipher} gave {type(made).__name__}, and no bytes"

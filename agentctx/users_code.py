@@ -1,4 +1,4 @@
-"""What a user names by ``module:name``: imported, and what it raises said in a sentence."""
+"""What a user names by ``module:name``: imported, called, and what it raises said in a sentence."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 from agentctx.errors import AgentctxError, ConfigError
 
-FAILURES = (Exception, SystemExit)
-"""What code of a user's may raise and does not mean that the user has interrupted."""
+T = TypeVar("T")
+
+FAILURES = (Exception, SystemExit, GeneratorExit)
+"""What code of a user's may raise where it is awaited, and is neither an interrupt nor a cancellation."""
 
 
 def described(error: BaseException) -> str:
@@ -66,7 +69,9 @@ def imported(named: str, where: str) -> object:
         sys.path.insert(0, here)
     try:
         found: object = getattr(import_module(module), name)
-    except FAILURES as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         msg = f"{where}: {named}: cannot be imported: {described(error)}"
         raise ConfigError(msg) from error
     return found
@@ -87,3 +92,25 @@ def pipeline_or_maker(named: str, where: str) -> Callable[..., object]:
         msg = f"{where}: {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
         raise ConfigError(msg)
     return found
+
+
+def called(maker: Callable[..., T], named: str, where: str, *given: object, expects: str = "") -> T:
+    """What a function or class of a user's makes; what agentctx raises in it stays as it is.
+
+    Args:
+        maker: The function.
+        named: How the user named it: ``module:name``.
+        where: What asks for it, for the error.
+        given: What it is called with.
+        expects: What it is called with and gives, for the error.
+
+    Raises:
+        ConfigError: If anything else was raised, also ``SystemExit``; says what. An interrupt passes.
+    """
+    try:
+        return maker(*given)
+    except (AgentctxError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        msg = f"{where}: calling {named} failed: {described(error)}{expects and f': {expects}'}"
+        raise ConfigError(msg) from error
