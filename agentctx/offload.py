@@ -6,10 +6,11 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from threading import Lock, get_ident
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -65,12 +66,39 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
             AHEAD.discard(thread)
     short, long, threads = _of_this_loop()
     async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn():
-        return await anyio.to_thread.run_sync(_aside, work, abandon_on_cancel=True, limiter=threads)
+        return await in_thread(partial(_aside, work), threads)
 
 
 def _aside(work: Callable[[], T]) -> T:
     with giving_way():
         return work()
+
+
+async def in_thread(work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
+    """What ``work`` gives in a worker thread; what it raises is raised here, whatever it is.
+
+    A ``GeneratorExit`` that came out of a future would close the coroutines that wait for it: none of them could handle
+    it. And trio takes no coroutine out of a thread, where ``work`` gives one.
+
+    Args:
+        work: Plain work; when this is cancelled it goes on, and nobody waits for it.
+        threads: Of whose threads it takes one.
+    """
+    ended = await anyio.to_thread.run_sync(_ended, work, abandon_on_cancel=True, limiter=threads)
+    return ended()
+
+
+def _ended(work: Callable[[], T]) -> Callable[[], T]:
+    """Gives what ``work`` gave, or raises its ``GeneratorExit``."""
+    try:
+        result = work()
+    except GeneratorExit as error:
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 _ages = count()

@@ -20,6 +20,7 @@ from attrs import define, field
 from agentctx.core.events import Event
 from agentctx.core.message import Native
 from agentctx.core.report import Compaction
+from agentctx.offload import in_thread
 from agentctx.protocols import Listener, Listeners, Sink
 
 logger = logging.getLogger("agentctx")
@@ -104,14 +105,8 @@ async def answer_of(
     """
     if waits:
         return await ask()
-    limiter = limiter or anyio.CapacityLimiter(1)
-    (answer,) = await anyio.to_thread.run_sync(_boxed, ask, abandon_on_cancel=True, limiter=limiter)
+    answer = await in_thread(ask, limiter or anyio.CapacityLimiter(1))
     return await answer if inspect.isawaitable(answer) else answer
-
-
-def _boxed(ask: Callable[[], Native]) -> tuple[Native]:
-    """What a function answers, in a tuple: trio takes no coroutine out of a thread."""
-    return (ask(),)
 
 
 def _threads() -> anyio.CapacityLimiter:

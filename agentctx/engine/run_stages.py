@@ -28,6 +28,7 @@ from agentctx.engine.sendable import sendable
 from agentctx.errors import StageError
 from agentctx.offload import amount, offload
 from agentctx.protocols import Asked, Call, ContextStrategy, Phase, Stage, declared
+from agentctx.users_code import FAILURES
 
 T = TypeVar("T")
 
@@ -37,7 +38,9 @@ class Noting:
 
     __slots__ = ("alone", "kind", "note")
 
-    def __init__(self, note: str, kind: type[Exception] = Exception, *, alone: bool = False) -> None:
+    def __init__(
+        self, note: str, kind: type[Exception] | tuple[type[BaseException], ...] = Exception, *, alone: bool = False
+    ) -> None:
         """Remember the note, of which errors it is said, and whether of those only of which nothing was said yet."""
         self.note, self.kind, self.alone = note, kind, alone
 
@@ -54,7 +57,7 @@ class Noting:
 
 def naming(stage: str) -> Noting:
     """Says in an error that passes through it which stage was running."""
-    return Noting(f"while stage {stage} was running; nothing was sent and nothing was changed", alone=True)
+    return Noting(f"while stage {stage} was running; nothing was sent and nothing was changed", FAILURES, alone=True)
 
 
 async def answered(name: str, answer: Awaitable[T]) -> T:
@@ -98,7 +101,7 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
     """
     try:
         after = await _answer(stage, context, call)
-    except Exception:
+    except FAILURES:
         with naming(declared(stage).name if name is None else name):
             raise
     if after is context:
@@ -140,7 +143,7 @@ def leaves_alone(stage: ContextStrategy, context: Context, call: Call) -> bool:
     said = declared(stage)
     try:
         return said.leaves_alone(context.messages, call)
-    except Exception:
+    except FAILURES:
         with naming(said.name):
             raise
 

@@ -27,6 +27,7 @@ from agentctx.proxy.relay import AwsEventStream, Framing, ServerSentEvents, list
 from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
+from agentctx.users_code import FAILURES, described
 
 PipelineOf = Callable[[str | None], Pipeline]
 """The pipeline for a model, given its name."""
@@ -243,9 +244,8 @@ class Exchange:
             return await begin(self._asked(self.known.pipeline_for(model)), self.api.adapter, body)
         except (AgentctxError, RecursionError):
             raise
-        except Exception as error:  # what the pipeline's own parts raise
-            msg = f"{type(error).__name__}: {error}"
-            raise PipelineFailed(msg) from error
+        except FAILURES as error:  # what the pipeline's own parts raise
+            raise PipelineFailed(described(error)) from error
 
     def _asked(self, pipeline: Pipeline) -> Asked:
         named = self.request.header(SESSION_HEADER)

@@ -19,6 +19,7 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, declared
 from agentctx.session.current import Within, Work
 from agentctx.session.lock import Deadlock, SessionLock, running_loop
+from agentctx.users_code import FAILURES, described
 
 if TYPE_CHECKING:
     from agentctx.session.step_context import Step
@@ -73,8 +74,8 @@ class _Job:
                 aim = await offload(lambda: budget.target_above(call.floor(self.context)), len(self.context.messages))
                 self.made = await declared(self.stage).ahead(self.context, evolve(call, limit=aim))
                 self.ended, self.problem = True, ""
-        except Exception as error:  # noqa: BLE001 - whatever the user's summarizer raises, no step has asked for it yet
-            self.ended, self.problem = True, f"{type(error).__name__}: {error}"
+        except FAILURES as error:  # whatever the user's summarizer raises, no step has asked for it yet
+            self.ended, self.problem = True, described(error)
         finally:
             self.lock.leave()
 

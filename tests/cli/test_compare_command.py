@@ -94,7 +94,11 @@ def stage(act):
 def fails():
     raise RuntimeError("boom \\x1b[31m")
 
+def closes():
+    raise GeneratorExit
+
 raises, exits, dies = stage(fails), stage(lambda: sys.exit(7)), stage(lambda: os._exit(9))
+closed = stage(closes)
 prints, slow = stage(lambda: (print("NOISE"), os.system("echo NOISE"))), stage(lambda: time.sleep(0.03))
 bare = Pipeline(FitContextWindow())
 """
@@ -110,7 +114,7 @@ def of_ones_own(*arguments):
 
 def test_a_stage_that_fails_costs_its_own_rows_only(run):
     """What it raises, sys.exit, a process that dies: each is an error of that pipeline and session; others go on."""
-    named = [f"my_pipelines:{name}" for name in ("raises", "exits", "dies")]
+    named = [f"my_pipelines:{name}" for name in ("raises", "exits", "closed", "dies")]
     asked = [word for name in ("oldest_out", *named) for word in ("-p", name)]
     done = of_ones_own("sessions/one.jsonl", *asked, "--window", "33%", "--jobs", "2")
     told, said = done.communicate(timeout=60)
@@ -118,7 +122,9 @@ def test_a_stage_that_fails_costs_its_own_rows_only(run):
     errors = {line.split(": ")[2]: line for line in said.splitlines() if line.startswith("error: ")}
     assert sorted(errors) == sorted(named)
     assert all("sessions/one.jsonl, line 1" in line for line in errors.values())
-    for name, why in zip(named, ("RuntimeError: boom ␛[31m", "sys.exit(7)", "its process died"), strict=True):
+    for name, why in zip(
+        named, ("RuntimeError: boom ␛[31m", "sys.exit(7)", "GeneratorExit", "its process died"), strict=True
+    ):
         assert why in errors[name]
         assert f"{name} (0 of 1)" in told
     assert "Traceback" not in said

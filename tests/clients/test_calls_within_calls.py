@@ -376,10 +376,10 @@ class Leaves:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("part", ["listener", "counter", "stage"])
 def test_an_exit_out_of_one_call_breaks_no_other(part, error):
-    """What a stage, listener or counter raises to end the program reaches the caller; later calls work."""
+    """What a stage, listener or counter raises that is no plain error reaches the caller; later calls work."""
     does = getattr(Leaves(error), part)
     fit = [agentctx.FitContextWindow()]
     leaving = agentctx.Pipeline(

@@ -3,9 +3,11 @@
 import contextlib
 import json
 import logging
+from itertools import product
 
 import anyio
 import pytest
+from attrs import field, frozen
 from hypothesis import given
 
 from agentctx import Budget, FitContextWindow, Pipeline, Scope, TrimRounds, TruncateToolOutputs
@@ -110,6 +112,42 @@ async def test_a_session_goes_on_after_a_failed_or_cancelled_step(format_name, s
                 await session.prepare(messages[:stop])
         switch.mode = "idle"
         assert await sent(session, messages[:stop]) == await sent(other, messages[:stop])
+
+
+@frozen
+class Leaves:
+    """A stage that raises what it is told to, awaited or as a plain function, in a thread for long histories."""
+
+    scope: Scope
+    waits: bool
+    errors: list[type[BaseException]] = field(factory=list)
+
+    def __call__(self, context, _call):
+        return self._later(context) if self.waits else self._now(context)
+
+    async def _later(self, context):
+        await anyio.lowlevel.checkpoint()
+        return self._now(context)
+
+    def _now(self, context):
+        if self.errors:
+            raise self.errors.pop()
+        return context
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("waits", [True, False])
+@SCOPES
+async def test_an_exit_comes_through_and_leaves_no_trace(scope, waits):
+    """``sys.exit`` in a stage is the caller's to hear of, with the stage's name; the session is as before it."""
+    stage, messages = Leaves(scope, waits), rounds("openai-chat", 40 if waits else 220)
+    session, other = (pressed(stage).session(format="openai-chat") for _ in range(2))
+    for prepare, error in product((pressed(stage).prepare, session.prepare), (SystemExit, GeneratorExit)):
+        stage.errors.append(error)
+        with pytest.raises(error) as caught:
+            await prepare(messages, format="openai-chat")
+        assert any("Leaves" in note for note in caught.value.__notes__)
+    assert await sent(session, messages) == await sent(other, messages)
 
 
 @pytest.mark.anyio

@@ -181,18 +181,22 @@ def test_a_beta_feature_of_a_stage_is_asked_for(given):
 
 
 def test_what_a_pipeline_raises_is_said(given):
-    """A stage that raises, and a model whose window nobody knows, are errors in the API's shape; nothing is sent."""
+    """A stage that raises or exits, and a model of no known window, are errors in the API's shape; nothing is sent."""
 
     async def broken(_context, _call):
         what = "a mistake of the stage's author"
         raise RuntimeError(what)
+
+    def leaving(_context, _call):
+        raise SystemExit(3)
 
     def unknown(model):
         what = f"the window of {model} is not known"
         raise ConfigError(what)
 
     at = given()
-    for made, status in ((Pipeline(broken, budget=1_000), 500), (unknown, 400)):
+    stages = [(Pipeline(stage, budget=1_000), 500) for stage in (broken, leaving)]
+    for made, status in (*stages, (unknown, 400)):
         with proxying(Proxy(made, Upstreams(everything=at.url))) as url:
             answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
         assert (answer.status_code, answer.json()["type"], answer.headers["x-should-retry"]) == (

@@ -44,7 +44,7 @@ class Writer:
         except anyio.get_cancelled_exc_class():
             self.cancelled += 1
             raise
-        if isinstance(self.fault, Exception):
+        if isinstance(self.fault, BaseException):
             raise self.fault
         return f"Decisions:\n- d{number}\nNext step: n{number}" if self.fault is None else self.fault
 
@@ -197,7 +197,9 @@ async def test_going_back_leaves_nothing_of_what_is_gone(anyio_backend, back):
     assert recaps(view)[0].sections["Summary"].endswith(f"n{len(writer.told)}")
 
 
-@pytest.mark.parametrize("fault", [OSError("down"), "", "I'm sorry, but I can't help with that."])
+@pytest.mark.parametrize(
+    "fault", [OSError("down"), SystemExit(3), GeneratorExit(), "", "I'm sorry, but I can't help with that."]
+)
 async def test_a_failure_in_the_background_costs_nothing(anyio_backend, fault):
     """The cut asks for itself, as without the background, and the report says what was wrong."""
     writer, whole = Writer(), history()
