@@ -3,7 +3,9 @@
 In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the long
 arguments of old calls; whole rounds of the model, oldest first; and the user's own words last, the longest cut before
 any is dropped. The words may take a fifth of the room of a request before a round goes for them, and before results
-that must stay are whole; those that a round which stays answers are not counted.
+that must stay are whole; those that a round which stays answers are not counted. The newest round with results, for
+which the model has just asked, stays whole while it takes no more than half of the room, though the cut may come down
+less far for that.
 
 It is worked out from the newest turn back: what is left out is counted, but not cut first.
 """
@@ -22,7 +24,15 @@ from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.recap import is_recap
 from agentctx.core.units import Unit, segments
-from agentctx.engine.drop import FOR_THE_RECAP, aiming_below, cut_what_stays, make_room, shrink_open_round, tokens_of
+from agentctx.engine.drop import (
+    FOR_THE_RECAP,
+    Layout,
+    aiming_below,
+    cut_what_stays,
+    make_room,
+    shrink_open_round,
+    tokens_of,
+)
 from agentctx.engine.select import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
@@ -47,6 +57,10 @@ OUT_OF_PROPORTION = 0.1
 
 RECENT = 0.5
 """So much of the room the newest results have before a round is dropped for them."""
+
+NEWEST = 2
+"""The newest round with results stays whole where it takes no more than this part of the room, as its divisor; the rest
+has this part of the room that the cut aims at, or more."""
 
 OF_THE_USER = 0.2
 """So much of the room the user's own words may take before they are cut, and before a round goes for them."""
@@ -86,6 +100,11 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     least = min(limit, layout.floor + held)
     aim = max(least, aiming_below(aim, least, call))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)
+    newest = _newest_results(context, layout, loose, limit - aim + left, call)
+    if newest is not None:
+        loose, taken = [unit for unit in loose if unit is not newest], tokens_of(newest.of(context.messages), call)
+        rest = max(left - taken, left // NEWEST, min(held, left, _said(context, loose, call)))
+        aim, left = aim + rest + taken - left, rest
     while True:
         made = _Cutting(context, call, loose, max(0, left), for_words, f"over {aim:,} tokens").made()
         over = call.size(made) - aim
@@ -110,6 +129,21 @@ def _without_preferred(context: Context, loose: list[Unit], room: int, call: Cal
     kept = {unit.start for unit in held}
     taken = sum(tokens_of(unit.of(context.messages), call) for unit in held)
     return [unit for unit in loose if unit.start not in kept], room - taken
+
+
+def _newest_results(context: Context, layout: Layout, loose: Sequence[Unit], room: int, call: Call) -> Unit | None:
+    """The newest unit with results, where it may go and takes no more than its part of the room; else None.
+
+    The model has just asked for these; those that it has not even read stay anyway.
+    """
+    messages, free = context.messages, {unit.start for unit in loose}
+    if call.stays is not None:
+        return None
+    found = next((unit for unit in reversed(layout.units) if any(each.results for each in unit.of(messages))), None)
+    if found is None or found.start not in free or layout.unread:
+        return None
+    most = room if call.budget is None else room - max(0, call.budget.limit - call.budget.trigger_tokens)
+    return found if tokens_of(found.of(messages), call) * NEWEST <= most else None
 
 
 class _Forms(NamedTuple):

@@ -57,7 +57,8 @@ class FitContextWindow(Stage):
     In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the
     long arguments of old calls; whole rounds of the model, oldest first; and the user's own words last. Protected
     messages and the round that the model is in stay. When these alone are too large, the results of
-    that round are cut so that it takes half of the room that the rest leaves.
+    that round are cut so that it takes half of the room that the rest leaves. Once that round is over, it is still left
+    whole while it takes no more than half of the room and no later one has results.
 
     Where the pipeline has a summarizer, one message behind the first task stands for what was dropped: at most a tenth
     of what the cut comes down to, and at the next cut another in its place. Where the summarizer fails, the cut is what
