@@ -6,7 +6,7 @@ import json
 from array import array
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import groupby, repeat
 from string import hexdigits
 from typing import Any
@@ -29,7 +29,7 @@ from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.session.loading import as_recap, as_system, not_given
-from agentctx.session.record import LastRequest, Missing, Record, Unsaid, call_ids, goes_out_as_another
+from agentctx.session.record import LastRequest, Missing, Record, Uncounted, Unsaid, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
@@ -321,6 +321,7 @@ _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
     "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
     "system_sent_as_user", "instruction_digests", "stands", "calls", "unsaid",
+    "uncounted",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -367,6 +368,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "stands": dump_runs(stands),
         "calls": calls,
         "unsaid": list(record.unsaid),
+        "uncounted": [list(each) for each in record.uncounted],
     }
 
 
@@ -491,6 +493,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
         unsaid=_unsaid(known, len(seen)),
+        uncounted=tuple(_uncounted(known, len(seen))),
         foreign_count=known.whole("foreign", most=len(seen)),
         instructions=frozenset(_digests(known, "instruction_digests")),
         digests=bytearray(b"".join(digests)),
@@ -512,6 +515,18 @@ def _unsaid(known: Fields, length: int) -> Unsaid:
         if not isinstance(text, str):
             raise InvalidInput(place, f"expected text, got {shown(text)}")
     return Unsaid(now, before, _whole(until, where_until, 0, length))
+
+
+def _uncounted(known: Fields, length: int) -> Iterator[Uncounted]:
+    """What was left out before the history began, and is not counted."""
+    for given, where in known.listed("uncounted"):
+        if not isinstance(given, list) or len(given) != 3:
+            raise InvalidInput(where, f"expected three numbers, got {shown(given)}")
+        at, messages, calls = (
+            _whole(each, f"{where}[{place}]", 0, most)
+            for place, (each, most) in enumerate(zip(given, (length, MOST_COUNTED, MOST_COUNTED), strict=True))
+        )
+        yield Uncounted(at, messages, calls)
 
 
 def _digests(known: Fields, name: str) -> list[bytes]:

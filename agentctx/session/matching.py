@@ -44,7 +44,12 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
         if other:
             return Record()
         unsaid = record.unsaid.at(len(record.seen))
-        return Record(foreign_count=len(natives), instructions=record.instructions, unsaid=unsaid)
+        return Record(
+            foreign_count=len(natives),
+            instructions=record.instructions,
+            unsaid=unsaid,
+            uncounted=record.uncounted,
+        )
     if record.missing is not None:
         link(record, natives, ctx.reader.wire)
     others = state.counted_by is not None or ctx.model != state.model  # and not only a load

@@ -6,6 +6,7 @@ History, view, index, place, final, tail, seen, shown, given: the words are thos
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -85,6 +86,20 @@ class Unsaid(NamedTuple):
         return Unsaid(self.before, self.before, self.until) if self.until <= length else Unsaid()
 
 
+class Uncounted(NamedTuple):
+    """What was left out before the history began, which was a view then, without a recap in it that counts it.
+
+    Args:
+        at: Before which message of the history it stood.
+        messages: How many messages.
+        calls: How many tool calls were in them.
+    """
+
+    at: int
+    messages: int
+    calls: int
+
+
 @define(eq=False, repr=False)
 class Missing:
     """What a load without the caller's messages cannot put into the view yet.
@@ -139,6 +154,7 @@ class Record:
             none.
         waiting: Whether a compaction waits for the end of the open tool round.
         unsaid: What the recap has no room for.
+        uncounted: What was left out before the history began, and no message of it counts; in order.
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
         instructions: What system messages look like that went out as the user's: the caller may write any view back.
@@ -178,6 +194,7 @@ class Record:
     unbound_from: int | None = None
     waiting: bool = False
     unsaid: Unsaid = field(default=Unsaid())
+    uncounted: tuple[Uncounted, ...] = ()
     foreign_count: int = 0
     instructions: frozenset[bytes] = frozenset()
     calls: bytearray = field(factory=bytearray)
@@ -226,12 +243,37 @@ class Record:
     def left_out(self, length: int) -> tuple[int, int]:
         """How many of the first ``length`` messages are gone, and how many tool calls in them.
 
-        A recap counts as what it stands for; what repair took is not counted.
+        A recap counts as what it stands for; what repair took is not counted. What was left out before the history
+        began is, where nothing in it counts that.
         """
-        gone = [slice(span.start, span.stop) for span in self.log.before(length).spans if span.stage != REPAIR]
-        many = [each for place, each in self.stands.items() if any(span.start <= place < span.stop for span in gone)]
-        messages = sum(min(span.stop, len(self)) - span.start for span in gone) + sum(told - 1 for told, _ in many)
-        return messages, sum(sum(self.calls[span]) for span in gone) + sum(calls for _, calls in many)
+        gone = [*self.uncounted, *self._gone(length)]
+        return sum(each.messages for each in gone), sum(each.calls for each in gone)
+
+    def _gone(self, length: int) -> Iterator[Uncounted]:
+        """What is gone of the first ``length`` messages, a run of them at a time."""
+        for span in self.log.before(length).spans:
+            if span.stage != REPAIR:
+                many = [each for place, each in self.stands.items() if span.start <= place < span.stop]
+                messages = min(span.stop, len(self)) - span.start + sum(told - 1 for told, _ in many)
+                calls = sum(self.calls[span.start : span.stop]) + sum(calls for _, calls in many)
+                yield Uncounted(span.start, messages, calls)
+
+    def uncounted_before(self, length: int) -> tuple[Uncounted, ...]:
+        """What nothing counts of what is gone, once the first ``length`` messages of the view are the history.
+
+        What stood behind these is taken back with all that follows there.
+        """
+        if any(place < length for place in recaps(self.view)):
+            return ()
+        known = sorted((origin, place) for place, origin in enumerate(self.origins) if origin is not None)
+        found: dict[int, Uncounted] = {}
+        for at, messages, calls in (*self.uncounted, *self._gone(len(self))):
+            behind = bisect_left(known, (at, 0))
+            place = known[behind][1] if behind < len(known) else len(self.view)
+            if place < length or length == len(self.view):
+                _, more, with_calls = found.get(place, Uncounted(place, 0, 0))
+                found[place] = Uncounted(place, messages + more, calls + with_calls)
+        return tuple(found[place] for place in sorted(found))
 
     def changes(self) -> list[Change]:
         """What is said of messages that are in the view, or were edited."""
@@ -416,6 +458,8 @@ def rewound(
     )
     gone = any(span.stage != REPAIR for span in new.log.spans)
     new.unsaid = record.unsaid if gone else record.unsaid.at(decided_until)
+    stands = unchanged_until if unchanged_until < len(record.seen) else len(record.seen) + 1
+    new.uncounted = tuple(each for each in record.uncounted if each.at < stands)
     _all_is_final(new, weights.first(cut))
     return new
 
@@ -433,6 +477,7 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
         foreign_count=record.foreign_count,
         instructions=record.instructions,
         unsaid=record.unsaid.at(len(record.seen)),
+        uncounted=record.uncounted,
         unbound_from=lost if binds_reasoning and lost < len(record.seen) else None,
     )
 
@@ -541,7 +586,8 @@ def _unbound(record: Record, cut: int, length: int) -> int | None:
 
 def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(weights)`` messages)."""
-    known = record.view[: len(weights)]
+    passed = len(weights)
+    known = record.view[:passed]
     whole = whole_until(known, range(len(known)), len(known))
     length = min(whole, first_unanswered_call(known, range(len(known)), 0, len(known)))
     weights = weights.first(length)
@@ -564,6 +610,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
     if told[-1:] < [length]:
         now = record.unsaid.now
         new.unsaid = Unsaid(now, now, told[-1] + 1 if told else length)
+    new.uncounted = record.uncounted_before(passed)
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)

@@ -189,6 +189,7 @@ class Pieces:
             "foreign": record.foreign_count,
             "instructions": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
             "unsaid": list(record.unsaid),
+            "uncounted": [list(each) for each in record.uncounted],
             "stands": [[index, *stands] for index, stands in record.stands.items()],
         }
         made.gone(record)
@@ -510,6 +511,7 @@ def _state(head: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, 
             "stands": dump_runs([messages for messages, _ in told]),
             "calls": [calls for _, calls in told],
             "unsaid": head["unsaid"],
+            "uncounted": head["uncounted"],
         },
     }
 

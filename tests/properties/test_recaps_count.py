@@ -81,7 +81,8 @@ class Told:
         self.messages, self.of = [], []
         self.all = set()  # what of the history was passed in, and not taken back
         self.recaps = set()  # at which indexes recaps stand that were written back
-        self.lost = set()  # what repair took for good, since it was illegal, or was left out before a recap stood there
+        self.lost = set()  # what repair took for good, since it was illegal
+        self.uncounted = []  # what was gone from views that were written back without a recap, and before which message
         self.gave_way = False  # for want of room there was none
 
     def more(self, whole, number):
@@ -96,6 +97,8 @@ class Told:
         stop = max(1, len(self.messages) - number, *(place + 1 for place in self.recaps))
         self.all = self.all.difference(*self.of[stop:])
         del self.of[stop:], self.messages[stop:]
+        self.all = self.all.difference(*(gone for at, gone in self.uncounted if at >= stop))
+        self.uncounted = [each for each in self.uncounted if each[0] < stop]
 
     def shown(self, view):
         """What of the whole history is in a view."""
@@ -110,8 +113,11 @@ class Told:
 
     def written_back(self, view):
         """Pass in the view from now on."""
-        gone = self.gone(view) if standing(view) else set()
+        gone = self.gone(view)
         self.lost = self.all - self.shown(view) - gone
+        places = [*self.uncounted, *((at, of & gone) for at, of in enumerate(self.of))]
+        behind = [(_behind(view, at), of) for at, of in places if of]
+        self.uncounted = [] if standing(view) else behind
         known = [None if origin is None else self.of[origin] for origin in view.origins]
         for place, message in enumerate(view.context.messages):
             if known[place] is None:  # what repair has put in is the caller's now
@@ -122,11 +128,17 @@ class Told:
         self.recaps = {place for place, message in enumerate(view.context.messages) if recap_of(message)}
 
 
-def holds(view, told, whole_calls):
-    """The recap, the report and what is there agree."""
+def _behind(view, at):
+    """The first place of a view at which something stands that was passed in at an index or behind it."""
+    there = (place for place, origin in enumerate(view.origins) if origin is not None and origin >= at)
+    return next(there, len(view.messages))
+
+
+def holds(view, told, whole_calls, *, at_once):
+    """The recap, the report and what is there agree; at once nothing is known of what earlier views left out."""
     lines = [change for change in view.report.in_force if change.is_gone]
     assert sorted(change.index for change in lines) == sorted({*range(len(told.messages))} - {*view.origins})
-    gone = told.gone(view)
+    gone = told.gone(view).difference(*(gone for _, gone in told.uncounted if at_once))
     recap = standing(view)
     reasons = [change.reason for stage in view.report.stages for change in stage.changes]
     reasons += [note for stage in view.report.stages for note in stage.notes]
@@ -154,7 +166,7 @@ async def walked(stages, format_name, history, window, acts):
             session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
         prepare = partial(pipeline.prepare, format=format_name) if act == "at once" else session.prepare
         view = await prepare(told.messages)
-        holds(view, told, calls)
+        holds(view, told, calls, at_once=act == "at once")
         if act == "written back":
             told.written_back(view)
 
