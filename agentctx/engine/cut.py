@@ -100,10 +100,12 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     least = min(limit, layout.floor + held)
     aim = max(least, aiming_below(aim, least, call))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)
-    newest = _newest_results(context, layout, loose, limit - aim + left, call)
+    most = max(aim, limit - min(call.reserved, max(0, limit - layout.floor) // FOR_THE_RECAP)) - (aim - left)
+    newest = _newest_results(context, layout, loose, most, call)
     if newest is not None:
         loose, taken = [unit for unit in loose if unit is not newest], tokens_of(newest.of(context.messages), call)
-        rest = max(left - taken, left // NEWEST, min(held, left, _said(context, loose, call)))
+        words_of_users = min(held, left, _said(context, loose, call))
+        rest = max(left - taken, min(most - taken, max(left // NEWEST, words_of_users)))
         aim, left = aim + rest + taken - left, rest
     while True:
         made = _Cutting(context, call, loose, max(0, left), for_words, f"over {aim:,} tokens").made()

@@ -63,7 +63,7 @@ def test_it_is_the_user_s_anywhere_but_behind_the_first_task(format_name, kind, 
     """It goes last as all words of the user, and nothing that it says is told as this conversation's."""
     messages, place = history(format_name, PASTED[kind], where)
     cuts = (TrimRounds(2),) if trims else ()
-    pipeline = Pipeline(*cuts, FitContextWindow(), Ledger(max_tokens=80), budget=1_400)
+    pipeline = Pipeline(*cuts, FitContextWindow(), Ledger(max_tokens=80), budget=1_200)
     view = prepared(pipeline, messages, format_name, mode)
     kept = messages[place] in view.messages
     assert kept or (trims and where not in ("first", "last"))
