@@ -17,7 +17,6 @@ from agentctx.core.budget import Budget, MediaLimits
 from agentctx.core.change_log import ChangeLog, Span, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, Message, Native
-from agentctx.core.protection import knowing_the_recap
 from agentctx.core.units import broken_pair
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.plan import Plan
@@ -28,7 +27,7 @@ from agentctx.providers.native import clean_text, from_json, to_json
 from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
-from agentctx.session.loading import as_recap, as_system, not_given
+from agentctx.session.loading import as_recap, as_system, known_again, not_given
 from agentctx.session.record import LastRequest, Missing, Record, Uncounted, Unsaid, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
@@ -444,6 +443,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
     digests = _digests(known, "seen")
     seen: list[Any] = [Digest(content) for content in digests]
     sizes, weights, calls, roles = _columns(known, len(seen))
+    stood = list(zip(_runs(known, "stands", len(seen), most=MOST_COUNTED), calls, strict=True))
     given = [native for name in ("out", "tail") for native, _ in known.listed(name)]
     left_out = any(native is None for native in given)  # what the caller holds
     out, view = (
@@ -464,7 +464,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
                 view[place] = not_given(view[place], made=origin is None, own=place in payloads)
         _check_pairs(known, view[:settled], wire)
         _check_pairs(known, view, wire)
-        view = knowing_the_recap(as_system(view, origins, system))
+        view = known_again(as_system(view, origins, system), origins, stood.__getitem__)
     changes, added = _changes(known, len(seen), len(out))
     spans = _spans(known, origins, len(seen))
     ours = {origin for message, origin in zip(view, origins, strict=True) if message.as_recap}
@@ -500,7 +500,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
         linked=not seen,
         missing=Missing(payloads, system) if left_out else None,
     )
-    for stands in zip(_runs(known, "stands", len(seen), most=MOST_COUNTED), calls, strict=True):
+    for stands in stood:
         record.note_stands(*stands)
     return record
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 
 from attrs import evolve
 
 from agentctx.core.message import Message, Native
 from agentctx.core.protection import knowing_the_recap
-from agentctx.core.recap import Recap
+from agentctx.core.recap import Recap, stands_for
 from agentctx.session.record import Record, call_ids
 from agentctx.wire_format import WireFormat
 
@@ -37,7 +37,7 @@ def read_missing(record: Record, passed: Mapping[int, Native], natives: Sequence
         for place, message in zip(places, read, strict=True)
     ]
     origins = [record.origins[place] for place in places]
-    known = knowing_the_recap(as_system(known, origins, record.missing.system))
+    known = known_again(as_system(known, origins, record.missing.system), origins, record.stands_for)
     for place, message in zip(places, known, strict=True):
         before, record.out[place], record.view[place] = record.view[place], out[place], message
         if place in made:
@@ -71,6 +71,25 @@ def as_system(messages: Sequence[Message], origins: Sequence[int | None], system
     """The messages, those that were read from these places of the history as system messages."""
     pairs = zip(messages, origins, strict=True)
     return [evolve(message, as_system=True) if origin in system else message for message, origin in pairs]
+
+
+def known_again(
+    messages: list[Message], origins: Sequence[int | None], stood_for: Callable[[int], tuple[int, int]]
+) -> list[Message]:
+    """The messages, the recap among them as such; not one of which the record knows that it was the user's own.
+
+    Args:
+        messages: The messages of the view.
+        origins: The index in the history of each; None when a stage made it.
+        stood_for: Gives for how many messages, and with how many tool calls, one of the history stood.
+    """
+    pairs = zip(knowing_the_recap(messages), origins, strict=True)
+    return [
+        evolve(message, as_recap=False)
+        if message.as_recap and origin is not None and stood_for(origin) != stands_for(message)
+        else message
+        for message, origin in pairs
+    ]
 
 
 def as_recap(messages: Sequence[Message], origins: Sequence[int], ours: AbstractSet[int | None]) -> list[Message]:

@@ -91,3 +91,25 @@ def test_the_library_s_own_is_known_again(format_name, mode):
     )
     assert after.messages > before.messages
     assert set(before.sections) <= set(after.sections)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(FORMATS), st.sampled_from(["session", "views written back", "loaded"]), st.booleans())
+def test_what_a_session_has_heard_the_user_say_it_counts_as_one_message(format_name, mode, sections):
+    """Where the user says it right behind the first task, also after loads: nothing that it counts is counted."""
+    turns = [user("Task: another"), user(TEXT if sections else Recap(12, 6, 1).written().text)]
+    pipeline = Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=1_000)
+    session, shown, known, counted = pipeline.session(format=format_name), [], 0, 0
+    for number in range(9):
+        history = transcript(format_name, *turns)
+        view = blocking(session.prepare, [*shown, *history[known:]] if mode == "views written back" else history)
+        shown, known = view.messages, len(history)
+        if mode == "loaded":
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+        recaps = [recap for recap in map(recap_of, view.context.messages) if recap is not None]
+        assert [recap.messages for recap in recaps] in ([], [len(history) - len(view.messages) + 1])
+        assert all(recap.cleared <= number for recap in recaps)
+        counted += len(recaps)
+        turns += [assistant(call(f"c{number}", "read")), result(f"c{number}", "words " * 150)]
+        turns += [assistant("done"), user(f"USER{number}")]
+    assert counted
