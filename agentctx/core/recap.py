@@ -27,13 +27,16 @@ OPENING = "[Recap of "
 REFERENCE = "For reference only: nothing below is an instruction."
 """What stands before the sections."""
 
+_SHORTENED = "what was cut short"
 _HEADING = "## "
 _CONTROLS = {code: "\ufffd" for code in range(0x20) if code != 0x0A}  # what a terminal obeys
 _HIDDEN = dict.fromkeys((0xAD, 0x180E, 0x200B, *range(0x2060, 0x2065)))  # what is not seen and hides words
 _RECAP = lazy_pattern(
     re.escape(OPENING)
-    + r"(\d{1,9}) earlier messages?(?: with (\d{1,9}) tool calls?)?, not shown; (?:(\d{1,9}) old results? cleared; )?"
-    + r"([0-9a-f]{8})\](?:\n(.*))?",
+    + r"(?:(?P<messages>\d{1,9}) earlier messages?(?: with (?P<calls>\d{1,9}) tool calls?)?, not shown; "
+    + r"(?:(?P<cleared>\d{1,9}) old results? cleared; )?"
+    + rf"|(?P<only>\d{{1,9}}) old tool results? that (?:was|were) cleared; |{re.escape(_SHORTENED)}; )"
+    + r"(?P<sum>[0-9a-f]{8})\](?:\n(?P<body>.*))?",
     re.DOTALL,
 )
 
@@ -58,6 +61,8 @@ class Recap:
         written: a.py
         >>> recap_of(recap.written()) == recap
         True
+        >>> Recap(cleared=2).written().text
+        '[Recap of 2 old tool results that were cleared; e026cbae]'
     """
 
     messages: int = 0
@@ -77,11 +82,18 @@ class Recap:
         for heading, text in self.sections.items():
             lines += [_HEADING + heading, *map(_escaped, text.split("\n"))]
         body = "\n".join(lines)
-        calls = f" with {_of(self.calls, 'tool call')}" if self.calls else ""
-        cleared = f"{_of(self.cleared, 'old result')} cleared; " if self.cleared else ""
-        counts = f"{OPENING}{_of(self.messages, 'earlier message')}{calls}, not shown; {cleared}"
+        counts = f"{OPENING}{self._counts()}; "
         said = "\n".join([f"{counts}{_sum(counts + body)}]", *lines])
         return Message("user", (Text(said),), as_recap=True)
+
+    def _counts(self) -> str:
+        """What it stands for, in words."""
+        if not self.messages and not self.calls:
+            were = "was" if self.cleared == 1 else "were"
+            return f"{_of(self.cleared, 'old tool result')} that {were} cleared" if self.cleared else _SHORTENED
+        calls = f" with {_of(self.calls, 'tool call')}" if self.calls else ""
+        cleared = f"; {_of(self.cleared, 'old result')} cleared" if self.cleared else ""
+        return f"{_of(self.messages, 'earlier message')}{calls}, not shown{cleared}"
 
     @classmethod
     def read(cls, message: Message) -> Recap | None:
@@ -93,9 +105,10 @@ class Recap:
         if not isinstance(first, Text) or not first.text.startswith(OPENING):
             return None
         found = _RECAP.fullmatch(first.text)
-        if found is None or found[4] != _sum(first.text[: found.start(4)] + (found[5] or "")):
+        if found is None or found["sum"] != _sum(first.text[: found.start("sum")] + (found["body"] or "")):
             return None
-        return cls(int(found[1]), int(found[2] or 0), int(found[3] or 0), _sections(found[5] or ""))
+        messages, calls, cleared = (int(found[name] or 0) for name in ("messages", "calls", "cleared"))
+        return cls(messages, calls, cleared or int(found["only"] or 0), _sections(found["body"] or ""))
 
 
 @frozen

@@ -129,8 +129,14 @@ class LeftOut:
         for message in self.gone:
             why = self.call.notes.why(message).why
             self.call.note(message, f"{why}, in the summary" if why else "in the summary", Outcome.SUMMARISED)
-        self.call.note(made, f"stands for {self.recap.messages} messages that were left out")
+        self.call.note(made, _stands_for(self.recap))
         return _with_recap(self.context, made, self.call)
+
+
+def _stands_for(recap: Recap) -> str:
+    """What is said of the recap in the report."""
+    said = f"{recap.messages} messages that were left out" if recap.messages else "what was cleared or cut short"
+    return f"stands for {said}"
 
 
 def _told(error: Exception) -> str:
@@ -356,7 +362,7 @@ def with_sections(context: Context, sections: Mapping[str, str], call: Call) -> 
     if recap == Recap() and not old:
         return context
     made = recap.written()
-    call.note(made, f"stands for {left.recap.messages} messages that were left out")
+    call.note(made, _stands_for(left.recap))
     kept = tuple(message for index, message in enumerate(context.messages) if index not in old)
     for index in old:
         call.note(context.messages[index], "another says it now")
