@@ -272,9 +272,12 @@ class StoreShelf:
         if not wrong:
             return after
         messages, meant = list(after.messages), {handle.partition("#")[0] for handle in wrong}
+        known = {message.identity: message for message in before.messages}
         for place, found in named.items():
             if not meant.isdisjoint(found):
-                messages[place] = self._put_right(messages[place], wrong)
+                made = self._put_right(messages[place], wrong)
+                was = known.get(made.identity)
+                messages[place] = was if was is not None and was == made else made  # cut again, it says the same
         return after.with_messages(tuple(messages))
 
     async def _firsts(self, named: Collection[str]) -> dict[str, str | None]:
