@@ -34,7 +34,7 @@ from agentctx.cli.console import (
     say,
 )
 from agentctx.cli.options import parse_amount, parse_bytes
-from agentctx.cli.transcripts import noted, written
+from agentctx.cli.transcripts import apart, noted, written
 from agentctx.comparison import (
     Contender,
     Failed,
@@ -146,7 +146,8 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     results = None if out is None else Results(out)
     if parquet is not None:
         _parquet_writer()  # so that a missing package is said before the work, not behind it
-    sessions = _Sessions(_listed(files), parse_bytes("--max-bytes", max_bytes), chosen=bool(pipeline or config))
+        apart("--parquet", parquet, [*_listed(files), *map(str, filter(None, (out, config)))])
+    sessions = _Sessions(_listed(files, out), parse_bytes("--max-bytes", max_bytes), chosen=bool(pipeline or config))
     rows: list[Measured] = []
     with ending_in_order(), prints_on_stderr() as stdout, _executor(executor, workers) as running:
         contenders = _contenders(pipeline or (), config, window)
@@ -208,14 +209,16 @@ def _contenders(named: Sequence[str], config: Path | None, window: str | None) -
     return found
 
 
-def _listed(files: Sequence[str]) -> Iterator[str]:
-    """The files, and those in folders, in order of their names."""
+def _listed(files: Sequence[str], out: str | None = None) -> Iterator[str]:
+    """The files, and those in folders but for that of the results, in order of their names."""
+    results = Path(out).resolve() if out is not None else None
     for name in files:
         path = Path(name)
         if not path.is_dir():
             yield name
             continue
-        yield from (str(each) for each in sorted(path.rglob("*")) if each.is_file() and ".json" in each.name)
+        found = (each for each in sorted(path.rglob("*")) if each.is_file() and ".json" in each.name)
+        yield from (str(each) for each in found if each.resolve() != results)
 
 
 @define

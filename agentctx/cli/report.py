@@ -14,7 +14,7 @@ from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.pipelines import Named, Preset, Target, Trigger, chosen_pipeline, users_code
-from agentctx.cli.transcripts import SessionFile, SessionNumber, noted, session_file, written
+from agentctx.cli.transcripts import SessionFile, SessionNumber, apart, noted, session_file, written
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import printable
@@ -99,7 +99,9 @@ def report(  # noqa: PLR0913 - each is an option of the command
         _compare(compare, out, parse_bytes("--max-bytes", max_bytes), show=show, json=json)
         return
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
-    found = noted(chosen_of(session_file(session, number), id, parse_bytes("--max-bytes", max_bytes)))
+    source = session_file(session, number)
+    apart("--out", out, [source])
+    found = noted(chosen_of(source, id, parse_bytes("--max-bytes", max_bytes)))
     entry = next(found)
     if id is None and next(found, None) is not None:
         err().print("there are more recordings in this file: --id ID makes a page of one of them", style="dim")
@@ -131,6 +133,7 @@ def _open(out: str) -> None:
 
 def _compare(source: str, out: str, max_bytes: int, *, show: bool, json: bool) -> None:
     """Write the page of a comparison."""
+    apart("--out", out, [source])
     with opened(source, max_bytes) as stream:
         rows = read_rows(stream.read().decode(errors="replace"), name_of(source))
     page = comparison_page(rows).encode()

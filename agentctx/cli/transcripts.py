@@ -81,6 +81,26 @@ def from_tool(transcript: Transcript) -> str:
     return f", from {printable(transcript.source)}" if transcript.source else ""
 
 
+def apart(option: str, target: str | None, read: Iterable[str]) -> None:
+    """See to it that what is written does not take the place of what is read.
+
+    Args:
+        option: The option that names what is written, for the error.
+        target: The file that will be written; None, ``-`` and a device are no file that could be lost.
+        read: The files that the command reads.
+
+    Raises:
+        ConfigError: If it is one of them, under whatever name.
+    """
+    if target is None or target == "-" or not Path(target).is_file():
+        return
+    for source in read:
+        with suppress(OSError):
+            if Path(source).samefile(target):
+                msg = f"{option}: {printable(target)} is read by this command: name another file to write"
+                raise ConfigError(msg)
+
+
 @contextmanager
 def written(target: str | None) -> Iterator[IO[bytes]]:
     """A stream whose content becomes the file ``target`` when the block ends well, and vanishes when it does not.

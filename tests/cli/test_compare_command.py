@@ -69,6 +69,7 @@ def test_json_parquet_and_results(run):
         (("empty",), "no recorded session was found"),
         (("sessions", "--out", "sessions"), "cannot be read"),
         (("sessions/one.jsonl", "--out", "sessions/one.jsonl"), "is no row of a comparison"),
+        (("sessions", "--parquet", "./sessions/one.jsonl"), "--parquet: ./sessions/one.jsonl is read by this command"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(run, arguments, what):

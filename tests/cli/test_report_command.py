@@ -72,6 +72,18 @@ def test_what_cannot_be_is_one_line(run, jsonl, chat, options, said, tmp_path, m
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize("options", [("--window", "8k"), ("--compare",)])
+def test_a_page_does_not_take_the_place_of_what_it_is_made_of(run, jsonl, chat, record, tmp_path, options):
+    """A session, or rows, that are named as the page too, by whatever name, are there as before."""
+    path = jsonl(record(chat(1), "one"))
+    before, link = path.read_bytes(), tmp_path / "link.html"
+    link.symlink_to(path)
+    told = run("report", *options, path, "-o", link)
+    assert (told.exit_code, told.stderr.count("\n")) == (2, 1)
+    assert "is read by this command" in told.stderr
+    assert path.read_bytes() == before
+
+
 def test_a_pipeline_of_ones_own(run, jsonl, chat, record, tmp_path, monkeypatch):
     """A module of the working directory gives the pipeline, ready or made for a budget; replay takes it, too."""
     monkeypatch.chdir(tmp_path)
