@@ -90,10 +90,29 @@ class Measured:
         """The row that ``to_dict`` wrote; what it does not know is left out.
 
         Raises:
-            TypeError: If something is missing.
+            TypeError: If something is missing, or of another kind than ``to_dict`` writes.
         """
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in plain.items() if name in known})
+        known = {each.name: plain[each.name] for each in fields(cls) if each.name in plain}
+        for each in fields(cls):
+            if each.name in known and not _is(known[each.name], str(each.type)):
+                msg = f"{each.name}: expected {each.type}"
+                raise TypeError(msg)
+        return cls(**known)
+
+
+_MOST = 2**63 - 1
+"""The largest number that a column holds."""
+
+
+def _is(value: object, kind: str) -> bool:
+    """Whether a value read from JSON is what a row has in a field of this kind."""
+    if value is None:
+        return "None" in kind
+    if kind.startswith("str"):
+        return isinstance(value, str)
+    if isinstance(value, bool) or not isinstance(value, int if kind.startswith("int") else (int, float)):
+        return False
+    return 0 <= value <= _MOST  # no NaN either
 
 
 def measure(recording: Recording, contender: Contender, *, session: str = "", model: str | None = None) -> Measured:

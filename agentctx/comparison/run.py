@@ -308,6 +308,8 @@ class Results:
     def __attrs_post_init__(self) -> None:
         """Read what is there; a last line that was not finished is taken away."""
         path = Path(self.path)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InvalidInput(self.path, "is a pipe or a device, from which no comparison can go on: name a file")
         try:
             content = path.read_bytes() if path.exists() else b""
         except OSError as error:
@@ -350,6 +352,7 @@ def _row(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
         row = json.loads(line)
         key = row.pop("key")
         Measured.from_dict(row)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        hash(key)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InvalidInput(where, "is no row of a comparison: name another file for the results") from None
     return key, row

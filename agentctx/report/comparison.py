@@ -41,7 +41,7 @@ def _rows(text: str, where: str) -> Iterator[Measured]:
             continue
         try:
             yield Measured.from_dict(json.loads(line))
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             at = f"{where}, line {number}"
             raise InvalidInput(at, f"is no row of a comparison: {_EXPECTED}") from None
 

@@ -14,6 +14,7 @@ from agentctx import ConfigError, FitContextWindow, InvalidInput, Pipeline
 from agentctx.comparison import Contender, Failed, Measured, Results, compare, measure, processes, read_contenders
 from agentctx.comparison.contenders import READY, contender
 from agentctx.replay import Recording
+from agentctx.report.comparison import read_rows
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.transcripts import read_transcripts
 
@@ -265,3 +266,29 @@ def test_rows_are_values_of_json():
     """Written and read again, a row is equal."""
     row = measure(session(3), ready("coding_agent")[0], session="s")
     assert Measured.from_dict(json.loads(json.dumps(row.to_dict()))) == row
+
+
+WRONG = [True, -1, 2**63, 10**400, float("nan"), float("inf"), "1", [], {}, None]
+
+
+def test_a_row_of_other_values_is_no_row(tmp_path):
+    """Whatever stands in a field in place of what belongs there, the file is refused by its line and left as it is."""
+    row, path = measure(session(2), ready("oldest_out")[0], session="s").to_dict(), tmp_path / "rows.jsonl"
+    for name, value in row.items():
+        optional, word = name in {"id", "model", "window", "usd"}, isinstance(value, str)
+        for other in WRONG:
+            if (optional and other is None) or (isinstance(other, str) and (word or name in {"id", "model"})):
+                continue
+            path.write_text(json.dumps({"key": "k", **row, name: other}) + "\n")
+            before = path.read_bytes()
+            with pytest.raises(InvalidInput, match="line 1: is no row"):
+                Results(str(path))
+            with pytest.raises(InvalidInput, match="line 1: is no row"):
+                read_rows(path.read_text(), "rows.jsonl")
+            assert path.read_bytes() == before
+
+
+def test_results_are_a_file():
+    """A device, which cannot be gone on from and may never end, is refused and not read."""
+    with pytest.raises(InvalidInput, match="a pipe or a device"):
+        Results("/dev/zero")
