@@ -21,7 +21,7 @@ from agentctx.core.recap import quoted
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
 from agentctx.engine.store_waits import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
-from agentctx.errors import InvalidInput, StoreError
+from agentctx.errors import InvalidInput, StoreError, StoreUnavailable
 from agentctx.offload import offload
 from agentctx.printable import shown
 from agentctx.protocols import Store
@@ -383,15 +383,32 @@ async def put(store: Store, content: bytes) -> str:
 
 async def asked_of(store: Store, ask: Callable[[], Awaitable[T]], whole: Store | None = None) -> T | None:
     """What a store, or a part of the ``whole``, answers; None where it fails, or takes too long."""
-    begun, limit = monotonic(), limit_of(whole or store, PATIENCE)
     try:
-        with anyio.move_on_after(limit), _Failing(f"the store {type(store).__name__}"):
-            return await ask()
+        return await answer_of(store, ask, whole)
     except StoreError:
-        pass
-    if took_too_long(begun, limit):
-        give_up(whole or store)
-    return None
+        return None
+
+
+async def answer_of(store: Store, ask: Callable[[], Awaitable[T]], whole: Store | None = None) -> T:
+    """What a store, or a part of the ``whole``, answers in time.
+
+    Raises:
+        StoreUnavailable: If it cannot be asked now, or takes too long.
+        StoreError: If it fails in another way.
+    """
+    begun, limit, name = monotonic(), limit_of(whole or store, PATIENCE), f"the store {type(store).__name__}"
+    try:
+        with anyio.move_on_after(limit), _Failing(name):
+            return await ask()
+    except StoreError as error:
+        if took_too_long(begun, limit):
+            give_up(whole or store)
+        if isinstance(error.__cause__, (ConnectionError, TimeoutError)):
+            raise StoreUnavailable(str(error)) from error
+        raise
+    give_up(whole or store)
+    msg = f"{name} did not answer within {limit:g} seconds"
+    raise StoreUnavailable(msg)
 
 
 @frozen(eq=False, repr=False)

@@ -16,6 +16,7 @@ from agentctx.core.recap import quoted
 from agentctx.engine.options import check_store, check_whole
 from agentctx.engine.originals import (
     ARGUMENTS,
+    answer_of,
     asked_of,
     of_conversation,
     recall_tool,
@@ -25,7 +26,7 @@ from agentctx.engine.originals import (
 )
 from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
-from agentctx.errors import ConfigError, StoreError
+from agentctx.errors import ConfigError, StoreError, StoreUnavailable
 from agentctx.offload import offload
 from agentctx.printable import printable
 from agentctx.protocols import Store, TokenCounter
@@ -193,6 +194,8 @@ class Recall:
             if "handle" in asked:
                 return await self._of_one(_bare(asked["handle"]), asked)
             return await self._search_all(asked["search"]) if "search" in asked else self._capped(self._usage())
+        except StoreUnavailable:
+            return "What was left out cannot be read now: the store does not answer. Go on without it, or ask later."
         except (StoreError, sqlite3.Error):
             return "What was left out cannot be searched now; give a handle"
 
@@ -204,8 +207,8 @@ class Recall:
             return self._capped(f"There is no {quoted(handle[:_LEAST])}: {known}")
         if text is None:
             shown = quoted(handle[:_LEAST])
-            what = "it is not one of this conversation's, or it has expired. Search for words of it instead."
-            return self._capped(f"Nothing is kept under the handle {shown}: {what}")
+            why = "it is not one of this conversation's, it has expired, or it is damaged"
+            return self._capped(f"Nothing is kept under the handle {shown}: {why}. Search for words of it instead.")
         if "search" in asked:
             return await offload(partial(self._search_in, handle, text, asked["search"]), 1, len(text))
         if "lines" in asked:
@@ -217,9 +220,18 @@ class Recall:
         return f"Call {self.name} with a handle or a search. {arguments}"
 
     async def _read(self, handle: str) -> str | int | None:
-        """The text under a handle; where it has not so many results, how many it has; None where there is nothing."""
+        """The text under a handle; where it has not so many results, how many it has; None where there is nothing.
+
+        Raises:
+            StoreUnavailable: If the store does not answer now.
+        """
         bare, _, part = handle.partition("#")
-        content = await asked_of(self.store, lambda: self._own.get(bare)) if bare else None
+        try:
+            content = await answer_of(self.store, lambda: self._own.get(bare)) if bare else None
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return None
         if not isinstance(content, bytes):
             return None
         return await offload(partial(_text_of_part, content, part), 1, len(content))
@@ -279,7 +291,9 @@ class Recall:
             return self._capped(f"{handles}; give a handle")
         found = await self._found(search, handles)
         if not found:
-            return self._capped(f"{quoted(search[:80])} was not found in what was left out")
+            unread = any(handle not in self._indexes[0].names for handle in handles)
+            where = "those parts of what was left out that can be read" if unread else "what was left out"
+            return self._capped(f"{quoted(search[:80])} was not found in {where}")
         texts: dict[str, str] = {}  # each once, however often it was left out
         for handle in found:
             text = await self._read(handle) if len(texts) < FOUND else None
@@ -292,7 +306,7 @@ class Recall:
         """The handles to look through; why there are none, where they are not told."""
         several = getattr(self._own, "conversations", None)
         if several is not None:
-            whose = await asked_of(self.store, several)
+            whose = await answer_of(self.store, several)
             if not isinstance(whose, Sized):
                 return "What was left out cannot be searched now"
             if len(whose) > 1:
@@ -303,7 +317,7 @@ class Recall:
         if own is not None:
             found = await asked_of(self.store, lambda: own(search, FOUND * 8))
         if found is None and listed is not None:
-            found = await asked_of(self.store, listed)
+            found = await answer_of(self.store, listed)
         if isinstance(found, str) or not isinstance(found, Iterable):
             return "This store cannot be searched"
         return [handle for handle in found if isinstance(handle, str)]

@@ -109,7 +109,7 @@ async def test_a_range_that_is_none_is_said(more):
 
 
 async def test_a_store_that_fails_is_no_error_for_the_model():
-    """It is told that nothing is there."""
+    """It is told that the store does not answer, not that nothing is there."""
 
     class Down:
         async def put(self, _content, /):
@@ -122,8 +122,27 @@ async def test_a_store_that_fails_is_no_error_for_the_model():
             raise ConnectionError
 
     recall = Recall(Down())
-    assert "Nothing is kept under the handle abc" in await recall({"handle": "abc"})
-    assert "cannot be searched" in await recall({"search": "abc"})
+    for asked in ({"handle": "abc"}, {"search": "abc"}, {"handle": "abc", "search": "abc"}):
+        assert "the store does not answer" in await recall(asked)
+
+
+async def test_a_search_says_that_it_could_not_read_all():
+    """What cannot be decrypted is not what the words are missing in."""
+
+    class Locked:
+        known = True
+
+        def encrypt(self, content):
+            return content
+
+        def decrypt(self, content):
+            return content if self.known else content[:0]
+
+    cipher = Locked()
+    store = MemoryStore(cipher=cipher)
+    await store.put(b"port 8080")
+    cipher.known = False
+    assert "that can be read" in await Recall(store)({"search": "port 8080"})
 
 
 async def test_a_long_content_is_read_piece_by_piece():
