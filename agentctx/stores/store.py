@@ -489,7 +489,11 @@ class ConversationStore:
 
         def get(backend: Backend) -> bytes | None:
             body = backend.get(handle, owner, now)
-            return None if body is None else self._opened(body, handle)
+            content = None if body is None else self._opened(body, handle)
+            if content is not None and not sha256(content).hexdigest().startswith(handle):
+                msg = f"what is kept under handle {handle!r:.200} is damaged: it is not what was put there"
+                raise StoreError(msg)
+            return content
 
         known = isinstance(handle, str) and len(handle) >= _SHORTEST and _HEXADECIMAL.issuperset(handle)
         content = await self._run(get) if known else None

@@ -441,7 +441,8 @@ class _Broken:
         return content.hex() if self.how == "text" else content
 
     def decrypt(self, content: bytes) -> Any:  # noqa: ANN401 - also what is no bytes
-        return {"short": content[:-1], "other": content[::-1]}.get(self.how)
+        flipped = content[:-1] + bytes([content[-1] ^ 1])
+        return {"short": content[:-1], "other": content[::-1], "flipped": flipped}.get(self.how)
 
 
 @frozen
@@ -476,7 +477,7 @@ async def ciphers_are_used(make: Make) -> None:
         async with _at(make, place, cipher=cipher) as store:
             for read, name in ((store.get, handle), (store.load, "x"), (store.load_state, "x")):
                 await _refused(StoreError, read(name), f"reading with {cipher}")
-    for how in ("raises", "text", "none", "short", "other"):
+    for how in ("raises", "text", "none", "short", "other", "flipped"):
         async with _at(make, cipher=_Broken(how)) as store:
             if how in {"raises", "text"}:
                 for write in (store.put(b"1"), store.append("x", [{"n": 1}], 0), store.save_state("x", {"h": b"1"}, 0)):
@@ -485,7 +486,8 @@ async def ciphers_are_used(make: Make) -> None:
             else:
                 handle = await store.put(b"1")
                 error = await _refused(StoreError, store.get(handle), f"reading with a cipher that is broken: {how}")
-                _hold_that("_Broken" in str(error), "an error that names the cipher")
+                named = handle if how == "flipped" else "_Broken"
+                _hold_that(named in str(error), "an error that names the cipher, or the content that is damaged")
 
 
 async def cancelled_writes_are_whole(make: Make) -> None:
