@@ -31,7 +31,13 @@ _FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
 
 
 def _path(value: str | os.PathLike[str]) -> Path:
-    return Path(value).expanduser().absolute()
+    try:
+        if b"\0" not in os.fsencode(value):
+            return Path(value).expanduser().absolute()
+    except (TypeError, ValueError):
+        pass
+    msg = f"SQLiteStore: path is a text or a Path that names a file, got {value!r:.80}"
+    raise ConfigError(msg)
 
 
 @define(eq=False)
@@ -232,8 +238,9 @@ class _File(InTables):
 
     def _open(self) -> _Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
-        if self.path.is_dir():
-            msg = f"{self.path}: it is a directory"
+        if self.path.exists() and not self.path.is_file():
+            what = "a directory" if self.path.is_dir() else "a device, a pipe or a socket, and no file"
+            msg = f"{self.path}: it is {what}"
             raise StoreError(msg)
         if self.create:
             missing = [folder for folder in self.path.parents if not folder.exists()]

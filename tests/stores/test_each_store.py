@@ -197,16 +197,19 @@ async def test_a_disk_that_is_full_is_told(tmp_path):
 
 
 async def test_another_programs_database_is_refused(tmp_path):
-    """A file that is a database of something else, or none, is not written to."""
+    """A file that is a database of something else, or none, is not written to, and stays readable for whom it was."""
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE own (n)")
     connection.close()
     (tmp_path / "text.db").write_text("no database, but a text " * 100)
-    for name in ("other.db", "text.db", "."):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("other.db", "text.db", "pipe", "."):
+        (tmp_path / name).chmod(0o755)
         with pytest.raises(StoreError) as caught:
             await SQLiteStore(tmp_path / name).put(b"a long log")
         assert not isinstance(caught.value, StoreUnavailable)
+        assert mode(tmp_path / name) == 0o755
 
 
 async def test_a_file_that_somebody_holds_is_busy(tmp_path):
@@ -288,6 +291,9 @@ def test_places_that_make_no_sense():
             RedisStore("redis://", prefix=prefix)
     with pytest.raises(ConfigError):
         SQLiteStore("context.db", synchronous="OFF")
+    for path in (None, 1, "a\0b", "\ud800"):
+        with pytest.raises(ConfigError):
+            SQLiteStore(path)
 
 
 async def test_names_that_are_none_are_refused(make):
