@@ -23,6 +23,7 @@ from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, obse
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.protocols import StateStore
+from agentctx.providers.native import clean_text
 from agentctx.session.current import Within, start_outside
 from agentctx.session.keeping import StateKeeper
 from agentctx.session.lock import SessionLock
@@ -300,8 +301,9 @@ class Sessions(Mapping[Hashable, Session]):
         return held
 
     def _check(self, name: Hashable) -> None:
-        if self.store is not None and not (isinstance(name, str) and name):
-            msg = f"Sessions: a conversation in a store is named by a text that is not empty, not by {name!r:.80}"
+        if self.store is not None and not (isinstance(name, str) and name and clean_text(name) is name):
+            what = "a text that is not empty, and has no lone surrogates"
+            msg = f"Sessions: a conversation in a store is named by {what}, not by {name!r:.80}"
             raise ConfigError(msg)
 
     def _keep(self, name: Hashable, session: Session) -> None:

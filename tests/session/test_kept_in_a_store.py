@@ -560,7 +560,7 @@ async def test_a_loaded_state_can_be_dumped_before_its_next_step(kept):
     assert told(view) == told(expected)
 
 
-@pytest.mark.parametrize("name", [None, 7, ""])
+@pytest.mark.parametrize("name", [None, 7, "", "\ud800"], ids=ascii)
 @pytest.mark.anyio
 async def test_names_in_a_store_are_texts(name):
     """Another name is refused before anything is done."""
