@@ -16,6 +16,7 @@ from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store
 from agentctx.providers.native import from_json, to_json
+from agentctx.stores.store import check_messages
 
 
 @frozen
@@ -79,6 +80,7 @@ class RedactingStore:
         self, write: Callable[..., Awaitable[int]], name: str, messages: Sequence[Native], *rest: object, **key: object
     ) -> int:
         """Write messages to a history, without secrets."""
+        check_messages(messages)
         contents = [original_bytes(to_json(each, f"messages[{at}]")) for at, each in enumerate(messages)]
         told = [await offload(partial(self._without_secrets, each), 1, len(each)) for each in contents]
         clean = [from_json(json.loads(each.decode("utf-8", "surrogatepass"))) for each in told]

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
@@ -359,6 +359,7 @@ class ConversationStore:
         self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
     ) -> int:
         """Put messages behind the others, and return the new version: see ``HistoryStore``."""
+        check_messages(messages)
         if not messages:
             return (await self.load(name)).version
         return await self._write(name, "history", version, key, put=partial(self._batch, name, messages))
@@ -367,6 +368,7 @@ class ConversationStore:
         self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
     ) -> int:
         """Put messages in the place of all that are there, and return the new version: see ``HistoryStore``."""
+        check_messages(messages)
         put = partial(self._batch, name, messages) if messages else dict
         return await self._write(name, "history", version, key, put=put, drop=None)
 
@@ -402,6 +404,7 @@ class ConversationStore:
         self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
     ) -> int:
         """Keep those pieces that have changed, and return the new version: see ``StateStore``."""
+        _check_given("what has changed of a state", changed, Mapping, "a mapping of names to bytes")
         for piece, content in changed.items():
             _check_piece(piece, content)
         drop = [piece for piece, content in changed.items() if content is None]
@@ -468,6 +471,7 @@ class ConversationStore:
         return True
 
     async def _put(self, content: bytes, conversation: str | None) -> str:
+        _check_given("a content", content, (bytes, bytearray, memoryview), "bytes")
         self._check_size("a content", len(content))
         owner, claim = None if conversation is None else owner_of(conversation), self._claim()
 
@@ -791,6 +795,23 @@ def _check_version(version: object) -> None:
     """
     if version is not None and (type(version) is not int or not -(2**63) <= version < 2**63):
         msg = f"a version is the number that was loaded, 0 or None; got {version!r:.80}"
+        raise StoreError(msg)
+
+
+def check_messages(messages: object) -> None:
+    """Refuse one message, or a text, in the place of a list of messages: it would be taken apart.
+
+    Raises:
+        StoreError: If it is that, or nothing that has messages.
+    """
+    _check_given("what is written to a history", messages, Iterable, "a list of messages", but=(str, bytes, Mapping))
+
+
+def _check_given(
+    what: str, value: object, kind: type | tuple[type, ...], named: str, *, but: tuple[type, ...] = ()
+) -> None:
+    if not isinstance(value, kind) or isinstance(value, but):
+        msg = f"{what} is {named}; got {type(value).__name__}"
         raise StoreError(msg)
 
 

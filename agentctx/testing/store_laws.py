@@ -126,6 +126,8 @@ async def contents_come_back(make: Make) -> None:
             _hold(content, await store.get(handle), f"the content under {handle}")
             _hold(content, await other.get(handle), f"the content under {handle}, for another worker")
             _hold(handle, await other.put(content), "the handle of the same content")
+        for odd in ("text", None, 5) if _can(store, *_ALL) else ():
+            await _refused(StoreError, store.put(odd), f"{odd!r} in the place of bytes")
         for handle in ("", "x", "\0", "\ud800", "0" * 16, handles[0][:-1], handles[0] + "0", "%", "'"):
             await _refused(StoreError, store.get(handle), f"get({handle!r})")
         if _can(store, "handles"):
@@ -174,7 +176,10 @@ async def conversations_apart(make: Make) -> None:
 
 
 async def histories_are_logs(make: Make) -> None:
-    """Messages come back in order and as they were; each write gives the version; nothing to append is no write."""
+    """Messages come back in order and as they were; each write gives the version; nothing to append is no write.
+
+    One message, or a text, in the place of a list of messages is refused.
+    """
     place = f"p{uuid4().hex}"
     async with _at(make, place) as store, _at(make, place) as other:
         if not _can(store, "load", "append", "save", "clear"):
@@ -188,6 +193,9 @@ async def histories_are_logs(make: Make) -> None:
             written += [message, message]
         _same(written, (await other.load("x")).messages)
         _hold(version, await store.append("x", [], 12_345), "the version, where nothing is appended")
+        for odd in ({"role": "user", "content": "one"}, "text", b"bytes", None, 5) if _can(store, *_ALL) else ():
+            for write in (store.append, store.save):
+                await _refused(StoreError, write("x", odd, None), f"{odd!r} in the place of messages")
         _hold(version, (await other.load("x")).version, "the version that was loaded")
         version = _later(await other.append("x", [{"n": 1}], None), version)
         version = _later(await store.save("x", [{"n": 2}], version), version)
@@ -299,6 +307,7 @@ async def states_change_in_pieces(make: Make) -> None:
             await _refused(StoreError, store.save_state("x", {"head": b"2"}, odd), f"version {odd!r}")
         for name, content in (*((name, b"") for name in ODD_PIECES), ("head", "text"), ("head", bytearray(b"1"))):
             await _refused(StoreError, store.save_state("x", {"head": b"2", name: content}, version), f"piece {name!r}")
+        await _refused(StoreError, store.save_state("x", [("head", b"2")], version), "pieces that are no mapping")
         _hold(version, (await store.load_state("x")).version, "the version after pieces that were refused")
         again = await store.save_state("x", {"more": b"1"}, version, key="k")
         _hold(again, await other.save_state("x", {"more": b"2"}, version, key="k"), "a save that is repeated")

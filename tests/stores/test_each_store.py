@@ -320,6 +320,8 @@ async def test_secrets_are_taken_out_of_histories():
     await redacting.save("x", [{"role": "user", "content": "again password=xk29-fj3n-QQ81"}], version)
     assert [each["content"] for each in (await redacting.load("x")).messages] == ["again password=[redacted]"]
     with pytest.raises(StoreError):
+        await redacting.append("x", {"role": "user", "content": "one"}, None)
+    with pytest.raises(StoreError):
         await redacting.save_state("x", {"head": b"1"}, 0)
 
 
