@@ -125,8 +125,8 @@ class _Server:
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
         done, *told = self._ask("put", claim.now, *_told(claim), handle, digest, body)
-        _check(claim, done, told, len(body))
-        return bool(done)
+        _check(claim, int(done), told, len(body))
+        return bool(int(done))
 
     def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
         found = self._ask("get", now, owner or b"", handle)
@@ -170,7 +170,7 @@ class _Server:
                 versions = [int(version) if version else None for version in (history, state)]
                 until = float(expires) if expires else math.inf
                 found[owner] = Owned(owner, int(size), int(contents), versions[0], versions[1], until)
-            if cursor == b"0":
+            if int(cursor) == 0:
                 return list(found.values())
 
     def purge(self, owners: Sequence[bytes]) -> int:
@@ -185,20 +185,20 @@ class _Server:
         if client is not None:
             client.close()
 
-    def _ask(self, *arguments: Any) -> Any:  # noqa: ANN401 - what the script returns
+    def _ask(self, *arguments: Any) -> list[Any]:  # noqa: ANN401 - what the script takes
         with _translating():
             if self._client is None:
                 self._open()
             operation, now, *rest = arguments
             said = [operation, repr(now), *rest]
             try:
-                return self._script(keys=[self.prefix], args=said, client=self._client)
+                return _listed(self._script(keys=[self.prefix], args=said, client=self._client))
             except exceptions.ResponseError as error:
                 if _ANOTHER_SCHEMA not in str(error):
                     raise
             self.close()
             self._open()  # it was lost, and is made anew; or a newer release was here, which is an error
-            return self._script(keys=[self.prefix], args=said, client=self._client)
+            return _listed(self._script(keys=[self.prefix], args=said, client=self._client))
 
     def _open(self) -> None:
         kind: Any = RedisCluster if self.cluster else Redis
@@ -211,7 +211,7 @@ class _Server:
         )
         self._script = client.register_script(_LUA)
         made = str(SCHEMA) if self.create else ""
-        version = int(self._script(keys=[self.prefix], args=["schema", "0", made])[0])
+        version = int(_listed(self._script(keys=[self.prefix], args=["schema", "0", made]))[0])
         if not 0 < version <= SCHEMA:
             client.close()
             msg = f"the store {self.prefix} has version {version} of the schema; this release knows {SCHEMA}"
@@ -281,6 +281,18 @@ async def _numbers_from(line: socket.socket) -> list[int]:
     raise StoreUnavailable(msg)
 
 
+def _listed(answer: Any) -> list[Any]:  # noqa: ANN401 - what the script returns
+    """What the script answers, which is always a list: anything else is said by somebody else.
+
+    Raises:
+        StoreError: If it is none: nothing was done then.
+    """
+    if not isinstance(answer, list):
+        msg = f"Redis: the server answered {answer!r:.80}"
+        raise StoreError(msg)
+    return answer
+
+
 def _told(claim: Claim) -> tuple[bytes, str, str, str]:
     limits = (claim.expires, claim.most, claim.most_of_all)
     expires, most, most_of_all = ("" if each == math.inf else repr(float(each)) for each in limits)
@@ -302,11 +314,11 @@ def _packed(*arguments: str | bytes) -> bytes:
 
 
 def _version_in(claim: Claim, answer: Sequence[Any]) -> int:
-    done, *told = answer
+    done, *told = map(int, answer)
     if done == _CONFLICT:
-        raise StoreConflict(claim.name, int(told[0]))
+        raise StoreConflict(claim.name, told[0])
     _check(claim, done, told, 0)
-    return int(done)
+    return done
 
 
 def _check(claim: Claim, done: int, told: Sequence[Any], grown: int) -> None:
@@ -368,8 +380,10 @@ local function alive(owner)
 end
 
 local function remove(owner)
-  local size = tonumber(redis.call('HGET', P .. 'o', owner) or '')
-  if not size then return 0 end
+  redis.call('ZREM', P .. 'e', owner)
+  local known = redis.call('HGET', P .. 'o', owner)
+  if not known then return 0 end
+  local size = tonumber(known) or 0
   for _, handle in ipairs(redis.call('ZRANGE', P .. 'h:' .. owner, 0, -1)) do
     redis.call('SREM', P .. 'r:' .. handle, owner)
     if redis.call('EXISTS', P .. 'r:' .. handle) == 0 then redis.call('DEL', P .. 'c:' .. handle) end
@@ -383,7 +397,6 @@ local function remove(owner)
   end
   redis.call('DEL', P .. 'h:' .. owner)
   redis.call('HDEL', P .. 'o', owner)
-  redis.call('ZREM', P .. 'e', owner)
   redis.call('HINCRBY', P .. 'n', 'total', -size)
   return size
 end

@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.clock import time_of
 from agentctx.core.message import Native
-from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from agentctx.errors import AgentctxError, ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.providers.native import from_json, to_json
 from agentctx.users_code import FAILURES, described
@@ -555,7 +555,7 @@ class ConversationStore:
         if not backend.waits and self.cipher is None:
             return work(backend)
         try:
-            with anyio.fail_after(self.timeout):
+            with anyio.fail_after(self.timeout), self._understood():
                 try:
                     done = None if on_loop is None else await on_loop(backend)
                     return await self._in_thread(work, backend) if done is None else done
@@ -564,6 +564,17 @@ class ConversationStore:
         except TimeoutError:
             msg = f"the {type(self).__name__} did not answer within {self.timeout:g} seconds"
             raise StoreUnavailable(msg) from None
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What is no answer, or was not written by this library, is an error of the store."""
+        try:
+            yield
+        except AgentctxError:
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+            msg = f"the {type(self).__name__} gave something else than was written: {type(error).__name__}: {error}"
+            raise StoreError(msg) from error
 
     async def _in_thread(self, work: Callable[[Backend], T], backend: Backend) -> T:
         try:

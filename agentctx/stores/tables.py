@@ -179,7 +179,7 @@ class Tables:
             now,
         )
         return [
-            Owned(bytes(name), size, contents, history, state, math.inf if until is None else until)
+            Owned(bytes(name), size, contents, history, state, math.inf if until is None else float(until))
             for name, size, contents, history, state, until in rows
         ]
 

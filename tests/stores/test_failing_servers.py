@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 import anyio
 import pytest
 import pytest_socket
+from redis import Redis
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions, validate
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
@@ -18,6 +19,7 @@ from agentctx.testing import assistant, call, result, transcript, user
 pytestmark = pytest.mark.anyio
 
 TIMEOUT = 1.0
+NONSENSE = b"\xffHTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 def hang_up(end):
@@ -32,7 +34,7 @@ class Proxy:
 
     def __init__(self, path, where):
         self.path, self.where, self.how, self.ends = str(path), where, "well", []
-        self.trips, self.told = 0, True
+        self.trips, self.told, self.nonsense = 0, True, NONSENSE
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -63,7 +65,7 @@ class Proxy:
                 if self.how == "slow" and answers:
                     time.sleep(0.05)
                 if self.how == "nonsense" and answers:
-                    data = b"\xffHTTP/1.1 400 Bad Request\r\n\r\n"
+                    data = self.nonsense
                 if self.how == "cut" and answers:
                     break
                 for number in range(len(data) - 1 if self.how == "bits" and answers else 0):
@@ -208,13 +210,40 @@ async def test_nonsense_is_an_error_of_the_store(failing):
     """A server that answers something else is a StoreError, and no other error; afterwards the store goes on."""
     store, proxy = failing
     handle = await store.put(b"kept")
-    proxy.how = "nonsense"
-    for asked in (store.get(handle), store.load("x"), store.put(b"more")):
-        with pytest.raises(StoreError) as caught:
-            await asked
-        assert not isinstance(caught.value, (StoreConflict, StoreFull))
-    await answers_again(store, proxy, handle, StoreError)
+    listed = [b"+OK\r\n", b":7\r\n", b"*1\r\n$1\r\nx\r\n"] if isinstance(store, RedisStore) else []
+    for proxy.nonsense in [NONSENSE, *listed]:
+        proxy.how = "nonsense"
+        for asked in (
+            store.get,
+            store.load,
+            store.state_version,
+            lambda _: store.put(b"more"),
+            lambda _: store.stored(),
+        ):
+            with pytest.raises(StoreError) as caught:
+                await asked(handle)
+            assert not isinstance(caught.value, (StoreConflict, StoreFull))
+        await answers_again(store, proxy, handle, StoreError)
     await store.aclose()
+
+
+@pytest.mark.parametrize("how", ["size", "expires"])
+async def test_what_somebody_has_garbled_can_be_purged(servers, how):
+    """A number that is none is a StoreError, and no other error; purging and sweeping come to an end, and mend it."""
+    async with RedisStore(servers["redis"], prefix=f"g{time.time_ns()}", ttl=100.0) as store:
+        await store.append("x", [{"n": 1}], 0)
+        with Redis.from_url(store.url) as client:
+            if how == "size":
+                client.hset(f"{{{store.prefix}}}:o", "cx", b"\xff")
+                with pytest.raises(StoreError):
+                    await store.stored()
+            else:
+                client.zadd(f"{{{store.prefix}}}:e", {b"\xff": 1})
+                with anyio.fail_after(5):
+                    await store.sweep()
+        await store.purge("x")
+        assert await store.stored() == []
+        await store.append("x", [{"n": 1}], 0)
 
 
 async def test_many_calls_to_a_silent_server_end_in_time(failing):
