@@ -9,8 +9,9 @@ variables give the names of the variables.
 
 No rule finds every secret: one without a telling name or a known shape (a key in a Kubernetes ``data`` section, say)
 is not recognised; nor is a password of letters alone, or of several words, in a sentence ("the password is sunshine"):
-it reads as prose does. What must never leave the machine should not be offered as context. (Why own rules: of 137
-secrets in a log these find all, detect-secrets 23; ``benchmarks/redaction.py`` compares them.)
+it reads as prose does. Nor are a wallet's words where nothing says that they are, nor ``session_id=...``: tools name
+sessions that the model has to name again. What must never leave the machine should not be offered as context. (Why own
+rules: of 137 secrets in a log these find all, detect-secrets 23; ``benchmarks/redaction.py`` compares them.)
 """
 
 from __future__ import annotations
@@ -386,6 +387,39 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{1,20}://"
 _IN_URL = lazy_pattern(rf"{_SCHEME}[^\s/:@\"'<>]{{0,256}}:{_HARMLESS}(?P<secret>[^\s\"'<>?#]{{1,512}})@(?=[\w.\[-])")
 """To the last at sign: a password that was not escaped may have one in it."""
 _USER_IN_URL = lazy_pattern(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})(?::(?:x-oauth-basic|x)?)?@")
+_USER_INFO = lazy_pattern(
+    r"(?<![\w:/@.+%-])(?P<user>[A-Za-z_][\w.-]{0,63}):(?P<secret>[^\s:/@\"'`<>()\[\]{},;\\]{4,256})@"
+    r"(?P<host>tcp\(|unix\(|(?!sha\d)(?:[A-Za-z0-9-]{1,63}\.){0,8}[A-Za-z0-9-]{1,63})(?P<port>:\d{2,5}(?!\w)|/\w)?"
+)
+"""An address without a scheme, as of databases and proxies."""
+_NO_USERS = lazy_pattern(
+    r"(?i)(?:.*[._-])?(?:acct|account|author|b?cc|by|contact|e?mails?|for|from|id|login|mailto|maintainer|name|npm|on|"
+    r"recipient|reply|sender|sips?|to|user|username|with|workspace|xmpp)"
+)
+"""What stands before an address of a person and a colon."""
+_SCHEMES = lazy_pattern(r"(?i)mailto|npm|sips?|workspace|xmpp")
+_NUMBERED_HOST = lazy_pattern(r"localhost|\d{1,3}(?:\.\d{1,3}){3}")
+_CREDENTIALS = lazy_pattern(
+    r"(?i)\b(?:creds?|credentials?)(?:[ \t]{0,4}[:=]|[ \t]{1,4}(?:are|is):?)[ \t]{1,4}"
+    r"[\w.@-]{1,64}(?:[ \t]{1,4}|[ \t]{0,4}[/:,|][ \t]{0,4})(?P<secret>[^\s\"'`<>]{8,256})"
+)
+"""Who, and with which password."""
+_SEED_WORD = r"(?:\d{1,2}[.):][ \t]{0,4})?[a-z]{3,8}"
+_SEED_PHRASE = lazy_pattern(
+    r"(?i:\b(?:seed|mnemonic|(?:secret|recovery|backup|wallet)[ _-](?:phrase|words))(?:[ _-]?(?:phrase|words))?)"
+    r"(?:\\?[\"'])?(?:[ \t]{0,4}[:=]|[ \t]{1,4}(?:is|was|are):?)[ \t]{0,4}(?:\\?[\"'`])?"
+    rf"(?P<secret>{_SEED_WORD}(?:[ \t,]{{1,4}}{_SEED_WORD}){{11,23}})(?=[.]?\s*(?:[\n\"'`\\}}]|\Z))"
+)
+"""The words that a wallet is restored from: that many, each of three to eight letters."""
+_LETTERS = lazy_pattern(r"[a-z]+")
+_SEED_LENGTHS = frozenset({12, 15, 18, 21, 24})
+_PIN = lazy_pattern(
+    r"(?i)\bpin(?:[ -](?:code|number))?(?:[ \t]{1,4}for[ \t][^\n.:;,=?]{1,40}?)?"
+    r"(?:[ \t]{1,4}(?:(?:is|was)(?:[ \t](?:now|set[ \t]to))?|(?:set|changed)[ \t]to)|(?<=code|mber)[ \t]{0,4}[:=])"
+    r"[ \t]{1,4}[\"'`*]{0,3}(?P<secret>\d{4,12})(?![\w%.,:/-]*\w)"
+    r"(?![ \t](?:[kmMG]?(?:[AVWsm]|Hz|Pa)|h?Pa|bar|bytes|ohms?|px)\b)"
+)
+"""A number by which somebody shows who he is."""
 _HEADER = lazy_pattern(
     r"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?(?P<secret>[^\n\"'\\]+)"
 )
@@ -397,6 +431,10 @@ _HOOKS = (
     ),
     lazy_pattern(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)"),
     lazy_pattern(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)"),
+    lazy_pattern(
+        r"\b(?:JSESSIONID|PHPSESSID|ASP\.NET_SessionId|ASPSESSIONID[A-Z]{8}|connect\.sid|laravel_session)="
+        r"(?P<secret>[^;,&\s\"'<>]{12,4096})"
+    ),
     lazy_pattern(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)"),
 )
 _COMMANDS = (
@@ -628,8 +666,43 @@ def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span
             yield from _told_in_words(pattern, text)
     if " key" in small:
         yield from _keys_in_words(text)
+    if "@" in text:
+        yield from _user_infos(text)
+    if "cred" in small:
+        yield from (each.span("secret") for each in _CREDENTIALS.finditer(text) if _is_told(each["secret"]))
+    if "pin" in small:
+        yield from (each.span("secret") for each in _PIN.finditer(text))
+    if any(word in small for word in ("seed", "mnemonic", "phrase", "words")):
+        phrases = (
+            each for each in _SEED_PHRASE.finditer(text) if len(_LETTERS.findall(each["secret"])) in _SEED_LENGTHS
+        )
+        yield from (each.span("secret") for each in phrases)
     for pattern in (*said, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
+
+
+def _user_infos(text: str) -> Iterator[Span]:
+    """Where the passwords stand in addresses without a scheme: ``bob:…@db:5432``; none of ``mailto:bob@…``.
+
+    Where neither a port nor a path follows, nor the host is a number, the address may be a person's: there a password
+    has large and small letters and digits.
+    """
+    for found in _USER_INFO.finditer(text):
+        value, host = found["secret"], found["host"]
+        if _SCHEMES.fullmatch(found["user"]) or is_reference(value) or is_placeholder(value):
+            continue
+        port = found["port"] or ""
+        of_letters, digits = re.search(r"[A-Za-z]", value) is not None, re.search(r"\d", value) is not None
+        if port.startswith(":") or host.endswith("(") or _NUMBERED_HOST.fullmatch(host):
+            goes = of_letters and _TECHNICAL.fullmatch(value) is None
+        elif _NO_USERS.fullmatch(found["user"]):
+            goes = False
+        elif port:
+            goes = of_letters and digits and _TECHNICAL.fullmatch(value) is None
+        else:
+            goes = "." in host and value.lower() != value != value.upper() and _is_told(value)
+        if goes:
+            yield found.span("secret")
 
 
 def _private_keys(text: str) -> Iterator[Span]:

@@ -264,7 +264,8 @@ def test_what_only_looks_like_one_stays(text, name):
 @pytest.mark.parametrize(
     "piece", ["curl -u a", "mysql -p", "machine a login b ", "://a:b@", "://a:", "eyJaaaaaaaa.a", "@",
      "Private-Lines: 1\nA\n", "echo a|", "ConvertTo-SecureString 'a ", "|token", "name=token value=", "$6$a$",
-     "the password for ", "token is 'a", "token:\n a", "mot de passe de ", "ssh-keygen -N "],
+     "the password for ", "token is 'a", "token:\n a", "mot de passe de ", "ssh-keygen -N ",
+     "a.b:cdefg@", "creds: bob ", "pin for a ", "seed: word word "],
 )  # fmt: skip
 def test_work_grows_with_the_text(piece, work):
     """However often something begins like a credential, the rules come to an end of it."""

@@ -74,6 +74,41 @@ def test_what_is_a_secret_goes(text, name, expected):
     assert redact_secrets(text, name) == expected
 
 
+SEED = "legal winner thank year wave sausage worth useful legal winner thank yellow"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bob:<hunter2>@localhost", "bob:<hunter2>@db:5432/app", "bob:<pw14>@10.0.0.7", "joe:<word>@tcp(db:3306)/app",
+        f"deploy:<{PLAIN}>@db.example.com", "app:<s3cret>@db.internal/app", f"creds: bob <{PLAIN}>",
+        f"the credentials are bob / <{PLAIN}>", "my PIN is <1234>.", "PIN code: <1234>", "the pin for it is <4821>",
+        f"Seed phrase: <{SEED}>", f'mnemonic = "<{SEED} {SEED}>"', f"recovery phrase is <{SEED}>.",
+        f"JSESSIONID=<{PLAIN}>; Path=/", f"curl -b PHPSESSID=<{PLAIN}> x",
+    ],
+)  # fmt: skip
+def test_what_people_write_down_goes(text):
+    """Who and with which password, a PIN, the words of a wallet, a session of a web server: what stands in <>."""
+    before, _, rest = text.partition("<")
+    value, _, after = rest.rpartition(">")
+    assert redact_secrets(before + value + after) == f"{before}[redacted]{after}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mailto:john1985Smith@gmail.com", "email:Jane4567doe@example.com", "python:3.11@sha256:12345abc", "x[1:w4@v.T]",
+        "git@github.com:org/repo.git", "npm:foo12@1.2.3", "redis:7.2.4-alpine3@sha256:abc", "sip:bob12345@host:5060",
+        "bob:${PASS}@host:5432", "Credentials: stored in secret-manager-v2", "credentials are rotated every 90days.",
+        "pin is 1013 hPa", "pin 5 is 1024", "PIN is 4821abc", "session_id=47", "time:noon@office.com/room",
+        "seed phrase: never write down what you would not want other people find near your desk", "seed: 1234",
+    ],
+)  # fmt: skip
+def test_what_only_reads_like_that_stays(text):
+    """Addresses of people, images and packages, measured pins, sentences."""
+    assert redact_secrets(text) == text
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
