@@ -592,7 +592,7 @@ class WireFormat(Protocol):
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Finds what ``validate`` finds in the requests of one conversation; may remember messages from call to call.
 
-        The messages that it has seen must not be changed in place.
+        A dict that was edited in place is read again; an object of an SDK must not be edited.
         """
         return lambda request, before: self.validate(request, profile, before)
 

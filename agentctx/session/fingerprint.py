@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from operator import is_
 from typing import Any
 
 from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.pace import paced
+from agentctx.core.snapshot import PLAIN, snapshot
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import BYTES, mapping_or_none
 from agentctx.tokens.carried import base64_of
@@ -68,7 +68,7 @@ def _digest_of(content: bytes) -> bytes:
 def _canonical(native: object) -> Native:
     if type(native) is dict:  # the most, with few calls
         return {
-            key if type(key) is str else str(key): value if type(value) in _PLAIN else _canonical(value)
+            key if type(key) is str else str(key): value if type(value) in PLAIN else _canonical(value)
             for key, value in native.items()
             if value is not None
         }
@@ -91,9 +91,6 @@ def _file_or_repr(native: object) -> str:
         return repr(native)
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
 def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
     """A snapshot of each message.
 
@@ -112,29 +109,6 @@ def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
         where = f"messages[{first + len(seen)}]"
         raise InvalidInput(where, "it is nested too deep, or contains itself") from None
     return seen
-
-
-def snapshot(native: Native) -> Native:
-    """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared.
-
-    Containers are dicts, lists, tuples, and objects of pydantic. Anything else is kept as it is: that it was edited in
-    place is not noticed.
-    """
-    if isinstance(native, dict):
-        copied = dict(native.items())
-        for key, value in native.items():
-            if type(value) not in _PLAIN:
-                copied[key] = snapshot(value)
-        return copied
-    if isinstance(native, list):
-        return [value if type(value) in _PLAIN else snapshot(value) for value in native]
-    if type(native) is tuple:
-        copies = tuple(map(snapshot, native))
-        return native if all(map(is_, copies, native)) else copies
-    if isinstance(native, type):
-        return native
-    copy = getattr(native, "model_copy", None)
-    return native if copy is None else copy(deep=True)
 
 
 def begins_with(messages: Sequence[Any], known: list[Any]) -> bool:

@@ -8,9 +8,10 @@ from hypothesis import given, settings, strategies as st
 
 from agentctx.engine.reading import known_profile
 from agentctx.providers.registry import format_named
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS, broken_histories, histories
 
-MODELS = (None, "claude-sonnet-4-5", "claude-opus-5-5")
+MODELS = (None, "claude-sonnet-4-5", "claude-opus-5-5", "gpt-5.4", "gemini-3-pro-preview", "deepseek-chat")
 LEAVES = ("", " ", None, 7, [], {"type": "ephemeral"}, "c1", "another", "assistant", "tool_use", "user")
 KEYS = ("cache_control", "citations", "encrypted_content", "signature", "content", "id", "role")
 
@@ -71,12 +72,84 @@ def test_remembering_finds_what_validating_anew_finds(format_name, data):
     broken = edited(history.messages, data.draw(EDITS))  # what was recorded
     made = edited([native for place in broken for native in place] or history.messages, data.draw(EDITS))
     given_all = [native for place in broken for native in place] or history.messages
-    wire, profile = format_named(format_name), known_profile(data.draw(st.sampled_from(MODELS)))
+    model = data.draw(st.sampled_from(MODELS))
+    wire, profile = format_named(format_name, model), known_profile(model)
     validator = wire.validator(profile)
     for length in range(1, len(given_all) + 1):
         before = wire.request(given_all[:length], history.system, history.tools)
         sent = [native for place in made[:length] for native in place]
         request = wire.request(sent, history.system, history.tools)
+        assert wire.validate(request, profile, before) == validator(request, before)
+        assert wire.validate(request, profile, None) == validator(request, None)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["grow", "grow", "grow", "back", "cut", "insert", "edit", "edit both", "rebuild"]),
+        st.integers(0, 60),
+        st.integers(0, 60),
+        st.integers(0, 99),
+        st.sampled_from(LEAVES),
+    ),
+    min_size=4,
+    max_size=12,
+)
+
+
+class Loop:
+    """A conversation and the request made from it, and what may happen to both from one call to the next."""
+
+    def __init__(self, messages):
+        self.messages, self.length = messages, 1
+        self.given, self.sent = list(messages[:1]), list(messages[:1])
+
+    def take(self, kind, place, other, pick, leaf):
+        """One step; messages are edited in place, as no loop should."""
+        if kind == "grow":
+            new = self.messages[self.length : self.length + 1 + place % 6]
+            self.length += len(new)
+            self.given, self.sent = [*self.given, *new], [*self.sent, *new]
+        elif kind == "back":
+            self.length = 1 + place % self.length
+            self.given, self.sent = self.messages[: self.length], self.messages[: self.length]
+        elif kind == "cut":
+            first, last = sorted((place % (len(self.sent) + 1), other % (len(self.sent) + 1)))
+            self.sent = [*self.sent[:first], *self.sent[last:]]
+        elif kind == "insert":
+            at = place % (len(self.sent) + 1)
+            self.sent = [
+                *self.sent[:at],
+                changed(self.messages[other % len(self.messages)], pick, leaf),
+                *self.sent[at:],
+            ]
+        elif kind == "rebuild":
+            self.sent = deepcopy(self.sent)
+        elif self.sent:
+            at = place % len(self.sent)
+            if kind == "edit":
+                self.sent[at] = deepcopy(self.sent[at])
+            inside = list(holders(self.sent[at])) or [{}]
+            if isinstance(held := inside[pick % len(inside)], dict):
+                names = (*held, KEYS[pick % len(KEYS)])
+                held[names[pick % len(names)]] = deepcopy(leaf)
+            elif held:
+                held[pick % len(held)] = deepcopy(leaf)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_what_is_remembered_is_never_out_of_date(format_name, data):
+    """The same whatever happens from one request to the next: cuts, insertions, going back, edits in place."""
+    history = data.draw(histories(format_name) | broken_histories(format_name))
+    loop = Loop(deepcopy(list(history.messages)))
+    model = data.draw(st.sampled_from(MODELS))
+    wire, profile = format_named(format_name, model), known_profile(model)
+    validator = wire.validator(profile)
+    for step in [("grow", 5, 0, 0, None), *data.draw(STEPS)]:
+        loop.take(*step)
+        request = wire.request(loop.sent, history.system, history.tools)
+        before = wire.request(loop.given, history.system, history.tools)
         assert wire.validate(request, profile, before) == validator(request, before)
         assert wire.validate(request, profile, None) == validator(request, None)
 
@@ -112,11 +185,22 @@ def test_every_change_in_the_middle_is_found():
     assert {"anth.signature_invalid", "anth.cache_on_thinking", "anth.tool_use_dup", "anth.encrypted_modified"} <= found
 
 
-def test_remembering_costs_little():
+def rounds(format_name):
+    """Tool rounds in a format; Anthropic's with reasoning."""
+    if format_name == "anthropic":
+        return session(200)
+    turns = [user("Find out why the build fails.")]
+    for number in range(200):
+        turns += [assistant("I read.", call(f"c{number}", "read", {"n": number})), result(f"c{number}", "a line")]
+    return transcript(format_name, *turns)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_remembering_costs_little(format_name):
     """In a long session of tool rounds, a request that grew costs less than a tenth of validating it anew."""
-    messages, wire = session(200), format_named("anthropic")
+    messages, wire = rounds(format_name), format_named(format_name)
     validator = wire.validator(None)
-    validator(wire.request(messages[:-2]), wire.request(messages[:-2]))
+    validator(wire.request(messages[:-3]), wire.request(messages[:-3]))
     request = wire.request(messages)
     anew = calls_made(lambda: wire.validate(request, None, request))
     assert 10 * calls_made(lambda: validator(request, request)) < anew

@@ -16,6 +16,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import CONTROL
+from agentctx.core.snapshot import snapshot
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic.rules import (
     ID,
@@ -46,6 +47,7 @@ class _Facts:
 
     Args:
         native: The message itself, held so that nothing else gets its identity.
+        copy: What it looked like: a dict that somebody has edited is read again.
         role: Its role.
         filled: Whether it has any block.
         calls: The ids of all its tool calls.
@@ -56,6 +58,7 @@ class _Facts:
     """
 
     native: object
+    copy: object
     role: str
     filled: bool
     calls: tuple[str, ...]
@@ -98,7 +101,7 @@ class _Original:
 
 @define
 class GrowingRequest:
-    """Finds what ``violations`` finds in the requests of a conversation, if no message seen before was changed.
+    """Finds what ``violations`` finds in the requests of a conversation.
 
     Args:
         profile: What is known of the model.
@@ -110,10 +113,21 @@ class GrowingRequest:
 
     def __call__(self, request: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Violation, ...]:
         """Every rule that the request breaks, in the order of its messages."""
-        sent, given = self._known(request), self._known(before or {})
+        try:
+            found = self._of_the_rest(request, before)
+        except RecursionError:  # nested too deep to be copied: the rules never raise
+            found = None
+        return violations(request, self.profile, before) if found is None else found
+
+    def _of_the_rest(
+        self, request: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> tuple[Violation, ...] | None:
+        """What is found without the rounds in which nothing is; None where that is not enough."""
+        sent = self._known(request)
+        given = self._known(before or {})
         self._facts = {id(facts.native): facts for facts in (*sent, *given)}  # what is in neither is forgotten
         if not self._enough(request, sent) or (before is not None and not given):
-            return violations(request, self.profile, before)
+            return None
         self._original.read(given)
         short = self._without_rounds(request, sent, compared=before is not None)
         found = [*checked(_RULES, short)]
@@ -126,7 +140,15 @@ class GrowingRequest:
         messages = request.get("messages")
         if not isinstance(messages, list):
             return []
-        return [self._facts.get(id(native)) or _read(native) for native in messages]
+        found = [self._facts.get(id(native)) or self._read(native) for native in messages]
+        if [facts.copy for facts in found] != messages:
+            pairs = zip(found, messages, strict=True)
+            found = [facts if facts.copy == native else self._read(native) for facts, native in pairs]
+        return found
+
+    def _read(self, native: object) -> _Facts:
+        self._facts[id(native)] = facts = _read(native)
+        return facts
 
     def _enough(self, request: Mapping[str, Any], sent: Sequence[_Facts]) -> bool:
         """Whether complete rounds may be left out: nothing is found in them together with the rest."""
@@ -190,6 +212,7 @@ def _read(native: object) -> _Facts:
     half = type(native) is dict and isinstance(native.get("content"), list) and all(map(judge, blocks))
     return _Facts(
         native=native,
+        copy=snapshot(native) if type(native) is dict else native,
         role=entry.role,
         filled=bool(blocks),
         calls=calls,

@@ -19,6 +19,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.providers.bedrock import usage_keys
 from agentctx.providers.bedrock.blocks import is_object, read_content, read_message, recognise, write_message
+from agentctx.providers.bedrock.growing import GrowingConverse
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
 from agentctx.providers.bedrock.rules import violations
 from agentctx.providers.cache_markers import MOST, for_minutes, ttl_of
@@ -35,7 +36,7 @@ from agentctx.providers.native import (
     placed,
     tool_as_read,
 )
-from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, WireFormat
+from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, Validator, WireFormat
 
 POINT = "cachePoint"
 _TAKE_POINTS = re.compile(r"claude|nova")
@@ -158,6 +159,10 @@ class Bedrock(WireFormat):
     arrange_for = staticmethod(arrange_for)
     numbered = staticmethod(IDS.numbered)
     validate = staticmethod(violations)
+
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Validates without reading all of a conversation again at each request."""
+        return GrowingConverse(profile) if self.validate is violations else super().validator(profile)
 
     def read_system(self, native: object, /) -> Message | None:
         """The system prompt (a list of blocks, or a string) as a value; None when there is none."""

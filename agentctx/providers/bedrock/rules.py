@@ -198,7 +198,7 @@ _RULES = {
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 
 
-def reasoning(request: ConverseRequest, before: Mapping[str, Any] | None) -> Iterator[Violation]:
+def reasoning(request: ConverseRequest, before: ConverseRequest | None) -> Iterator[Violation]:
     """Reasoning leads an open tool round, is signed, and says what it said when it was signed."""
     if not _may_bear_reasoning(request):
         return
@@ -208,7 +208,7 @@ def reasoning(request: ConverseRequest, before: Mapping[str, Any] | None) -> Ite
         found.extend(anthropic_rules.leads_round(laid))
         found.extend(anthropic_rules.signatures(laid))
     if before is not None:
-        original = _as_anthropic(lay_out(before, request.profile))
+        original = _as_anthropic(before)
         for compare in anthropic_rules.RULES_OF_WHAT_CAME_BEFORE:
             found.extend(compare(laid, original))
     yield from (_renamed(violation, request) for violation in found)
@@ -232,9 +232,16 @@ def _renamed(violation: Violation, request: ConverseRequest) -> Violation:
         return kept[int(found[2])].path
 
     rule = _RULES.get(violation.rule, violation.rule.replace("anth.", "br."))
-    return evolve(
-        violation, rule=rule, path=_PLACE.sub(place, violation.path), message=_PLACE.sub(place, violation.message)
-    )
+    index = None if violation.index is None else request.entries[violation.index].index
+    path, message = _PLACE.sub(place, violation.path), _PLACE.sub(place, violation.message)
+    return evolve(violation, rule=rule, index=index, path=path, message=message)
+
+
+def seal(block: BlockAt) -> str | None:
+    """What the provider recognises reasoning by; None for what is no reasoning, or not signed."""
+    if block.kind != "reasoningContent":
+        return None
+    return anthropic_rules.seal(evolve(block, kind=(made := _as_block(block))["type"], data=made)) or None
 
 
 def _as_anthropic(request: ConverseRequest) -> anthropic_rules.MessagesRequest:
@@ -456,8 +463,8 @@ def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its messages; never raises."""
-    laid = lay_out(request, profile)
-    return in_order((*checked(RULES, laid), *reasoning(laid, before)))
+    laid, original = lay_out(request, profile), None if before is None else lay_out(before, profile)
+    return in_order((*checked(RULES, laid), *reasoning(laid, original)))
 
 
 def messages_given(request: ConverseRequest) -> Iterator[Violation]:
@@ -555,6 +562,11 @@ def cache_points(request: ConverseRequest) -> Iterator[Violation]:
 RULES: tuple[Rule[ConverseRequest], ...] = (
     messages_given, role, first_user, alternation, content, text, cache_points, *TOOL_RULES, *MEDIA_RULES,
 )  # fmt: skip
+
+RULES_OF_ALL_MESSAGES: tuple[Rule[ConverseRequest], ...] = (
+    messages_given, first_user, alternation, cache_points, unanswered, excess, unique_calls, config_there, config,
+)  # fmt: skip
+"""Those that look at more than one message, or at none; the others say of each message what they say of it alone."""
 
 
 def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]:

@@ -18,6 +18,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.gemini import usage_keys
 from agentctx.providers.gemini.contents import is_object, read_content, read_system, recognise, value, write_content
+from agentctx.providers.gemini.growing import GrowingContents
 from agentctx.providers.gemini.place import arrange, pair
 from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
 from agentctx.providers.gemini.rules import violations
@@ -32,7 +33,7 @@ from agentctx.providers.native import (
     placed,
     tool_as_read,
 )
-from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, WireFormat
+from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, Validator, WireFormat
 
 
 @frozen
@@ -73,6 +74,10 @@ class Gemini(WireFormat):
     arrange_for = staticmethod(with_signatures)
     repair = staticmethod(repair)
     validate = staticmethod(violations)
+
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Validates without reading all of a conversation again at each request."""
+        return GrowingContents(profile) if self.validate is violations else super().validator(profile)
 
     def read_system(self, native: object, /) -> Message | None:
         """The system instruction (a string, a content, a list of parts) as a value; None when there is none."""

@@ -127,7 +127,7 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> GenerateRe
     """Lay a request out; without a profile its model is known by its name."""
     native = contents_of(data)
     given = native if isinstance(native, (list, tuple)) else () if native is None else (native,)
-    contents = tuple(_content(each, index) for index, each in as_contents(given))
+    contents = tuple(content_at(each, index) for index, each in as_contents(given))
     named = data.get("model")
     name = profile.family if profile is not None else named if isinstance(named, str) else ""
     return GenerateRequest(data, contents, generation_of(name.lower()))
@@ -141,7 +141,8 @@ def generation_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _content(native: object, index: int) -> ContentAt:
+def content_at(native: object, index: int) -> ContentAt:
+    """One content laid out."""
     content = fields_or_none(native) or NOTHING
     natives = content.get("parts")
     parts = natives if isinstance(natives, (list, tuple)) else ()
@@ -188,13 +189,18 @@ def signatures_kept(request: GenerateRequest, before: GenerateRequest) -> Iterat
     for part in _signed(before):
         known.setdefault(part.signature or "", []).append(_said(part))
     for part in _signed(request):
-        signature = part.signature or ""
-        if signature in DUMMIES or signature in _DUMMY_BYTES:
+        if (signature := checked_signature(part)) is None:
             continue
         if signature not in known:
             yield refused("sig_modified", part, "Invalid thought signature")
         elif not _among(_said(part), known[signature]):
             yield refused("sig_modified", part, "Corrupted thought signature")
+
+
+def checked_signature(part: PartAt) -> str | None:
+    """The signature of a part, where it has one that the provider does not let pass unseen."""
+    signature = part.signature
+    return None if not signature or signature in DUMMIES or signature in _DUMMY_BYTES else signature
 
 
 def _current_turn(request: GenerateRequest) -> tuple[ContentAt, ...]:
@@ -385,6 +391,11 @@ RULES: tuple[Rule[GenerateRequest], ...] = (
     contents_given, role, parts_given, text, functions, sides, call_position, count, ids, names, text_beside,
     alternation, cached_end, first_signed,
 )  # fmt: skip
+
+RULES_OF_ALL_CONTENTS: tuple[Rule[GenerateRequest], ...] = (
+    contents_given, call_position, count, ids, names, alternation, cached_end, first_signed,
+)  # fmt: skip
+"""Those that look at more than one content, or at none; the others say of each content what they say of it alone."""
 
 
 def _functions(request: GenerateRequest) -> Iterator[PartAt]:

@@ -34,6 +34,7 @@ from agentctx.providers.native import (
 )
 from agentctx.providers.openai_chat import dialects, messages, repair, rules, usage_keys
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
+from agentctx.providers.openai_chat.growing import GrowingChat
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import ID_MAX, NAME
 from agentctx.providers.rules import in_order
@@ -45,6 +46,7 @@ from agentctx.wire_format import (
     Repaired,
     Spelling,
     TokenOverheads,
+    Validator,
     Violation,
     WireFormat,
     calls_and_results,
@@ -294,6 +296,10 @@ class OpenAIChat(WireFormat):
     write_message = staticmethod(messages.write_message)
     validate = staticmethod(rules.validate)
 
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Validates without reading all of a conversation again at each request."""
+        return GrowingChat(profile) if self.validate is rules.validate else super().validator(profile)
+
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""
         said = {"description": tool.description} if tool.description else {}
@@ -381,11 +387,18 @@ class ChatDialect(OpenAIChat):
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks: those of all, and the dialect's own."""
+        return in_order((*rules.validate(request, profile, before), *self._own(request, profile)), whole="last")
+
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""
+        growing = GrowingChat(profile)
+        return lambda request, before: in_order((*growing(request, before), *self._own(request, profile)), whole="last")
+
+    def _own(self, request: Mapping[str, Any], profile: ModelProfile | None) -> list[Violation]:
+        """The dialect's own rules that the request breaks."""
         model = request.get("model") if profile is None else profile.family
         dialect = self.spoken.of_model(model) if isinstance(model, str) else self.spoken
-        own = dialects.violations(request, model if isinstance(model, str) else None, dialect)
-        found = [*super().validate(request, profile, before), *own]
-        return in_order(found, whole="last")
+        return dialects.violations(request, model if isinstance(model, str) else None, dialect)
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say, as the provider takes it."""

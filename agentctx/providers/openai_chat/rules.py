@@ -520,7 +520,7 @@ def reasoning_bytes(request: ChatRequest) -> Iterator[Violation]:
     """Reasoning goes back as it came or not at all: signed blocks are checked, and some dialects check text too."""
     if request.before is None:
         return
-    known = {_bytes(value) for _, message in request.before.messages for _, value, _ in _reasoning(message)}
+    known = {value for _, message in request.before.messages for value in reasoning_in(message)}
     for index, message in request.messages:
         for path, value, signed in _reasoning(message):
             if _bytes(value) not in known:
@@ -529,6 +529,11 @@ def reasoning_bytes(request: ChatRequest) -> Iterator[Violation]:
                 yield told(
                     "reasoning_changed", index, where, f"Invalid '{where}': reasoning must be returned unmodified."
                 )
+
+
+def reasoning_in(message: Mapping[str, Any]) -> Iterator[str]:
+    """Each piece of reasoning in a message, in the spelling by which it is compared."""
+    return (_bytes(value) for _, value, _ in _reasoning(message))
 
 
 def _reasoning(message: Mapping[str, Any]) -> Iterator[tuple[str, Any, bool]]:
@@ -562,6 +567,11 @@ RULES: tuple[Rule[ChatRequest], ...] = (
     rounds, tools, tool_choice, function_call, json_word, cache_keys, reasoning_bytes, unknown_keys,
 )  # fmt: skip
 """Each looks at the whole request and yields what it finds wrong."""
+
+RULES_OF_ALL_MESSAGES: tuple[Rule[ChatRequest], ...] = (
+    messages_present, rounds, tools, tool_choice, function_call, json_word, reasoning_bytes,
+)  # fmt: skip
+"""Those that look at more than one message, or at none; the others say of each message what they say of it alone."""
 
 
 def validate(

@@ -28,6 +28,7 @@ from agentctx.providers.native import (
     surest,
 )
 from agentctx.providers.openai_responses import items, repair, rules, usage_keys
+from agentctx.providers.openai_responses.growing import GrowingResponses
 from agentctx.providers.openai_responses.items import (
     CALLS,
     OUTPUTS,
@@ -41,7 +42,7 @@ from agentctx.providers.openai_responses.items import (
     without_id,
 )
 from agentctx.providers.translate import is_strict
-from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, Validator, WireFormat
 
 _ITEMS = frozenset({*CALLS, *OUTPUTS, *SETTINGS, REFERENCE, "message", "reasoning"})
 _CHAT_KEYS = ("tool_calls", "function_call", "tool_call_id")
@@ -150,6 +151,11 @@ class OpenAIResponses(WireFormat):
     read_tools = staticmethod(items.read_tools)
     write_message = staticmethod(items.write_message)
     validate = staticmethod(rules.validate)
+
+    def validator(self, profile: ModelProfile | None, /) -> Validator:
+        """Validates without reading all of a conversation again at each request."""
+        return GrowingResponses(profile) if self.validate is rules.validate else super().validator(profile)
+
     numbered = staticmethod(repair.IDS.numbered)
     item_name = staticmethod(repair.item_id)
     repair = staticmethod(repair.repair)

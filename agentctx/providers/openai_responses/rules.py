@@ -177,12 +177,12 @@ def missing_reasoning(request: ResponsesRequest) -> Iterator[Violation]:
     seen: set[str] = set()
     for item in request.items:
         if item.kind == "reasoning":
-            seen.add(_name(item))
+            seen.add(name_of(item))
         thought = leader.get(item.id) if item.id is not None else None
-        if thought is not None and _name(thought) not in seen:
+        if thought is not None and name_of(thought) not in seen:
             text = (
                 f"Item '{item.id}' of type '{item.kind}' was provided without its required 'reasoning' item: "
-                f"'{_name(thought)}'."
+                f"'{name_of(thought)}'."
             )
             yield broken("missing_reasoning", item, "input", text)
 
@@ -193,7 +193,7 @@ def _led(request: ResponsesRequest) -> Iterator[tuple[str, Item]]:
     answered = False
     for item in request.items:
         if item.kind == "reasoning":
-            thought, answered = (item, False) if _signed(item) else (thought, answered)
+            thought, answered = (item, False) if is_signed(item) else (thought, answered)
         elif item.is_output:
             answered = True
         elif not item.by_model or (answered and item.is_words):
@@ -202,22 +202,23 @@ def _led(request: ResponsesRequest) -> Iterator[tuple[str, Item]]:
             yield item.id, thought
 
 
-def _signed(item: Item) -> bool:
+def is_signed(item: Item) -> bool:
+    """Whether the provider knows reasoning again: by an id, or by encrypted content."""
     return item.id is not None or isinstance(item.data.get("encrypted_content"), str)
 
 
-def _name(item: Item) -> str:
+def name_of(item: Item) -> str:
     """What reasoning is known by: its id, else its encrypted bytes."""
     return item.id or str(item.data.get("encrypted_content"))
 
 
 def unfollowed(request: ResponsesRequest) -> Iterator[Violation]:
     """R6: reasoning needs the item that it led to."""
-    followers = {} if request.before is None else {_name(one): then for one, then in _followers(request.before)}
+    followers = {} if request.before is None else {name_of(one): then for one, then in _followers(request.before)}
     for thought, then in _followers(request):
-        was = followers.get(_name(thought))
+        was = followers.get(name_of(thought))
         if then is None or (was is not None and not _may_be(then, was)):
-            text = f"Item '{_name(thought)}' of type 'reasoning' was provided without its required following item."
+            text = f"Item '{name_of(thought)}' of type 'reasoning' was provided without its required following item."
             yield broken("reasoning_unfollowed", thought, "input", text)
 
 
@@ -228,7 +229,7 @@ def _followers(request: ResponsesRequest) -> Iterator[tuple[Item, Item | None]]:
     for item in reversed(request.items):
         if item.kind != "reasoning":
             then = item if item.by_model else None
-        elif _signed(item):
+        elif is_signed(item):
             found.append((item, then))
     return reversed(found)
 
@@ -267,9 +268,9 @@ def sealed(request: ResponsesRequest) -> Iterator[Violation]:
     """R9: encrypted content and fingerprints go back as they came, with the id that they came with."""
     if request.before is None:
         return
-    known = set(map(_seal, request.before.items))
+    known = set(map(seal_of, request.before.items))
     for item in request.items:
-        seal = _seal(item)
+        seal = seal_of(item)
         if seal is not None and seal not in known:
             text = (
                 f"The encrypted content for item {item.id} could not be verified. "
@@ -278,7 +279,7 @@ def sealed(request: ResponsesRequest) -> Iterator[Violation]:
             yield broken("reasoning_modified", item, f"{item.path}.encrypted_content", text)
 
 
-def _seal(item: Item) -> str | None:
+def seal_of(item: Item) -> str | None:
     """What the provider checks of an item: its bytes and its id; None when it checks nothing."""
     key = "fingerprint" if item.kind == "program" else "encrypted_content"
     value = item.data.get(key)
@@ -605,6 +606,12 @@ RULES: tuple[Rule[ResponsesRequest], ...] = (
     tools, tool_choice, cache_key,
 )  # fmt: skip
 """Each looks at the whole request and yields what it finds wrong."""
+
+RULES_OF_ALL_ITEMS: tuple[Rule[ResponsesRequest], ...] = (
+    input_present, pairs, item_ids, missing_reasoning, unfollowed, not_stored, sealed, same_family, trigger_last, chain,
+    json_word, tools, tool_choice, cache_key,
+)  # fmt: skip
+"""Those that look at more than one item, or at none; the others say of each item what they say of it alone."""
 
 
 def validate(
