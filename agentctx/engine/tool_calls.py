@@ -73,13 +73,15 @@ class ReadCall:
         call: The call.
         result: What the tool answered; None when that is not there.
         did: What it did.
-        is_gone: Whether the call is left out; else only its result is.
+        stays: The call as it is still to be seen, whole or cut; None when it is left out.
+        seen: What it says so that it did.
     """
 
     call: ToolCall
     result: ToolResult | None
     did: tuple[Artifact, ...]
-    is_gone: bool = True
+    stays: ToolCall | None = None
+    seen: tuple[Artifact, ...] = ()
 
 
 def read_calls(
@@ -88,16 +90,18 @@ def read_calls(
     """The calls in messages that are gone, in their order; then those to be seen whose results are gone.
 
     Args:
-        gone: Messages that are left out.
-        visible: Messages that stay.
+        gone: Messages that are left out, or of which something is.
+        visible: Messages that stay, as they are now.
         rule: What calls of tools of one's own did.
 
     Raises:
         ConfigError: If the rule gives something else than artifacts.
     """
-    reader = _Reader(rule)
-    for call, result, is_gone in _pairs(gone, visible):
-        yield ReadCall(call, result, tuple(reader.read(call, result)), is_gone)
+    reader, again = _Reader(rule), _Reader(rule)
+    for call, result, stays in _pairs(gone, visible):
+        did = tuple(reader.read(call, result))
+        seen = () if stays is None else did if stays is call else tuple(again.read(stays, result))
+        yield ReadCall(call, result, did, stays, seen)
 
 
 def artifacts_in(
@@ -106,8 +110,9 @@ def artifacts_in(
     """What the calls in messages did, in their order; and how what is still to be seen ended, where its result is gone.
 
     Args:
-        gone: Messages that are left out.
-        visible: Messages that stay: calls in them are not told of again, but their results may be gone.
+        gone: Messages that are left out, or of which something is.
+        visible: Messages that stay, as they are now: what calls in them say is not told of again, but their results
+            may be gone, and files that were named where they are cut.
         rule: What calls of tools of one's own did.
 
     Raises:
@@ -125,27 +130,36 @@ def artifacts_in(
 
 
 def done_by(read: ReadCall) -> Iterator[Artifact]:
-    """What a call did that has not been told: of one that is still to be seen, only how it ended."""
-    if read.is_gone:
-        yield from read.did
-    else:
-        yield from (evolve(each, times=0) for each in read.did if isinstance(each, RunEvent) and each.ended)
+    """What a call did that has not been told: of one that is still to be seen, how it ended, and what it says no more."""
+    for each in read.did:
+        if read.stays is None:
+            yield each
+        elif isinstance(each, RunEvent):
+            if each.ended:
+                yield evolve(each, times=0)
+        elif each not in read.seen:
+            yield each
 
 
-def _pairs(gone: Iterable[Message], visible: Iterable[Message]) -> Iterator[tuple[ToolCall, ToolResult | None, bool]]:
-    """Each call of the messages that are gone with its result; and each result that is gone with its visible call."""
-    gone = tuple(gone)
-    calls = [call for message in gone for call in message.calls]
+def _pairs(
+    gone: Iterable[Message], visible: Iterable[Message]
+) -> Iterator[tuple[ToolCall, ToolResult | None, ToolCall | None]]:
+    """Each call of what is gone with its result, and as it stays; and each result that is gone with its visible call."""
+    gone, visible = tuple(gone), tuple(visible)
     answers: dict[str, deque[ToolResult]] = defaultdict(deque)
     for message in gone:
         for result in message.results:
             answers[result.call_id].append(result)
-    for call in calls:
-        yield call, answers[call.id].popleft() if answers[call.id] else None, True
-    for message in visible if any(answers.values()) else ():
+    now = {message.identity: message for message in visible if message.calls}
+    cut = frozenset(message.identity for message in gone if message.calls)
+    for message in gone:
+        stay = {call.id: call for call in now[message.identity].calls} if message.identity in now else {}
         for call in message.calls:
+            yield call, answers[call.id].popleft() if answers[call.id] else None, stay.get(call.id)
+    for message in visible if any(answers.values()) else ():
+        for call in () if message.identity in cut else message.calls:
             if answers.get(call.id):
-                yield call, answers[call.id].popleft(), False
+                yield call, answers[call.id].popleft(), call
 
 
 @define

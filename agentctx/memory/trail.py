@@ -39,7 +39,7 @@ class RunTrail:
     Args:
         command: The command, on one line.
         ended: How it ended when it last ran; empty when that is not known.
-        times: How often it ran.
+        times: How often it ran, beside what is still to be seen; 0 when only its end is told.
     """
 
     command: str
@@ -135,7 +135,7 @@ def _run(runs: dict[str, RunTrail], event: RunEvent) -> None:
     command = _told(event.command)
     known = runs.pop(command, None)
     times = event.times + (0 if known is None else known.times)
-    runs[command] = RunTrail(command, event.ended or ("" if known is None else known.ended), max(1, times))
+    runs[command] = RunTrail(command, event.ended or ("" if known is None else known.ended), times)
 
 
 _BESIDES = re.compile(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:tail|head)(?: -n)?(?: ?-?\d{1,6})?)*\Z")
@@ -156,7 +156,7 @@ _IMPORTANT = re.compile(
 
 def _run_line(run: RunTrail) -> str:
     times = f" x{run.times}" if run.times > 1 else ""
-    return f"ran: {_in_quotes(run.command)}{run.ended and ' ' + run.ended}{times}"
+    return f"{'ran' if run.times else 'ended'}: {_in_quotes(run.command)}{run.ended and ' ' + run.ended}{times}"
 
 
 def _in_quotes(text: str) -> str:
@@ -250,7 +250,7 @@ def _read_lines(trail: ArtifactTrail, room: int, counter: TokenCounter) -> list[
 
 _FILES = re.compile(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
 _RAN = re.compile(
-    r"ran: (?P<command>\"(?:[^\"\\\n]|\\.)*+\")(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
+    r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
     r"(?: x(?P<times>\d{1,6}))?"
 )
 _MORE = re.compile(r"and (?P<more>\d{1,9}) more changed files")
@@ -275,7 +275,8 @@ def trail_in(text: str) -> ArtifactTrail:
         if found := _FILES.fullmatch(line):
             files += _files_in(Did(found["did"]), found["files"])
         elif found := _RAN.fullmatch(line):
-            runs.append(RunTrail(unquoted(found["command"]), found["ended"] or "", int(found["times"] or 1)))
+            times = 0 if found["what"] == "ended" else int(found["times"] or 1)
+            runs.append(RunTrail(unquoted(found["command"]), found["ended"] or "", times))
         elif found := _MORE.fullmatch(line):
             left_out += int(found["more"])
     return ArtifactTrail(

@@ -71,6 +71,7 @@ async def test_each_changed_file_is_named_where_there_is_room_and_counted_where_
             continue
         text = json.dumps(view.messages)
         missing = [path for at, path in paths.items() if at < end and path.rpartition("/")[2] not in text]
+        assert ".py x" not in text  # each was written once
         free = window - view.report.tokens_after
         if view.report.first_changed is not None:
             cuts += 1

@@ -454,11 +454,24 @@ async def test_what_a_tool_says_stays_quoted(text):
     assert set(recap.sections) <= {TRAIL, VALUES}
     for heading, starts in (
         (VALUES, ("used: ", "seen: ", "errors: ")),
-        (TRAIL, ("created: ", "written: ", "edited: ", "deleted: ", "renamed: ", "edit failed: ", 'ran: "', "read: ")),
+        (
+            TRAIL,
+            (
+                "created: ",
+                "written: ",
+                "edited: ",
+                "deleted: ",
+                "renamed: ",
+                "edit failed: ",
+                'ran: "',
+                'ended: "',
+                "read: ",
+            ),
+        ),
     ):
         lines = recap.sections.get(heading, "").splitlines()
         assert all(line.startswith(starts) for line in lines)
-        names = [line.partition(":")[0] for line in lines if not line.startswith("ran: ")]
+        names = [line.partition(":")[0] for line in lines if not line.startswith(("ran: ", "ended: "))]
         assert len(set(names)) == len(names)
     assert "<" not in recap.sections.get(VALUES, "")
     assert "[" not in recap.sections.get(VALUES, "")

@@ -3,6 +3,7 @@
 from json import dumps
 
 import pytest
+from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Text, ToolCall, ToolResult
@@ -137,14 +138,30 @@ def test_a_rule_of_ones_own_comes_first():
         list(artifacts_in([call], rule=lambda *_: ["f"]))
 
 
-def test_the_end_of_a_call_that_stays_is_told_when_its_result_goes():
-    """The command is still to be seen, so it is not counted again when it goes as well."""
-    call = Message("assistant", (ToolCall("1", "Bash", '{"command": "pytest"}'),))
-    result = Message("tool", (ToolResult("1", (Text("1 failed"),)),))
+def said(*parts, role="assistant"):
+    return Message(role, parts)
+
+
+def test_a_call_is_counted_once_when_it_goes_in_pieces():
+    """While a call is still to be seen, only its end is told; it is counted when it goes itself, however often it is."""
+    call, cleared = said(ToolCall("1", "Bash", '{"command": "pytest"}')), Text("[old tool result cleared]")
+    result = said(ToolResult("1", (Text("1 failed"),)), role="tool")
     first = ArtifactTrail().after(artifacts_in([result], [call]))
-    assert 'ran: "pytest" failed' == first.text()
-    cleared = Message("tool", (ToolResult("1", (Text("[old tool result cleared]"),)),))
-    assert "failed" == first.after(artifacts_in([call, cleared])).runs["pytest"].ended
+    assert 'ended: "pytest" failed' == first.text()
+    then = trail_in(first.text()).after(artifacts_in([call, result.with_parts((ToolResult("1", (cleared,)),))]))
+    assert 'ran: "pytest" failed' == then.text()
+    assert 'ran: "pytest" failed x2' == then.after(artifacts_in([call, result])).text()
+
+
+def test_of_a_call_that_is_cut_the_files_are_told_that_it_names_no_more():
+    """The others are told when it goes, and none is counted twice."""
+    patch = "*** Begin Patch\n" + "".join(f"*** Update File: {name}.py\n-a\n+b\n" for name in "abc")
+    call = ToolCall("1", "apply_patch", dumps({"input": patch}))
+    whole = said(call)
+    cut = whole.with_parts((evolve(call, arguments=dumps({"input": patch.replace("*** Update File: b.py", "…")})),))
+    first = ArtifactTrail().after(artifacts_in([whole], [cut]))
+    assert "edited: b.py" == first.text()
+    assert "edited: c.py, a.py, b.py" == first.after(artifacts_in([cut])).text()
 
 
 paths = st.one_of(
