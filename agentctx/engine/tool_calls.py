@@ -130,7 +130,7 @@ def artifacts_in(
 
 
 def done_by(read: ReadCall) -> Iterator[Artifact]:
-    """What a call did that has not been told: of one that is still to be seen, how it ended, and what it says no more."""
+    """What a call did that is not told yet: of one that is still to be seen, how it ended and what it says no more."""
     for each in read.did:
         if read.stays is None:
             yield each
@@ -144,7 +144,7 @@ def done_by(read: ReadCall) -> Iterator[Artifact]:
 def _pairs(
     gone: Iterable[Message], visible: Iterable[Message]
 ) -> Iterator[tuple[ToolCall, ToolResult | None, ToolCall | None]]:
-    """Each call of what is gone with its result, and as it stays; and each result that is gone with its visible call."""
+    """Each call of what is gone, with its result, and as it stays; each result that is gone with its visible call."""
     gone, visible = tuple(gone), tuple(visible)
     answers: dict[str, deque[ToolResult]] = defaultdict(deque)
     for message in gone:

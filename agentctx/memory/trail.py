@@ -250,7 +250,8 @@ def _read_lines(trail: ArtifactTrail, room: int, counter: TokenCounter) -> list[
 
 _FILES = re.compile(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
 _RAN = re.compile(
-    r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
+    r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")"
+    r"(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
     r"(?: x(?P<times>\d{1,6}))?"
 )
 _MORE = re.compile(r"and (?P<more>\d{1,9}) more changed files")

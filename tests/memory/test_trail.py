@@ -143,7 +143,7 @@ def said(*parts, role="assistant"):
 
 
 def test_a_call_is_counted_once_when_it_goes_in_pieces():
-    """While a call is still to be seen, only its end is told; it is counted when it goes itself, however often it is."""
+    """While a call is still to be seen, only its end is told; it is counted when it goes itself."""
     call, cleared = said(ToolCall("1", "Bash", '{"command": "pytest"}')), Text("[old tool result cleared]")
     result = said(ToolResult("1", (Text("1 failed"),)), role="tool")
     first = ArtifactTrail().after(artifacts_in([result], [call]))
