@@ -136,6 +136,13 @@ def test_every_number_of_a_call_is_the_reports(shown, followed):
     table = shown.run(TABLE)
     assert [row[3] for row in table] == [f"{step.tokens_sent:,}" for step in steps]
     assert [row[0] for row in table if row[5]] == [str(step.number) for step in steps if step.compacted]
+    names = shown.texts("#numbers thead th")
+    kinds = [kind for kind in range(len(data.calls[0].kinds)) if any(each.kinds[kind] for each in data.calls)]
+    assert [row[6 : 6 + len(kinds)] for row in table] == [[f"{call.kinds[k]:,}" for k in kinds] for call in data.calls]
+    assert names[6 + len(kinds) :] == [f"cost {name}" for name in shown.texts("#cost-legend .name")]
+    assert {len(row) for row in table} == {len(names)}
+    shown.run("document.getElementById('history').click()")
+    assert f"full history\n{step.tokens_given:,}" in shown.texts("#window-legend li")
 
 
 def test_it_is_used_by_the_keyboard(shown, followed):
@@ -203,6 +210,16 @@ def test_search_and_the_difference_between_two_calls(shown, followed):
     assert 0 < len(rows) < steps[-1].index
     assert all(item in matching or (index is not None and data.given[index] in matching) for item, index in rows)
     assert shown.texts("#found") == [f"{len(rows)} rows"]
+    hidden = next(row for row in rows if row[1] is not None and row[0] >= 0 and row[0] not in matching)
+    shown.run("report.rows.chooseKey('g' + arguments[0])", hidden[1])
+    assert "stands in the original" in shown.texts("#message .note")[0]
+    assert shown.texts("#message mark") == []
+    shown.driver.find_elements(By.CSS_SELECTOR, "#message .tabs button")[1].click()
+    assert {text.lower() for text in shown.texts("#message mark")} == {"budget"}
+    shown.sets("search", "§")  # one letter is a search, too
+    shown.waits("return report.matches?.size === 0")
+    shown.settles()
+    assert shown.texts("#found") == ["nothing found"]
     shown.sets("search", "")
     shown.waits("return !report.matches")
     cut = next(step.number for step in steps if step.compacted)
@@ -212,6 +229,14 @@ def test_search_and_the_difference_between_two_calls(shown, followed):
     new = set(range(steps[cut - 2].index, steps[cut - 1].index))
     assert {index for _, index in shown.rows()} == changed | new | {None}
     assert "differ from call" in shown.texts("#found")[0]
+    shown.run("report.rows.chooseKey('a0')")
+    assert shown.texts("#message .tabs button") == []  # the recap is new: there is nothing to compare it with
+    edited = next(row for row in steps[-1].view.report.in_force if row.outcome.value == "edited")
+    seen = next(step.number for step in steps if step.index > edited.index)
+    shown.goes(len(steps))
+    shown.sets("base", seen)
+    shown.run("report.rows.chooseKey('g' + arguments[0])", edited.index)
+    assert shown.texts("#message .tabs [aria-pressed=true]") == ["Difference"]
     for wrong in ("", "0", "-5", "9999999"):
         shown.sets("base", wrong)
         assert shown.texts("#found") == [f"compare with a call from 1 to {len(steps)}"]
@@ -231,6 +256,46 @@ def test_axe_finds_no_fault(window, page, scheme):
     found = window.driver.execute_async_script("axe.run().then(arguments[0])")
     assert [(fault["id"], [node["html"] for node in fault["nodes"]][:3]) for fault in found["violations"]] == []
     assert len(found["passes"]) > 20
+
+
+MARKED = """
+const made = marked(arguments[0], arguments[1]), said = [...made.childNodes];
+return [said.filter((each) => each.nodeName === 'MARK').map((each) => each.textContent), made.textContent];
+"""
+
+
+def test_a_mark_is_on_what_was_searched_for(shown):
+    """Whatever stands before it and whatever a pattern would make of it, and the text stays what it is."""
+    for text, words, marks in (
+        ("İİ the Budget", "budget", ["Budget"]),
+        ("a.b axb (a.B)", "a.b", ["a.b", "a.B"]),
+        ("[x] \\d+ {2} ^$", "\\d+ {2} ^$", ["\\d+ {2} ^$"]),
+        ("文字と文", "文", ["文", "文"]),
+    ):
+        assert shown.run(MARKED, text, words) == [marks, text]
+
+
+PAPER = """
+const style = getComputedStyle(document.documentElement), list = document.getElementById('list');
+return [style.getPropertyValue('--page').trim(), document.querySelectorAll('.row:not([hidden])').length,
+  Math.max(...[...document.querySelectorAll('.u-wrap')].map((each) => each.clientWidth)), list.clientHeight];
+"""
+
+
+def test_on_paper_it_is_light_and_whole(window, page):
+    """A page that is dark and wide on the screen is printed light, with all its rows, no wider than paper."""
+    window.show(page, width=1900, scheme="dark")
+    before = window.run(PAPER)
+    window.run("dispatchEvent(new Event('beforeprint'))")
+    window.settles()
+    colour, rows, wide, _ = window.run(PAPER)
+    assert colour == "#f5f6f8"
+    assert rows == window.run("return report.rows.length")
+    assert wide <= 650
+    window.run("dispatchEvent(new Event('afterprint'))")
+    window.waits("return true")
+    after = window.run(PAPER)
+    assert [before[0], before[2:]] == [after[0], after[2:]]
 
 
 def test_a_narrow_window_has_no_sideways_scrolling(window, page):

@@ -3,6 +3,7 @@
 
 const CHART_HEIGHT = 250;
 const MOST_LINES_OF_CUTS = 60;
+const PAPER = 620;
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -20,6 +21,29 @@ function money(value, unit) {
   return `$${value.toFixed(value < 1 ? 4 : 2)}`;
 }
 
+/* On paper a page is light and as wide as paper, whatever it is on the screen; `paint` draws what styles do not reach. */
+function onPaper(paint) {
+  const root = document.documentElement;
+  let chosen = "";
+  addEventListener("beforeprint", () => {
+    chosen = root.dataset.theme ?? "";
+    root.dataset.theme = "light";
+    document.body.classList.add("on-paper");
+    paint();
+  });
+  addEventListener("afterprint", () => {
+    root.dataset.theme = chosen;
+    document.body.classList.remove("on-paper");
+    paint();
+  });
+}
+
+/* How wide a chart can be drawn at a place; paper is narrower than it is laid out before it is printed. */
+function roomFor(place) {
+  const room = place.clientWidth || 600;
+  return document.body.classList.contains("on-paper") ? Math.min(room, PAPER) : room;
+}
+
 /* What both charts have in common: axes, the line at the chosen call, going to a call by a click. */
 class Chart {
   constructor(place, session, go) {
@@ -33,7 +57,7 @@ class Chart {
     this.tip = document.createElement("div");
     this.tip.className = "tip";
     new ResizeObserver(() => {
-      const width = this.place.clientWidth;
+      const width = this.place.clientWidth && roomFor(this.place);
       if (this.plot && width && width !== this.plot.width) {
         this.plot.setSize({ width, height: CHART_HEIGHT });
       }
@@ -48,7 +72,7 @@ class Chart {
     const numbers = count > 1 ? Array.from({ length: count }, (_, place) => place + 1) : range;
     const drawn = (line) => (count > 1 ? line : [line[0], line[0]]);
     const options = {
-      width: this.place.clientWidth || 600,
+      width: roomFor(this.place),
       height: CHART_HEIGHT,
       legend: { show: false },
       padding: [14, 18, 0, 0],
@@ -99,7 +123,7 @@ class WindowChart extends Chart {
     }
     layers.reverse(); // each is drawn down to the ground, the highest first
     const lines = [];
-    if (besideHistory) lines.push({ data: calls.given, series: { stroke: colour("--ink"), width: 1.5, dash: [6, 4], points: { show: false } } });
+    if (besideHistory) lines.push({ data: calls.given, series: { stroke: colour("--way-everything"), width: 1.5, dash: [6, 4], points: { show: false } } });
     const all = [...layers, ...lines];
     const limit = Math.max(0, ...calls.limit.filter((each) => each !== null));
     const shown = Math.max(...calls.sent, besideHistory ? Math.max(...calls.given) : 0);

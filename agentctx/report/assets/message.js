@@ -17,13 +17,11 @@ function marked(text, words) {
     made.append(text);
     return made;
   }
-  const small = text.toLowerCase(), wanted = words.toLowerCase();
-  let from = 0;
-  for (let count = 0; count < MOST_MARKS; count++) {
-    const at = small.indexOf(wanted, from);
-    if (at < 0) break;
-    made.append(text.slice(from, at), element("mark", "", text.slice(at, at + wanted.length)));
-    from = at + wanted.length;
+  let from = 0, count = 0;
+  for (const { 0: found, index } of text.matchAll(new RegExp(words.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"), "giu"))) {
+    if (count++ === MOST_MARKS) break;
+    made.append(text.slice(from, index), element("mark", "", found));
+    from = index + found.length;
   }
   made.append(text.slice(from));
   return made;
@@ -55,8 +53,8 @@ class MessagePane {
     const view = views.some(([name]) => name === this.view) ? this.view : views[0][0];
     const made = [this.title(row), this.facts(row, now, session.original(row))];
     if (views.length > 1) made.push(this.tabs(views, view, () => this.show(row, call, base, words)));
-    const note = base ? `Call ${base} compared with call ${call}.` : "";
-    if (note && view === "changes") made.push(element("p", "note", note));
+    const note = this.note(view, now, then, base, call, words);
+    if (note) made.push(element("p", "note", note));
     if (!session.data.content) made.push(element("p", "empty", "This page was made without the messages' texts (--no-content)."));
     else if (view === "changes") made.push(this.changes(then, now));
     else made.push(...this.parts(view === "original" ? then : now ?? session.shown(row), words));
@@ -71,6 +69,14 @@ class MessagePane {
     if (!now) return [["original", "Original"]];
     const changed = then && row.item !== this.session.data.given[row.index];
     return changed ? [["sent", "As sent"], ["original", "Original"], ["changes", "Difference"]] : [["sent", "As sent"]];
+  }
+
+  /* What two calls are compared, or that what was searched for stands in the other of the two texts. */
+  note(view, now, then, base, call, words) {
+    if (base) return view === "changes" ? `Call ${base} compared with call ${call}.` : "";
+    if (view !== "sent" || !words || !now || !then || now === then) return "";
+    const says = (message) => message.parts.some((part) => part.slice(1).join("\n").toLowerCase().includes(words.toLowerCase()));
+    return says(then) && !says(now) ? "What you search for stands in the original, not in what is sent." : "";
   }
 
   title(row) {

@@ -8,6 +8,7 @@ class Page {
     this.session = session;
     this.call = session.count;
     this.waiting = false;
+    this.comparing = false;
     this.matches = null;
     const go = (call) => this.go(call);
     this.window = new WindowChart($$("window-chart"), session, go);
@@ -33,7 +34,10 @@ class Page {
     $$("previous-cut").addEventListener("click", () => this.go(cuts.findLast((cut) => cut < this.call) ?? this.call));
     $$("next-cut").addEventListener("click", () => this.go(cuts.find((cut) => cut > this.call) ?? this.call));
     document.addEventListener("keydown", (event) => this.press(event));
-    $$("history").addEventListener("change", () => this.window.show($$("history").checked));
+    $$("history").addEventListener("change", () => {
+      this.window.show($$("history").checked);
+      this.tellLegends();
+    });
     for (const [kind, name] of session.kinds.entries()) {
       if (!session.calls.kinds.some((sizes) => sizes[kind])) continue;
       $$("kind").append(new Option(KIND_NAMES[name], kind));
@@ -43,17 +47,19 @@ class Page {
       clearTimeout(later);
       later = setTimeout(() => this.search(), 120);
     });
-    for (const id of ["show", "kind", "compare"]) $$(id).addEventListener("change", () => this.redraw());
+    for (const id of ["show", "kind"]) $$(id).addEventListener("change", () => this.redraw());
+    $$("compare").addEventListener("change", () => this.compare($$("compare").checked));
     $$("base").max = session.count;
-    $$("base").addEventListener("input", () => {
-      $$("compare").checked = true;
-      this.redraw();
-    });
+    $$("base").addEventListener("input", () => this.compare(true));
     $$("theme").addEventListener("change", () => {
       document.documentElement.dataset.theme = $$("theme").value;
       this.paint();
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    onPaper(() => {
+      this.rows.all(document.body.classList.contains("on-paper"));
+      this.paint();
+    });
     $$("map").addEventListener("click", (event) => this.pick(event));
     new ResizeObserver(() => this.drawMap()).observe($$("map"));
     $$("numbers").addEventListener("toggle", () => this.fillTable(), { once: true });
@@ -65,6 +71,13 @@ class Page {
     if (to === undefined) return;
     event.preventDefault();
     this.go(to);
+  }
+
+  /* Compare with another call, or no longer; of a message first what differs is to be seen. */
+  compare(wanted) {
+    if (wanted !== this.comparing) this.pane.view = wanted ? "changes" : "sent";
+    $$("compare").checked = this.comparing = wanted;
+    this.redraw();
   }
 
   go(call) {
@@ -114,8 +127,7 @@ class Page {
   }
 
   words() {
-    const words = $$("search").value.trim();
-    return words.length > 1 ? words : "";
+    return $$("search").value.trim();
   }
 
   search() {
@@ -206,6 +218,7 @@ class Page {
     };
     this.kindValues = session.kinds.map((name, kind) =>
       session.calls.kinds.some((sizes) => sizes[kind]) ? entry($$("window-legend"), `kind-${name}`, KIND_NAMES[name]) : null);
+    this.historyValue = entry($$("window-legend"), "way way-everything", "full history");
     const cut = element("li", "mark", `▼ compaction (${session.compactions().length})`);
     $$("window-legend").append(cut);
     const faults = session.faults().length;
@@ -227,6 +240,8 @@ class Page {
     this.kindValues.forEach((value, kind) => {
       if (value) value.textContent = calls.kinds[at][kind].toLocaleString("en");
     });
+    this.historyValue.textContent = calls.given[at].toLocaleString("en");
+    this.historyValue.parentElement.hidden = !$$("history").checked;
     this.costValues.forEach((value, way) => (value.textContent = money(data.costs[this.ways[way][0]][at], data.costs.unit)));
   }
 
@@ -276,7 +291,7 @@ class Page {
     if (this.rows.places && !this.rows.places.includes(strip[1])) {
       $$("show").value = "all";
       $$("kind").value = $$("search").value = "";
-      $$("compare").checked = false;
+      $$("compare").checked = this.comparing = false;
       this.matches = null;
       this.draw();
     }
@@ -288,17 +303,30 @@ class Page {
     this.drawMap();
   }
 
+  /* Every number that the charts draw. */
   fillTable() {
     const { session } = this, { calls, data } = session;
+    const number = (value) => value.toLocaleString("en");
+    const columns = [
+      ["call", (at) => number(at + 1)],
+      ["messages seen", (at) => number(calls.index[at])],
+      ["tokens given", (at) => number(calls.given[at])],
+      ["tokens sent", (at) => number(calls.sent[at])],
+      ["unchanged prefix", (at) => number(calls.prefix[at])],
+      ["compaction", (at) => (calls.compacted[at] ? "▼" : "")],
+      ...session.kinds.map((name, kind) => [KIND_NAMES[name], (at) => number(calls.kinds[at][kind]), kind]).filter(([, , kind]) => this.kindValues[kind]),
+      ...this.ways.map(([way, name]) => [`cost ${name}`, (at) => money(data.costs[way][at], data.costs.unit)]),
+    ];
+    const table = $$("numbers").querySelector("table");
+    const heading = (text) => Object.assign(element("th", "", text), { scope: "col" });
+    table.tHead.rows[0].append(...columns.map(([name]) => heading(name)));
     const rows = document.createDocumentFragment();
     for (let at = 0; at < session.count; at++) {
       const line = element("tr");
-      const cells = [at + 1, calls.index[at], calls.given[at], calls.sent[at], calls.prefix[at]].map((number) => number.toLocaleString("en"));
-      cells.push(calls.compacted[at] ? "▼" : "", money(data.costs.prepared[at], data.costs.unit));
-      line.append(...cells.map((text) => element("td", "", text)));
+      line.append(...columns.map(([, text]) => element("td", "", text(at))));
       rows.append(line);
     }
-    $$("numbers").querySelector("tbody").append(rows);
+    table.tBodies[0].append(rows);
   }
 }
 

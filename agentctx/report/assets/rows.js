@@ -4,6 +4,7 @@
 const ROW = 32;
 const SPARE = 6;
 const PREVIEW = 260;
+const MOST_ON_PAPER = 400;
 
 class Rows {
   constructor(list, spacer, session, chosen) {
@@ -61,6 +62,13 @@ class Rows {
     else this.list.removeAttribute("aria-activedescendant");
   }
 
+  /* Have all rows in the document, as far as paper goes, or only those in sight. */
+  all(there) {
+    this.list.style.height = there ? `${Math.min(this.length, MOST_ON_PAPER) * ROW}px` : "";
+    if (there) this.list.scrollTop = 0;
+    this.render();
+  }
+
   element() {
     const element = document.createElement("div");
     element.id = `row-${this.pool.length}`;
@@ -102,7 +110,7 @@ class Rows {
       session.why(row).stage,
       row.outcome === "kept" && !this.base ? "" : outcome,
       message.tokens.toLocaleString("en"),
-      cached ? " tokens, unchanged" : " tokens", // for who hears it
+      cached ? " tokens, unchanged since the call before" : " tokens", // for who hears it
     ];
     element.cells.forEach((cell, number) => {
       if (cell.textContent !== texts[number]) cell.textContent = texts[number];
