@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from inspect import isawaitable
 from time import monotonic
@@ -116,17 +117,22 @@ class _Known:
         awaited: What text that a stage has written names by the handle that it is expected to get.
         earlier: Of these, what text had a mark in it with a handle of an earlier step: that handle, and the text.
         failures: What went wrong with a store, by the store; it is not asked again.
+        waited: Seconds that were waited for a store, by the store.
     """
 
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
     earlier: dict[str, tuple[str, str]] = field(factory=dict)
     failures: dict[int, str] = field(factory=dict)
+    waited: dict[int, float] = field(factory=dict)
 
 
 @frozen(eq=False, repr=False)
 class StoreShelf:
-    """What puts contents into a store for one step: each once, for so long, and not again once the store has failed.
+    """What puts contents into a store for one step: each once, and not again once the store has failed.
+
+    All that a step keeps in a store may take so long as one call of the store: one that is slow costs a step no more
+    than one that says nothing.
 
     A plain stage cannot wait for a store: it writes the handle that a content is expected to get (``pointer``). Where
     it gets another or none, the engine puts that right once the stage is done (``settled``).
@@ -224,7 +230,13 @@ class StoreShelf:
     async def keep_all(self, contents: Iterable[bytes]) -> dict[bytes, str]:
         """The handles of contents, of those that the store keeps; some are put at a time, and each is tried twice."""
         wanted, place, known = list(dict.fromkeys(contents)), id(self.store), self.known.handles
-        waiting = iter([content for content in wanted if (place, content) not in known])
+        missing = [content for content in wanted if (place, content) not in known]
+        if missing and not self._has_failed():
+            await self._put_all(missing)
+        return {content: known[place, content] for content in wanted if (place, content) in known}
+
+    async def _put_all(self, missing: Sequence[bytes]) -> None:
+        waiting, place, known = iter(missing), id(self.store), self.known.handles
 
         async def work() -> None:
             for content in waiting:
@@ -235,28 +247,43 @@ class StoreShelf:
                 except StoreError as error:
                     self.known.failures.setdefault(place, str(error))
 
-        async with anyio.create_task_group() as group:
-            for _ in range(min(AT_ONCE, len(wanted))):
-                group.start_soon(work)
-        return {content: known[place, content] for content in wanted if (place, content) in known}
+        with self._waiting() as scope:
+            async with anyio.create_task_group() as group:
+                for _ in range(min(AT_ONCE, len(missing))):
+                    group.start_soon(work)
+        if scope.cancelled_caught:
+            said = "did not keep all"
+            if not any((place, content) in known for content in missing):
+                said = "did not answer"
+                give_up(self.store)
+            msg = f"the store {type(self.store).__name__} {said} within {self._limit:g} seconds"
+            self.known.failures.setdefault(place, msg)
+
+    @property
+    def _limit(self) -> float:
+        """Seconds that the step may wait for the store."""
+        return limit_of(self.store, PATIENCE)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[anyio.CancelScope]:
+        """So long as the step may still wait for the store."""
+        begun, place = monotonic(), id(self.store)
+        waited = self.known.waited.get(place, 0.0)
+        try:
+            with anyio.move_on_after(max(0.0, self._limit - waited)) as scope:
+                yield scope
+        finally:
+            self.known.waited[place] = waited + monotonic() - begun
 
     async def _put(self, content: bytes) -> str:
-        store, begun, limit = (
-            of_conversation(self.store, self.conversation),
-            monotonic(),
-            limit_of(self.store, PATIENCE),
-        )
-        with anyio.move_on_after(limit):
-            try:
-                return await put(store, content)
-            except StoreError:
-                if took_too_long(begun, limit):
-                    give_up(self.store)
-                    raise
-                return await put(store, content)
-        give_up(self.store)
-        msg = f"the store {type(self.store).__name__} did not answer within {limit:g} seconds"
-        raise StoreError(msg)
+        store, begun = of_conversation(self.store, self.conversation), monotonic()
+        try:
+            return await put(store, content)
+        except StoreError:
+            if took_too_long(begun, self._limit):
+                give_up(self.store)
+                raise
+            return await put(store, content)
 
     async def settled(self, before: Context, after: Context) -> Context:
         """What a stage returned, with the handles that the store has given for what the stage was to say."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
@@ -92,9 +92,15 @@ class Offload(Stage):
         if call.shelf is None:
             return context
         frozen, messages = call.frozen(context), list(context.messages)
-        for index, result, tool in [*results_of(context.messages)] if self.over is not None else ():
-            if index not in frozen and (result.name or tool) not in self.exclude and self._is_large(result, call):
-                why = f"tool output larger than {self.over:,} tokens"
+        if self.over is not None:
+            large = [
+                (index, result)
+                for index, result, tool in results_of(context.messages)
+                if index not in frozen and (result.name or tool) not in self.exclude and self._is_large(result, call)
+            ]
+            await self._keep({index: context.messages[index] for index, _ in large}, call)
+            why = f"tool output larger than {self.over:,} tokens"
+            for index, result in large:
                 await self._go(messages, index, context.messages[index], result, call, why)
         if self.older_than is not None:
             await self._by_age(context, messages, call)
@@ -105,18 +111,39 @@ class Offload(Stage):
         staying = call.frozen(context).union(call.unread(context))
         spare = None if call.limit is None else call.size(context.with_messages(tuple(messages))) - call.limit
         why = f"older than the last {self.older_than} tool results"
-        for index, result, tool in found[: max(0, len(found) - (self.older_than or 0))]:
+        old = [
+            (index, result)
+            for index, result, tool in found[: max(0, len(found) - (self.older_than or 0))]
+            if index not in staying and (result.name or tool) not in self.exclude
+        ]
+        await self._keep(self._surely(context, old, spare, call), call)
+        for index, result in old:
             if spare is not None and spare <= 0:
                 return
-            if (
-                index in staying
-                or (result.name or tool) in self.exclude
-                or call.meter.parts(result.content) <= self.preview
-            ):
+            if call.meter.parts(result.content) <= self.preview:
                 continue
             before = call.count(messages[index])
             await self._go(messages, index, context.messages[index], result, call, why)
             spare = None if spare is None else spare - before + call.count(messages[index])
+
+    def _surely(
+        self, context: Context, old: Iterable[tuple[int, ToolResult]], spare: int | None, call: Call
+    ) -> dict[int, Message]:
+        """The messages of which a result goes, whatever the previews of those before it take."""
+        going, gone = dict[int, Message](), 0
+        for index, result in old:
+            if spare is not None and gone >= spare:
+                break
+            size = call.meter.parts(result.content)
+            if size > self.preview:
+                going[index] = context.messages[index]
+                gone += size
+        return going
+
+    async def _keep(self, messages: Mapping[int, Message], call: Call) -> None:
+        """Put messages of which something will go into the store, side by side."""
+        if call.shelf is not None and call.shelf.tool is not None:
+            await call.shelf.keep_messages(list(messages.values()))
 
     async def _go(
         self, messages: list[Message], index: int, old: Message, result: ToolResult, call: Call, why: str

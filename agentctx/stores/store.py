@@ -275,7 +275,8 @@ class ConversationStore:
         cipher: Encrypts contents, messages and states; names of conversations and handles stay readable. What it raises
             or damages is a ``StoreError`` that names the cipher and the content, and a step goes on without the store.
         timeout: Seconds that one call may take. A step asks no store again that has not answered in time (at most ten
-            seconds, for what is left out): it waits so long once, however much it has to keep.
+            seconds, for what is left out): it waits so long once, however much it has to keep. One that is slow has so
+            long for all that a step leaves out, and the report says that not all was kept.
         clock: Seconds since 1970, by which conversations expire.
 
     Raises:

@@ -138,6 +138,43 @@ async def test_a_store_that_fails_costs_the_handles_alone(monkeypatch, stage, pu
         assert any(each.stage == "Store" and "Broken" in each.notes[0] for each in view.report.stages)
 
 
+class Slow:
+    """A store that takes its time for each content, and serves a few at once."""
+
+    def __init__(self, timeout):
+        self.kept, self.timeout, self.served, self.most = MemoryStore(), timeout, anyio.CapacityLimiter(8), 0
+
+    async def put(self, content, /):
+        async with self.served:
+            self.most = max(self.most, int(self.served.borrowed_tokens))
+            await anyio.sleep(0.02)
+        return await self.kept.put(content)
+
+    async def get(self, handle, /):
+        return await self.kept.get(handle)
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize(
+    "stage",
+    [Offload(over=50, preview=10), Offload(over=None, older_than=1, preview=10), ClearToolResults(keep_last=0)],
+    ids=["by size", "by age", "cleared"],
+)
+async def test_a_slow_store_costs_no_more_than_one_that_hangs(stage):
+    """All that a step keeps is put side by side, and within the time of one call; the report says what is not kept."""
+    pipeline, handles = Pipeline(stage, FitContextWindow(), budget=400, store=(store := Slow(5.0))), []
+    for store.timeout in (5.0, 0.1):
+        view = await pipeline.prepare(rounds(number=80), tools=tools("openai-chat"))
+        assert store.most == 8
+        assert view.report.tokens_after <= 400
+        handles.append([change.handle for change in view.report.changes if change.outcome is not Outcome.ADDED])
+        assert all([await store.get(handle) for handle in handles[-1] if handle])
+        said = [note for each in view.report.stages for note in each.notes if "did not keep all" in note]
+        assert bool(said) == (None in handles[-1]) == (store.timeout < 1)
+        store.kept = MemoryStore()
+    assert 0 < sum(handle is not None for handle in handles[1]) < len(handles[1])
+
+
 async def test_a_step_that_is_cancelled_while_the_store_hangs_leaves_no_trace():
     """The next step is as if it had not been."""
     store = MemoryStore()
