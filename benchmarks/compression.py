@@ -9,7 +9,7 @@ request, how often a message came out larger than it went in, and what the stage
 **At once:** the last request of each session, made by us and by other libraries, without anything before it: how large
 it is, whether it fits a third, whether the provider takes it, and how many of the values it shows.
 
-**Size:** 10,000 messages (5 MB) of which the stages have much to say, against tokenizing them.
+**Size:** 10,000 messages (5 MB) of which the stages have much to say, against tokenizing them; and one text of 5 MB.
 
 Sessions fall into two halves by a hash of their name: settings are chosen on one and reported on the other. The exit
 code is 1 when a bar is missed. Run it with the ``bench`` extra installed; other libraries where they are there::
@@ -27,9 +27,10 @@ import json
 import random
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -47,7 +48,18 @@ from rows import Row, as_json, markdown as markdown_of_rows, show
 from sending import Sent, Way, in_session
 from transcript import AVERAGE_CHARACTERS, WORDS, code, transcript
 
-from agentctx import Budget, CollapseRepeats, ContextStrategy, Message, Outcome, Pipeline
+from agentctx import (
+    Budget,
+    Call,
+    CollapseRepeats,
+    Context,
+    ContextStrategy,
+    Message,
+    Outcome,
+    Pipeline,
+    Text,
+    ToolResult,
+)
 from agentctx.presets import assistant, coding_agent, thrifty
 from agentctx.replay import Recording
 from agentctx.retention import needs, said_by
@@ -61,6 +73,8 @@ from agentctx.strategies import (
     TabulateJson,
 )
 from agentctx.strategies.compress.codes import DICTIONARY
+from agentctx.tokens import TiktokenCounter
+from agentctx.tokens.meter import MessageMeter
 
 Stages = Sequence[ContextStrategy]
 
@@ -369,6 +383,53 @@ async def side_by_side(stages: Stages, length: int) -> tuple[float, float]:
     return work / again, max(0.01, 2 * (work - bare) / (tokens + again))
 
 
+MEGABYTES = 5_000_000
+"""Characters of one text; all of them ASCII, so bytes as well."""
+
+
+def search_hits(rng: random.Random) -> str:
+    """One text of search hits, whole paths in each line."""
+    folders = [f"/home/dev/projects/{'/'.join(rng.choices(WORDS, k=3))}" for _ in range(30)]
+    hits = (f"{rng.choice(folders)}/{rng.choice(WORDS)}.py:{rng.randint(1, 900)}:{code(rng)}" for _ in repeat(None))
+    return "\n".join(until(hits))
+
+
+def records(rng: random.Random) -> str:
+    """One text of JSON with blanks, paths in every other value."""
+    objects = (
+        {
+            word: rng.randint(0, 99_999) if at % 2 else f"/srv/data/{rng.choice(WORDS)}/{rng.getrandbits(32):08x}"
+            for at, word in enumerate(rng.sample(WORDS, 4))
+        }
+        for _ in repeat(None)
+    )
+    values = ",\n".join(until(json.dumps(each, indent=2) for each in objects))
+    return f"[\n{values}\n]"
+
+
+def until(texts: Iterator[str]) -> Iterator[str]:
+    """So many of the texts that they have 5 MB."""
+    room = MEGABYTES
+    for text in texts:
+        yield text
+        room -= len(text) + 2
+        if room < 0:
+            return
+
+
+def one_text(make: Callable[[random.Random], str]) -> float:
+    """Processor time of putting one text of 5 MB into codes, its size being known, by what tokenizing it takes."""
+    text = make(random.Random(next(SEEDS)))  # noqa: S311 - the same numbers every time are the point
+    context = Context((Message("tool", (ToolResult("call_1", (Text(text),)),)),))
+    call = Call(MessageMeter(TiktokenCounter()))
+    call.count(context.messages[0])
+    started = process_time()
+    ours.tokens(text)
+    middle = process_time()
+    CompressLayers().apply(context, call)
+    return (process_time() - middle) / (middle - started)
+
+
 async def size_rows(repeats: int) -> list[Row]:
     """Ten thousand messages and a thousand: what stages take beside tokenizing them, and how that grows."""
     ours.tokens("warm")
@@ -387,6 +448,9 @@ async def size_rows(repeats: int) -> list[Row]:
             rows.append(Row(f"{name}: more than a call without / tokenizing", more, 2, how=how))
         grown = call / median(each[0] for each in found[FEW])
         rows.append(Row(f"{name}: growth", grown, 1.6, how=f"{FEW:,} to {MANY:,} messages; beyond tokenizing"))
+    for make in (search_hits, records):
+        took, what = median(one_text(make) for _ in range(repeats)), make.__name__.replace("_", " ")
+        rows.append(Row(f"CompressLayers, one text of {what} / tokenizing", took, 2, how=f"5 MB, median of {repeats}"))
     return rows
 
 

@@ -25,7 +25,8 @@ _FIRST, _NUMBERS = 100, 900  # codes have three digits: most vocabularies have o
 _OPENING, _BETWEEN = "[Codes ", " | "
 _HEAD = lazy_pattern(r"\[Codes ([0-9a-f]{4}): ([^\n\[\]]+)\] ")
 _CODE = lazy_pattern(r"§([1-9][0-9]{2})(?![0-9])")
-_LEFT = r"(?<![\w/.~@+\\:§-])"
+_LEFT = r"[\w/.~@+\\:§-]"
+"""What must not stand before a phrase; looked for behind it, since a search for words is faster than one for places."""
 _UNFIT = frozenset('[]|§"')
 
 
@@ -94,8 +95,8 @@ class Codebook:
         if not numbers:
             return text, {}
         longest_first = sorted(numbers, key=lambda phrase: (-len(phrase), phrase))
-        each = "|".join(re.escape(phrase) + _right(phrase) for phrase in longest_first)
-        pieces = re.split(f"{_LEFT}({each})", text)  # every other one is a phrase
+        each = "|".join(f"{words}(?<!{_LEFT}{words}){_right(phrase)}" for phrase, words in map(_literal, longest_first))
+        pieces = re.split(f"({each})", text)  # every other one is a phrase
         found = Counter(pieces[1::2])
         pieces[1::2] = map({phrase: f"§{number}" for phrase, number in numbers.items()}.__getitem__, pieces[1::2])
         uses = {number: found[phrase] * (numbers[phrase] == number) for number, phrase in self.phrases.items()}
@@ -109,6 +110,10 @@ class Codebook:
         said = {code: self.phrases.get(int(code), f"§{code}") for code in set(pieces[1::2])}
         pieces[1::2] = map(said.__getitem__, pieces[1::2])
         return "".join(pieces)
+
+
+def _literal(phrase: str) -> tuple[str, str]:
+    return phrase, re.escape(phrase)
 
 
 def _right(phrase: str) -> str:

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from enum import StrEnum
-from itertools import chain, compress, count, pairwise
-from operator import is_not
+from itertools import chain, compress, count
+from operator import is_not, lt
 
 from attrs import evolve, frozen
 
@@ -165,24 +165,35 @@ def match(before: Sequence[Message], after: Sequence[Message], known: int | None
         known: What ``shared`` says of them, when it was asked already.
     """
     intact = shared(before, after) if known is None else known
-    start = _not_from_the_end(before, after, _same_until(before, after, intact))
+    start = _start(before, after, intact)
     found, gone = _found(before, after, start)
-    edited = tuple(
+    others = [
         (origin, position)
         for position, origin in enumerate(found, start)
-        if origin is not None and not _same(before[origin], after[position])
-    )
-    added = tuple(position for position, origin in enumerate(found, start) if origin is None)
-    changed = start if start < max(len(before), len(after)) else None
+        if origin is not None and before[origin] is not after[position]
+    ]
+    edited = tuple([pair for pair in others if not _same(before[pair[0]], after[pair[1]])])
+    added = tuple([position for position, origin in enumerate(found, start) if origin is None])
     moved = _moved(found, start, {position for _, position in edited})
     other = set(edited)
-    pairs = chain(((place, place) for place in range(intact, start)), zip(found, count(start), strict=False))
-    remade = tuple(
-        (origin, position)
-        for origin, position in pairs
-        if origin is not None and before[origin] is not after[position] and (origin, position) not in other
+    remade = (
+        *[(place, place) for place in range(intact, start) if before[place] is not after[place]],
+        *[pair for pair in others if pair not in other],
     )
-    return Matched(start, tuple(found), edited, gone, moved, added, changed, remade)
+    return Matched(start, tuple(found), edited, gone, moved, added, _changed(before, after, start), remade)
+
+
+def first_changed(before: Sequence[Message], after: Sequence[Message]) -> int | None:
+    """The first position after at which the two differ, or None: as ``match`` says, without all else that it says."""
+    return _changed(before, after, _start(before, after, shared(before, after)))
+
+
+def _start(before: Sequence[Message], after: Sequence[Message], intact: int) -> int:
+    return _not_from_the_end(before, after, _same_until(before, after, intact))
+
+
+def _changed(before: Sequence[Message], after: Sequence[Message], start: int) -> int | None:
+    return start if start < max(len(before), len(after)) else None
 
 
 def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
@@ -190,6 +201,9 @@ def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> t
     places = {before[position].identity: position for position in paced(range(start, len(before)))}
     if len(places) < len(before) - start:
         return _told_apart(before, after, start)
+    pairs = zip(before[start:], after[start:], strict=False)
+    if len(before) == len(after) and all(one is other or one.identity == other.identity for one, other in pairs):
+        return list(range(start, len(before))), ()
     found = [places.pop(after[position].identity, None) for position in paced(range(start, len(after)))]
     return found, tuple(places.values())
 
@@ -206,10 +220,11 @@ def _told_apart(
 
 def _moved(found: Sequence[int | None], start: int, edited: AbstractSet[int]) -> tuple[tuple[int, int], ...]:
     """The fewest messages that must have moved so that the others stand in their old order."""
-    places = [(origin, position) for position, origin in enumerate(found, start) if origin is not None]
-    if all(one[0] < other[0] for one, other in pairwise(places)):
+    origins = [origin for origin in found if origin is not None]
+    if all(map(lt, origins, origins[1:])):
         return ()
-    still = _longest_rising([origin for origin, _ in places])
+    places = [(origin, position) for position, origin in enumerate(found, start) if origin is not None]
+    still = _longest_rising(origins)
     return tuple(pair for pair in places if pair[0] not in still and pair[1] not in edited)
 
 

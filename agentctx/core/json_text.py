@@ -13,6 +13,7 @@ from typing import TypeAlias
 BLANKS = " \t\r\n"
 """All that JSON takes for a blank."""
 
+_NO_BLANKS = dict.fromkeys(map(ord, BLANKS))
 _STRING = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")')
 
 
@@ -50,7 +51,7 @@ def compact(text: str) -> str:
 
 def _without_blanks(text: str) -> str:
     pieces = _STRING.split(text)  # every other one is a string
-    pieces[::2] = ["".join(each.split()) for each in pieces[::2]]
+    pieces[::2] = "\0".join(pieces[::2]).translate(_NO_BLANKS).split("\0")  # all at once; there is no \0 in JSON
     return "".join(pieces)
 
 

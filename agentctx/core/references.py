@@ -44,6 +44,8 @@ _MOST = 20_000
 SAME = 32
 """Of so many outputs of calls that are named alike, the latest ones, a reference may mean any."""
 
+_decoded = json.JSONDecoder().decode
+
 _TELLING = ("file_path", "path", "filename", "file", "command", "cmd", "query", "pattern", "url")
 """The arguments by which a call is named, if it has them."""
 
@@ -64,8 +66,10 @@ class Output(NamedTuple):
 
 def text_in(result: ToolResult) -> str | None:
     """The text of a result that has one, and one only, its codes written out; else None."""
-    texts = [part.text for part in result.content if isinstance(part, Text)]
-    return written_out(texts[0]) if len(texts) == 1 else None
+    texts = [part.text for part in result.content if type(part) is Text]
+    if len(texts) != 1:
+        return None
+    return written_out(texts[0]) if is_coded(texts[0]) else texts[0]
 
 
 def named(call: ToolCall | None, result: ToolResult) -> str:
@@ -93,7 +97,7 @@ def _read(arguments: str) -> object:
     if len(arguments) > _MOST:
         return arguments[:_MOST]
     try:
-        value: object = json.loads(arguments)
+        value: object = _decoded(arguments)
     except (ValueError, RecursionError):
         return arguments
     return value
@@ -235,9 +239,10 @@ class Standing:
 
     def hear(self, message: Message) -> None:
         """Know the calls of a message."""
-        for call in message.calls:
-            self._calls[call.id] = call
-            self._names.pop(call.id, None)
+        for part in message.parts:
+            if type(part) is ToolCall:
+                self._calls[part.id] = part
+                self._names.pop(part.id, None)
 
     def name_of(self, result: ToolResult) -> str:
         """What the model knows the output by."""

@@ -130,7 +130,7 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     record.note_made(trail.made, (), messages)
     record.view_bytes = sum(map(meter.weight, messages))
     in_force = record.in_force() if left is None else left.in_force(record.in_force(), trail.reports)
-    return Committed(state, record, in_force, compare.match(read.messages, messages).first_changed, 0, 0)
+    return Committed(state, record, in_force, compare.first_changed(read.messages, messages), 0, 0)
 
 
 def _same_head(state: State, ctx: StepContext, given: Given) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import ClassVar, Self
 
 from attrs import evolve, field, frozen
@@ -12,7 +13,7 @@ from agentctx.engine.options import as_names
 from agentctx.engine.shrink import with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
-from agentctx.strategies.compress.output_kinds import FOLDS, html
+from agentctx.strategies.compress.output_kinds import FOLDS, Fold, html
 from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 _SHORTEST = 100
@@ -92,12 +93,16 @@ class FoldOutput(RewriteResults):
     def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
         """The text with each kind folded that gets smaller by it."""
         count = call.counter.count
-        for kind, fold in FOLDS.items():
-            if kind in self.kinds:
-                made = fold(text, _Marks(pointer))
-                if made is not text and made != text and count(made) < count(text):
-                    text = made
+        for fold in _folds(self.kinds):
+            made = fold(text, _Marks(pointer))
+            if made is not text and made != text and count(made) < count(text):
+                text = made
         return text
+
+
+@cache
+def _folds(kinds: frozenset[str]) -> Sequence[Fold]:
+    return [fold for kind, fold in FOLDS.items() if kind in kinds]
 
 
 class _Marks:

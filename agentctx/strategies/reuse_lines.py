@@ -188,11 +188,10 @@ class _Seen:
     def add(self, message: Message) -> Message:
         """Know a message as it is."""
         self.standing.hear(message)
-        for result in message.results:
-            text = text_in(result)
-            if text is not None:
+        for part in message.parts:
+            if type(part) is ToolResult and (text := text_in(part)) is not None:
                 lines = text.split("\n")
-                self._know(message, result, text, lines, _runs(lines, self.least))
+                self._know(message, part, text, lines, _runs(lines, self.least))
         return self._added(message)
 
     def _added(self, message: Message) -> Message:

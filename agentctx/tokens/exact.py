@@ -124,7 +124,7 @@ def safe_parts(text: str) -> Iterator[str]:
 
 _CHARS_PER_TOKEN = 5  # of ordinary text; the first guess at how much text holds so many tokens
 _SLICE = 16 * 1024  # characters at most; where "more than so many?" is asked of text without an exact cut
-_SLICE_CHARS_PER_TOKEN = 8  # where only few tokens are asked for
+_SLICE_CHARS_PER_TOKEN = 4  # where only few tokens are asked for
 _SLICE_ERROR = 8  # tokens; more than a cut in the middle of a word was ever seen to add
 
 _caches: dict[str, TextCache] = {name: TextCache() for name in VOCABULARIES}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text
-from agentctx.core.compare import match, shared
+from agentctx.core.compare import first_changed, match, shared
 
 
 def native(text):
@@ -70,6 +70,7 @@ def test_what_is_known_to_be_shared_need_not_be_compared(data):
     )
     assert naive == shared(before, after) >= start
     assert match(before, after, 0) == match(before, after, start) == match(before, after)
+    assert match(before, after).first_changed == first_changed(before, after)
     assert len(match(before, after).origins) == len(after)
 
 

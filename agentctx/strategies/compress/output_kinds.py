@@ -20,6 +20,9 @@ from agentctx.strategies.compress.terminal import shown
 Mark = Callable[[str], str]
 """What stands for lines that are left out, given what they were."""
 
+Fold = Callable[[str, Mark], str]
+"""Gives a text folded, or as it is where it is of another kind."""
+
 FEWEST = 4
 """Lines of a kind in a row, below which nothing is left out."""
 
@@ -52,7 +55,8 @@ _HIT = re.compile(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
 _BESIDE = re.compile(r"([\w./@+~-]*?\w\.\w+)-(\d+)-(.*)", re.DOTALL)
 _NAMED = re.compile(r"[A-Za-z][^/]*\.|\.[^/]*[A-Za-z]|/.*[A-Za-z]|[A-Za-z].*/")
 _SHORT_HIT = re.compile(r"(?m)^\d+[:-]")
-_AT_LINE = re.compile(r":\d++:|-\d++-")
+_AT_LINE = re.compile(r"\n[\w./@+~]*+(?:-(?!\d++-)[\w./@+~]*+)*+(?::\d++:|-\d++-)")
+"""What every hit begins with."""
 _FEWEST_HITS = 3
 
 
@@ -76,7 +80,7 @@ class _Hit:
 
 def hits(text: str, _mark: Mark) -> str:
     """What a search found, by file: the path once, then its lines with their numbers; other lines as they are."""
-    if len(_AT_LINE.findall(text)) < _FEWEST_HITS or _SHORT_HIT.search(text):
+    if len(_AT_LINE.findall(f"\n{text}")) < _FEWEST_HITS or _SHORT_HIT.search(text):
         return text
     lines = text.split("\n")
     found = [_hit(line) for line in lines]
@@ -212,12 +216,22 @@ _MADE_PROGRESS = [
     re.compile(r"(?:\[INFO\] )?Download(?:ing|ed) from \S+: .*"),
 ]
 _IN_PROGRESS = re.compile(rf"\n(?:{'|'.join(each.pattern for each in _MADE_PROGRESS)})(?=\n|\Z)")
+_BEGINS_PROGRESS = re.compile(
+    r"\n *+[CDFURGHIPSg\[0-9a-f](?:o(?:mpil|llect|wnload|cument|: )|heck|resh |sing |equire|et|it:|gn:|repar|npack"
+    r"|elect|INFO\] D|[0-9a-f]{11}: )"
+)
+"""What every line of progress begins with: a glance, since most texts have no such line."""
 _PROGRESS_WORDS = ("ompiling", "ownload", "ollecting", "already", "Checking", "Get:", "Hit:", "npack", "Pull")
 
 
 def progress(text: str, mark: Mark) -> str:
     """What installers and compilers print as they go on: of each in a row the first and the last."""
-    if not any(map(text.__contains__, _PROGRESS_WORDS)) or len(_IN_PROGRESS.findall(f"\n{text}")) < FEWEST:
+    behind = f"\n{text}"
+    if (
+        _BEGINS_PROGRESS.search(behind) is None
+        or not any(map(text.__contains__, _PROGRESS_WORDS))
+        or len(_IN_PROGRESS.findall(behind)) < FEWEST
+    ):
         return text
     return "\n".join(_folded(text.split("\n"), _kind_of(_MADE_PROGRESS), "lines of this kind", mark))
 
@@ -438,7 +452,7 @@ def _words(page: str) -> Iterator[str]:
     yield re.sub(r"\s+", " ", unescape(page[place:]))
 
 
-FOLDS: dict[str, Callable[[str, Mark], str]] = {
+FOLDS: dict[str, Fold] = {
     fold.__name__: fold for fold in (terminal, html, numbers, hits, paths, tests, progress, traces, diffs)
 }
 """All kinds by name, in the order in which they are looked for."""

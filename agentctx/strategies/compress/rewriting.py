@@ -84,10 +84,10 @@ class RewriteResults(Stage):
 
     def shorter(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
         """A result with its texts rewritten; itself where that is not shorter."""
-        parts = tuple(self._part(part, call, lambda: call.pointer(message, result)) for part in result.content)
+        parts = [self._part(part, call, lambda: call.pointer(message, result)) for part in result.content]
         if not any(map(is_not, parts, result.content)):
             return result
-        made = with_content(result, parts)
+        made = with_content(result, tuple(parts))
         return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
 
     def _part(self, part: Part, call: Call, pointer: Pointer) -> Part:
