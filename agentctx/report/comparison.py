@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from attrs import frozen
 
 from agentctx.comparison import Measured
 from agentctx.errors import InvalidInput
@@ -50,7 +53,7 @@ def comparison_page(rows: Sequence[Measured]) -> str:
     """The page of a comparison: sums by pipeline, cost against what stays visible, and each session.
 
     Args:
-        rows: What was measured; of a session and a pipeline that are there twice, the last.
+        rows: What was measured; of a session, a model and a pipeline that are there twice, the last.
 
     Example:
         >>> from agentctx.comparison import Contender, measure
@@ -61,8 +64,9 @@ def comparison_page(rows: Sequence[Measured]) -> str:
         >>> comparison_page([row]).startswith("<!doctype html>")
         True
     """
-    found = {(printable(row.session), printable(row.pipeline)): row for row in rows}
-    sessions, pipelines = (list(dict.fromkeys(key[place] for key in found)) for place in (0, 1))
+    found = {(_Session(printable(row.session), _model(row)), printable(row.pipeline)): row for row in rows}
+    sessions = list(dict.fromkeys(session for session, _ in found))
+    pipelines = list(dict.fromkeys(pipeline for _, pipeline in found))
     return document(
         "comparison.html",
         ("session.js", "charts.js", "comparison.js"),
@@ -71,10 +75,22 @@ def comparison_page(rows: Sequence[Measured]) -> str:
     )
 
 
+@frozen
+class _Session:
+    """A session as it is shown: once for each model that it was counted and paid for."""
+
+    place: str
+    model: str
+
+
+def _model(row: Measured) -> str:
+    return printable(row.model or "no model named")
+
+
 def _facts(
-    found: Mapping[tuple[str, str], Measured], sessions: Sequence[str], pipelines: Sequence[str]
+    found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    models = sorted({printable(row.model or "no model named") for row in found.values()})
+    models = sorted({session.model for session in sessions})
     calls = {session: row.calls for (session, _), row in found.items()}
     yield "Sessions", f"{len(sessions):,}", f"{sum(calls.values()):,} model calls"
     yield "Pipelines", f"{len(pipelines):,}", ", ".join(pipelines)
@@ -84,12 +100,18 @@ def _facts(
 
 
 def _values(
-    found: Mapping[tuple[str, str], Measured], sessions: Sequence[str], pipelines: Sequence[str]
+    found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
 ) -> dict[str, Any]:
-    names = {session: printable(row.id or session) for (session, _), row in found.items()}
+    times = Counter(session.place for session in sessions)
+    names = {
+        session: printable(row.id or row.session) + (f" · {session.model}" if times[session.place] > 1 else "")
+        for (session, _), row in found.items()
+    }
+    models = sorted({session.model for session in sessions})
     return {
         "pipelines": pipelines,
-        "sessions": [[names[session], session] for session in sessions],
+        "models": models,
+        "sessions": [[names[session], session.place, models.index(session.model)] for session in sessions],
         "numbers": _NUMBERS,
         "rows": [[_row(found.get((session, pipeline))) for pipeline in pipelines] for session in sessions],
     }

@@ -335,13 +335,49 @@ def test_a_comparison_has_its_sums_and_sorts(window, tmp_path):
     window.show(tmp_path / "compared.html")
     assert [row[:3] for row in window.run(CELLS, "sums")] == [["a", "$9.00", "75.0%"], ["b", "$2.50", "75.0%"]]
     window.driver.find_elements(By.CSS_SELECTOR, "#each .heading")[2].click()
-    assert window.run(CELLS, "each") == [["two", "$8.00", "$0.50"], ["one", "$1.00", "$2.00"], ["three", "-", "$9.00"]]
+    assert window.run(CELLS, "each") == [
+        ["two", "$8.00", "$0.5000"],
+        ["one", "$1.00", "$2.00"],
+        ["three", "-", "$9.00"],
+    ]
     window.sets("search", "tw")
     assert [row[0] for row in window.run(CELLS, "each")] == ["two"]
+    ends = "const side = document.getElementById('sums').parentElement; return side.scrollWidth - side.clientWidth"
+    for width in (1280, 1440, 1500, 1920):  # no number of the sums is out of sight
+        window.size(width, 1000)
+        assert window.run(ends) <= 0
     window.run(AXE)
     assert [
         fault["id"] for fault in window.driver.execute_async_script("axe.run().then(arguments[0])")["violations"]
     ] == []
+    assert window.complaints() == []
+
+
+def test_what_is_too_large_is_no_best_and_models_are_told_apart(window, tmp_path):
+    """What could not be sent wins no column, and its dot is a ring; sums are those of one model where one is chosen."""
+
+    def row(pipeline, model, usd, overflowed=0):
+        numbers = {"usd": usd, "values": 4, "visible": 2 + (overflowed > 0), "overflowed": overflowed}
+        return Measured("one", "one", pipeline, model, 8_000, 5, 900, 600, 300, **numbers)
+
+    costs = [("all", "m1", 0.1, 3), ("a", "m1", 0.225), ("b", "m1", 0.25), ("all", "m2", 9.0), ("a", "m2", 4.0)]
+    (tmp_path / "models.html").write_text(comparison_page([row(*each) for each in costs] + [row("b", "m2", 5.0)]))
+    window.show(tmp_path / "models.html")
+    best = "return [...document.querySelectorAll('#sums .best')].map((each) => each.innerText)"
+    assert window.run(best) == ["$4.23"]
+    assert window.texts("#each tbody th") == ["one · m1", "one · m2"]
+    window.run(
+        "const model = document.getElementById('model'); model.value = 0; model.dispatchEvent(new Event('change'))"
+    )
+    assert [row[1] for row in window.run(CELLS, "sums")] == ["$0.1000", "$0.2250", "$0.2500"]
+    assert window.run(best) == ["$0.2250"]
+    assert window.run("return document.querySelectorAll('.ring').length") == 1
+    assert "all $0.1000, 75.0%, with requests that are too large" in window.run(
+        "return document.getElementById('scatter').getAttribute('aria-label')"
+    )
+    assert window.texts("#each tbody th") == ["one · m1"]
+    inks = "return [...document.querySelectorAll('.dot')].map((each) => each.style.borderColor)"
+    assert len(set(window.run(inks))) == 3
     assert window.complaints() == []
 
 

@@ -2,15 +2,19 @@
 /* Many sessions, each through several pipelines: sums, cost against what stays visible, and each session. */
 
 const SHOWN_AT_ONCE = 300;
-const DOTS = ["--way-prepared", "--way-trimmed", "--assistant", "--recap", "--reasoning", "--calls", "--user", "--results", "--system", "--other"];
+const DOTS = ["--way-prepared", "--way-trimmed", "--assistant", "--recap", "--way-billed", "--results", "--system", "--other", "--added", "--dropped"];
 
 const share = (part, whole) => (whole ? part / whole : null);
 const percent = (value) => `${(100 * value).toFixed(1)}%`;
+const dollars = (value) => {
+  const digits = value < 1 ? 4 : 2;
+  return `$${value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
+};
 const whole = (value) => Math.round(value).toLocaleString("en");
 
 /* What is told of rows that are added up: name, value, as text, and whether little of it is good, or much. */
 const NUMBERS = [
-  ["input cost", (sum) => sum.usd, (value) => `$${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2 })}`, "low"],
+  ["input cost", (sum) => sum.usd, dollars, "low"],
   ["visible", (sum) => share(sum.visible, sum.values), percent, "high"],
   ["visible or recalled", (sum) => share(sum.visible + sum.recallable, sum.values), percent, "high"],
   ["user's words", (sum) => share(sum.kept, sum.said), percent, "high"],
@@ -83,8 +87,8 @@ class SortedTable {
     name.scope = "row";
     if (line.title) name.title = line.title;
     if (line.ink) {
-      const dot = cell("span", "", "dot");
-      dot.style.background = `var(${line.ink})`;
+      const dot = cell("span", "", line.overflowed ? "dot ring" : "dot");
+      dot.style.background = dot.style.borderColor = `var(${line.ink})`;
       name.prepend(dot);
     }
     row.append(name);
@@ -103,13 +107,18 @@ class SortedTable {
   }
 }
 
-/* The best of a column. */
+/* Whether a value is the best of those that it competes with: not of one, and not where all are the same. */
+function best(found, good, values) {
+  const all = values.filter((each) => each !== null);
+  if (!good || found === null || all.length < 2 || Math.min(...all) === Math.max(...all)) return "";
+  return found === (good === "low" ? Math.min(...all) : Math.max(...all)) ? "best" : "";
+}
+
+/* The best of a column, of the pipelines with which every request fits. */
 class Sums extends SortedTable {
-  rank(found, good, _line, lines, value) {
-    if (!good || found === null) return "";
-    const all = lines.map(value).filter((each) => each !== null);
-    if (all.length < 2 || Math.min(...all) === Math.max(...all)) return "";
-    return found === (good === "low" ? Math.min(...all) : Math.max(...all)) ? "best" : "";
+  rank(found, good, line, lines, value) {
+    if (line.overflowed) return "unfit";
+    return best(found, good, lines.filter((each) => !each.overflowed).map(value));
   }
 }
 
@@ -119,26 +128,31 @@ class Each extends SortedTable {
     const fitting = this.columns.filter((_, place) => line.sums[place] && !line.sums[place].overflowed);
     const there = this.columns.findIndex((column) => column[1] === value);
     if (line.sums[there]?.overflowed) return "unfit";
-    if (!good || found === null) return "";
-    const all = fitting.map((column) => column[1](line)).filter((each) => each !== null);
-    if (all.length < 2 || Math.min(...all) === Math.max(...all)) return "";
-    return found === (good === "low" ? Math.min(...all) : Math.max(...all)) ? "best" : "";
+    return best(found, good, fitting.map((column) => column[1](line)));
   }
 }
 
 /* A dot for each pipeline: what its input costs, and what of the values that later calls used is visible. */
 class Scatter {
-  constructor(place, lines) {
+  constructor(place) {
     this.place = place;
-    this.dots = lines.map((line) => ({ name: line.name, x: NUMBERS[0][1](line), y: NUMBERS[1][1](line), ink: line.ink }));
+    this.dots = [];
+    new ResizeObserver(() => this.show()).observe(place);
+  }
+
+  /* Take the sums of pipelines. */
+  of(lines) {
+    this.dots = lines.map((line) => ({ name: line.name, x: NUMBERS[0][1](line), y: NUMBERS[1][1](line), ink: line.ink, ring: line.overflowed > 0 }));
     this.unit = this.dots.every((dot) => dot.x !== null) ? "USD" : "tokens";
     if (this.unit === "tokens") this.dots.forEach((dot, number) => (dot.x = lines[number].tokens_sent));
     this.dots = this.dots.filter((dot) => dot.y !== null);
-    new ResizeObserver(() => this.show()).observe(place);
+    this.show();
   }
 
   show() {
     this.plot?.destroy();
+    this.plot = null;
+    this.place.textContent = "";
     if (!this.dots.length) {
       this.place.textContent = "No call took a value from what stood before it.";
       return;
@@ -149,19 +163,19 @@ class Scatter {
     const cheapest = sorted[0].x, dearest = sorted[sorted.length - 1].x, spread = dearest - cheapest || dearest || 1;
     const lowest = Math.min(...sorted.map((dot) => dot.y));
     this.plot = new uPlot({
-      width: this.place.clientWidth || 500, height: CHART_HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [16, 24, 0, 0],
+      width: roomFor(this.place), height: CHART_HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [16, 24, 0, 0],
       scales: {
         x: { time: false, range: [Math.max(0, cheapest - 0.35 * spread), dearest + 0.35 * spread] },
         y: { range: [Math.max(0, lowest - 0.25 * (1 - lowest) - 0.01), 1 + 0.08 * (1.02 - lowest)] },
       },
       axes: [
-        { ...axis, label: this.unit === "USD" ? "input cost, US dollars" : "tokens sent", size: 30, values: (_plot, at) => at.map((each) => (this.unit === "USD" ? `$${+each.toFixed(3)}` : compact(each))) },
+        { ...axis, label: this.unit === "USD" ? "input cost, US dollars" : "tokens sent", size: 30, space: 80, values: (_plot, at) => at.map((each) => (this.unit === "USD" ? `$${+each.toFixed(3)}` : compact(each))) },
         { ...axis, label: "values still visible", size: 58, values: (_plot, at) => at.map((each) => (each <= 1 ? `${+(100 * each).toFixed(1)}%` : "")) },
       ],
       series: [{}, { stroke: "transparent", points: { show: false } }],
       hooks: { draw: [(plot) => this.dotted(plot, sorted)] },
     }, [sorted.map((dot) => dot.x), sorted.map((dot) => dot.y)], this.place);
-    const told = this.dots.map((dot) => `${dot.name} ${this.unit === "USD" ? money(dot.x, "USD") : compact(dot.x)}, ${percent(dot.y)}`);
+    const told = this.dots.map((dot) => `${dot.name} ${this.unit === "USD" ? money(dot.x, "USD") : compact(dot.x)}, ${percent(dot.y)}${dot.ring ? ", with requests that are too large" : ""}`);
     this.place.setAttribute("aria-label", `Dots: cost against the share of values still visible. ${told.join("; ")}.`);
   }
 
@@ -179,10 +193,12 @@ class Scatter {
     ctx.textAlign = "left";
     dots.forEach((dot, number) => {
       const [x, y] = at[number], width = ctx.measureText(dot.name).width, beside = 2 * size;
-      ctx.fillStyle = colour(dot.ink);
+      ctx.fillStyle = ctx.strokeStyle = colour(dot.ink);
+      ctx.lineWidth = 2.5 * ratio;
       ctx.beginPath();
-      ctx.arc(x, y, size, 0, 2 * Math.PI);
-      ctx.fill();
+      ctx.arc(x, y, dot.ring ? size - ratio : size, 0, 2 * Math.PI);
+      if (dot.ring) ctx.stroke();
+      else ctx.fill();
       const corners = [[x + beside, y], [x - beside - width, y], [x - width / 2, y - height], [x - width / 2, y + height]];
       const place = corners.find(([left, middle]) => free([left, middle - height / 2, left + width, middle + height / 2]));
       if (!place) return;
@@ -198,12 +214,19 @@ class ComparisonPage {
   constructor(data) {
     const $ = (id) => document.getElementById(id);
     this.data = data;
-    const complete = data.rows.filter((row) => row.every((each) => each !== null));
-    this.lines = data.pipelines.map((name, place) => ({ name, ink: DOTS[place % DOTS.length], ...added(data, complete.map((row) => row[place])) }));
-    new Sums($("sums"), "pipeline", NUMBERS).fill(this.lines);
-    this.scatter = new Scatter($("scatter"), this.lines);
-    this.sessions = data.sessions.map(([name, title], place) => ({
-      name, title, sums: data.rows[place].map((row) => (row ? added(data, [row]) : null)),
+    this.sums = new Sums($("sums"), "pipeline", NUMBERS);
+    this.scatter = new Scatter($("scatter"));
+    this.model = null; // or the place of the only one that is shown
+    this.addUp();
+    data.models.forEach((name, place) => $("model").append(new Option(name, place)));
+    $("by-model").hidden = data.models.length < 2;
+    $("model").addEventListener("change", () => {
+      this.model = $("model").value === "" ? null : Number($("model").value);
+      this.addUp();
+      this.list();
+    });
+    this.sessions = data.sessions.map(([name, title, model], place) => ({
+      name, title: data.models.length > 1 ? `${title}, ${data.models[model]}` : title, model, sums: data.rows[place].map((row) => (row ? added(data, [row]) : null)),
     }));
     NUMBERS.forEach(([name], place) => $("number").append(new Option(name, place)));
     if (this.lines.every((line) => line.usd === null)) $("number").value = "5";
@@ -217,6 +240,16 @@ class ComparisonPage {
       this.scatter.show();
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.scatter.show());
+    onPaper(() => this.scatter.show());
+  }
+
+  /* The sums of the sessions that every pipeline has been through, of all models or of one. */
+  addUp() {
+    const { data, model } = this;
+    const complete = data.rows.filter((row, place) => row.every((each) => each !== null) && (model === null || data.sessions[place][2] === model));
+    this.lines = data.pipelines.map((name, place) => ({ name, ink: DOTS[place % DOTS.length], ...added(data, complete.map((row) => row[place])) }));
+    this.sums.fill(this.lines);
+    this.scatter.of(this.lines);
   }
 
   show(number) {
@@ -229,7 +262,8 @@ class ComparisonPage {
 
   list() {
     const words = this.search.value.trim().toLowerCase();
-    const lines = this.sessions.filter((line) => !words || `${line.name} ${line.title}`.toLowerCase().includes(words));
+    const shown = this.sessions.filter((line) => this.model === null || line.model === this.model);
+    const lines = shown.filter((line) => !words || `${line.name} ${line.title}`.toLowerCase().includes(words));
     this.each.fill(lines);
     this.found.textContent = lines.length > SHOWN_AT_ONCE ? `the first ${SHOWN_AT_ONCE} of ${plural(lines.length, "session")}` : plural(lines.length, "session");
   }
