@@ -35,7 +35,7 @@ _RECAP = lazy_pattern(
     re.escape(OPENING)
     + r"(?:(?P<messages>\d{1,9}) earlier messages?(?: with (?P<calls>\d{1,9}) tool calls?)?, not shown; "
     + r"(?:(?P<cleared>\d{1,9}) old results? cleared; )?"
-    + rf"|(?P<only>\d{{1,9}}) old tool results? that (?:was|were) cleared; |{re.escape(_SHORTENED)}; )"
+    + rf"|(?P<only>\d{{1,9}}) earlier tool results? that (?:was|were) cleared; |{re.escape(_SHORTENED)}; )"
     + r"(?P<sum>[0-9a-f]{8})\](?:\n(?P<body>.*))?",
     re.DOTALL,
 )
@@ -62,7 +62,7 @@ class Recap:
         >>> recap_of(recap.written()) == recap
         True
         >>> Recap(cleared=2).written().text
-        '[Recap of 2 old tool results that were cleared; e026cbae]'
+        '[Recap of 2 earlier tool results that were cleared; deb4aac4]'
     """
 
     messages: int = 0
@@ -90,7 +90,7 @@ class Recap:
         """What it stands for, in words."""
         if not self.messages and not self.calls:
             were = "was" if self.cleared == 1 else "were"
-            return f"{_of(self.cleared, 'old tool result')} that {were} cleared" if self.cleared else _SHORTENED
+            return f"{_of(self.cleared, 'earlier tool result')} that {were} cleared" if self.cleared else _SHORTENED
         calls = f" with {_of(self.calls, 'tool call')}" if self.calls else ""
         cleared = f"; {_of(self.cleared, 'old result')} cleared" if self.cleared else ""
         return f"{_of(self.messages, 'earlier message')}{calls}, not shown{cleared}"

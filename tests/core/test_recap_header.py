@@ -17,6 +17,6 @@ def test_it_says_what_went_and_no_zero_and_is_read_back(messages, calls, cleared
     recap = Recap(messages, calls if messages else 0, cleared, sections)
     header = recap.written().text.partition("]")[0]
     assert recap == recap_of(recap.written())
-    assert not re.search(r"\b0 (?!0)|\b1 (?:earlier messages|tool calls|old results|old tool results)", header)
+    assert not re.search(r"\b0 (?!0)|\b1 (?:earlier messages|tool calls|old results|earlier tool results)", header)
     assert ("message" in header) == (messages > 0)
     assert ("cleared" in header) == (cleared > 0)

@@ -264,7 +264,7 @@ async def test_a_cut_behind_it_leaves_more():
     """Before a cut, what is there twice goes first: then more of what is there once stays."""
     others = ["\n".join(f"other {name} {line}" for line in LINES[:20]) for name in "ab"]
     messages = agent(FILE, *others, FILE + "\nend", after=[assistant("ok"), user("go on")])
-    budget = Budget(count(messages) - 600)
+    budget = Budget(count(messages) - 800)
     cut = await shown(messages, FitContextWindow(), budget=budget)
     behind = await shown(messages, Pipeline(DropSuperseded(), FitContextWindow()), budget=budget)
     assert cut[-1] != FILE + "\nend"
