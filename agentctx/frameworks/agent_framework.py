@@ -33,9 +33,10 @@ class ContextMiddleware(ChatMiddleware):
     """Prepares each model call of an agent: ``Agent(client, middleware=[ContextMiddleware(pipeline)])``.
 
     The agent's history keeps all messages. Each model call gets a view of them, in the session that is called as the
-    ``AgentSession``; agents in one session are told apart by how they begin. A request that the model refuses as too
-    large is made smaller and sent again, once, a stream as long as nothing of it came. What is billed is recorded. What
-    goes on from a conversation that the provider keeps is sent as it is, and the log says so.
+    ``AgentSession``; agents in one session are told apart by how they begin. Without one, a call goes on with the
+    conversation whose history it shows. A request that the model refuses as too large is made smaller and sent again,
+    once, a stream as long as nothing of it came. What is billed is recorded. What goes on from a conversation that the
+    provider keeps is sent as it is, and the log says so.
 
     Args:
         pipeline: Prepares the calls.

@@ -19,6 +19,7 @@ from agentctx.clients.model_call import ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError
+from agentctx.frameworks.unnamed import OWNER, Unnamed
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, RequestParts
 from agentctx.session.current import patch_threads_once
@@ -28,7 +29,7 @@ M = TypeVar("M")
 """A framework's own message."""
 
 UNNAMED = ""
-"""The conversation of calls that a framework gives no name; those in it are told apart by how they begin."""
+"""The name of calls that a framework gives no name: such a call goes on with the conversation that it shows."""
 
 
 @frozen
@@ -64,6 +65,7 @@ class Request(Generic[M]):
         system: The system prompt, where the format keeps it apart.
         tools: The tool definitions in that format.
         model: The model's name, if known.
+        owner: Whose it is, where it is unnamed: it goes on with no conversation of another's.
     """
 
     name: Hashable
@@ -74,6 +76,7 @@ class Request(Generic[M]):
     system: Any = field(default=None, repr=False)
     tools: Any = field(default=None, repr=False)
     model: str | None = None
+    owner: str = ""
 
 
 @define
@@ -199,9 +202,9 @@ class ModelCalls:
             raise ConfigError(msg)
         patch_threads_once()
         self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
-        self._unnamed = self._conversations
-        if held.store is not None:  # which keeps what has a name
-            self._unnamed = Conversations(held.pipeline, key=_name_of, sessions=Sessions(held.pipeline))
+        # What has no name is found in memory: a store keeps what has one.
+        unnamed = held if held.store is None else Sessions(held.pipeline)
+        self._unnamed = Unnamed(held.pipeline, key=_name_of, sessions=unnamed)
 
     def __repr__(self) -> str:
         """One line: how many sessions there are, and the last view."""
@@ -233,7 +236,7 @@ class ModelCalls:
         """
         flat = [message for pieces in request.pieces for message in pieces]
         where = self._unnamed if request.name == UNNAMED else self._conversations
-        call = await begin(where, _Apart(request, flat), {_NAME: request.name})
+        call = await begin(where, _Apart(request, flat), {_NAME: request.name, OWNER: request.owner})
         self._conversations.view = where.view
         return PreparedCall(request, call)
 

@@ -39,9 +39,8 @@ class ContextChatGenerator:
     """Another chat generator whose calls are prepared: ``ContextChatGenerator(generator, pipeline)``.
 
     It stands wherever a chat generator does, in an agent or in a pipeline. A request that the model refuses as too
-    large is made smaller and sent again, once. What is billed is recorded. Haystack names no run: conversations of one
-    generator are told apart by how they begin; those that begin alike, or are kept, stand in ``with session:``
-    (``Sessions.open``).
+    large is made smaller and sent again, once. What is billed is recorded. Haystack names no run: a call goes on
+    with the conversation whose history it shows; those that are kept stand in ``with session:`` (``Sessions.open``).
 
     Args:
         chat_generator: The generator that is called.

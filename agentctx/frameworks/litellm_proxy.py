@@ -12,7 +12,7 @@ from attrs import define
 from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
 from agentctx.errors import ContextOverflow, InvalidInput
-from agentctx.frameworks.calls import ModelCalls, PreparedCall, Request, missing
+from agentctx.frameworks.calls import UNNAMED, ModelCalls, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, RequestParts, get
 from agentctx.providers.anthropic.format import Messages
@@ -66,8 +66,8 @@ class ContextLogger(CustomLogger):
     """Prepares chat completions, Anthropic's messages and responses: ``litellm_settings: callbacks: file.context``.
 
     Each conversation has a session: the one that the client names, by LiteLLM's session id (the header
-    ``x-litellm-session-id``, or what LiteLLM takes for it), else the one of requests with this system prompt and task.
-    Those of two API keys are never the same. What is billed is recorded.
+    ``x-litellm-session-id``, or what LiteLLM takes for it), else the one whose history it shows; in a store the one of
+    requests with this system prompt and task. Those of two API keys are never the same. What is billed is recorded.
 
     A request that cannot be read, or goes on from what the provider keeps, is passed on as it is; one that cannot be
     made to fit is refused before it is sent, as LiteLLM refuses it. After an overflow the session knows the limit, and
@@ -121,11 +121,14 @@ class ContextLogger(CustomLogger):
         parts = adapter.read(data)
         if parts is None:
             return None
-        name = f"{_digest(key)}/{_conversation(adapter, data, parts)}"
+        owner, named = _digest(key), _named(data)
+        if named is None and self.agentctx.sessions.store is not None:  # which keeps what has a name
+            named = _beginning(adapter, parts)
+        name = UNNAMED if named is None else f"{owner}/{named}"
         pieces = [[message] for message in parts.messages]
         given = (parts.system, parts.tools, parts.model)
         call = await self.agentctx.begin(
-            Request(name, adapter, parts.messages, pieces, lambda _was, left: left[0].message, *given)
+            Request(name, adapter, parts.messages, pieces, lambda _was, left: left[0].message, *given, owner)
         )
         return _Sent(call, adapter, parts)
 
@@ -158,13 +161,17 @@ class ContextLogger(CustomLogger):
             sent.call.record(usage)
 
 
-def _conversation(adapter: Adapter, data: Mapping[str, Any], parts: RequestParts) -> str:
-    """The client's own name of the conversation; without one, what stands for its system prompt and task."""
+def _named(data: Mapping[str, Any]) -> str | None:
+    """The client's own name of the conversation."""
     noted = [data.get("metadata") or {}, data.get("litellm_metadata") or {}]
     names = (data.get("litellm_session_id"), *(each.get("session_id") for each in noted))
     made_up = any(each.get(SESSION_ID_GENERATED_METADATA_KEY) for each in noted)
-    if not made_up and (name := next(filter(None, names), None)) is not None:
-        return str(name)
+    name = None if made_up else next(filter(None, names), None)
+    return None if name is None else str(name)
+
+
+def _beginning(adapter: Adapter, parts: RequestParts) -> str:
+    """What stands for the system prompt and the task, by which other workers know the conversation."""
     begins = opening_of(parts.messages, parts.system, format_named(adapter.format, parts.model)).beginning
     return _digest(f"{begins.system.hex()}/{begins.task.hex()}")
 

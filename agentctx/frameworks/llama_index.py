@@ -46,9 +46,8 @@ class ContextLLM(FunctionCallingLLM):
     """Another model whose chats are prepared: ``FunctionAgent(tools=tools, llm=ContextLLM(llm, pipeline))``.
 
     Completions, which have no messages, go through as they are. A request that the model refuses as too large is made
-    smaller and sent again, once. What is billed is recorded. LlamaIndex names no run: agents of one model are told
-    apart by how they begin; conversations that begin alike, or are kept, stand in ``with session:``
-    (``Sessions.open``).
+    smaller and sent again, once. What is billed is recorded. LlamaIndex names no run: a call goes on with the
+    conversation whose history it shows; those that are kept stand in ``with session:`` (``Sessions.open``).
 
     Args:
         llm: The model that is called, of whichever class.

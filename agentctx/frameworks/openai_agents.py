@@ -191,8 +191,8 @@ class ContextFilter(RunHooks[Any]):
     """Prepares the model calls of all agents of a run, as the run's filter and as its hooks.
 
     A conversation is the session's id where that is a ``ContextSession``, else the run's ``group_id`` where it is
-    traced; without either it is known by how it begins. As hooks it learns what was billed. An overflow cannot be
-    recovered from here: nothing of a filter is around the model call; ``ContextModel`` can.
+    traced; without either a call goes on with the one whose history it shows. As hooks it learns what was billed. An
+    overflow cannot be recovered from here: nothing of a filter is around the model call; ``ContextModel`` can.
 
     Args:
         pipeline: Prepares the calls.

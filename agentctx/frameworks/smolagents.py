@@ -40,8 +40,8 @@ class ContextModel(Model):
     """Another model whose calls are prepared: ``CodeAgent(tools, model=ContextModel(model, pipeline))``.
 
     Everything else is asked of the other model. A request that it refuses as too large is made smaller and sent again,
-    once. What is billed is recorded. smolagents names no run: agents of one model are told apart by how they begin; a
-    conversation that goes on for several runs, or is kept, stands in ``with session:`` (``Sessions.open``).
+    once. What is billed is recorded. smolagents names no run: a call goes on with the conversation whose history it
+    shows; one that is kept stands in ``with session:`` (``Sessions.open``).
 
     Args:
         model: The model that is called, of whichever class.

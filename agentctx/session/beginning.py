@@ -10,7 +10,7 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Native, Text
 from agentctx.core.protection import is_user_turn
-from agentctx.session.fingerprint import digest
+from agentctx.session.fingerprint import begins_with, digest, shared_length
 from agentctx.session.record import Record
 from agentctx.session.step_context import State
 from agentctx.wire_format import WireFormat
@@ -64,6 +64,19 @@ class Opening:
         if mine.task == known.task:
             return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
         return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
+
+    def shows_all(self, record: Record) -> bool:
+        """Whether the request has, from the task on, all that is known of a conversation, as it came or as it went."""
+        mine = self.natives[self.place :]
+        return any(begins_with(mine, known[self.place :]) for known in (record.seen, record.shown))
+
+    def shows_last(self, record: Record) -> bool:
+        """Whether the request has the last message that is known of a conversation, wherever it stands now."""
+        return any(known[-1] in self.natives[self.place + 1 :] for known in (record.seen, record.shown) if known)
+
+    def shares(self, record: Record) -> int:
+        """How many messages, from the task on, are those of a conversation."""
+        return shared_length(self.natives[self.place :], record.seen[self.place :])
 
     def _follows(self, record: Record) -> bool:
         after = slice(self.place + 1, self.place + 2)

@@ -663,13 +663,32 @@ class Session:
         known = self._begun or beginning_of(self._state)
         return known is None or opening.goes_on(known, self._state.record)
 
-    def _another(self) -> Session:
-        session = Session(self.plan, self.model, None, f"{self.id or 'session'}+", self.on_compact, self.clock)
+    def all_shown_by(self, opening: Opening, begun: Beginning) -> bool:
+        """Whether a request shows all of this conversation, which began so, and goes on with it."""
+        record = self._state.record
+        return self.steps > 0 and opening.shows_all(record) and opening.goes_on(begun, record)
+
+    def edited_in(self, opening: Opening, begun: Beginning) -> bool:
+        """Whether a request goes on with a history of this conversation that was edited, or cut at its start."""
+        record = self._state.record
+        return self.steps > 0 and opening.shows_last(record) and opening.goes_on(begun, record)
+
+    def shared_with(self, opening: Opening) -> int:
+        """How many messages, from the task on, a request has in common with this conversation."""
+        return opening.shares(self._state.record)
+
+    def another(self, id: str) -> Session:  # noqa: A002 - the contract's name
+        """A session of another conversation, which knows what was learned of the models."""
+        session = Session(self.plan, self.model, None, id, self.on_compact, self.clock)
         limits_by_model = self._state.limits_by_model
         own = limits_by_model.for_child(limits_by_model.own, self.model)
         session._state = State.empty(self.plan, self.model, None, own)
-        session._home = self
-        session._background = Background(self._background.blocks)
+        return session
+
+    def _another(self) -> Session:
+        session = self.another(f"{self.id or 'session'}+")
+        session._home = self  # noqa: SLF001 - another one's
+        session._background = Background(self._background.blocks)  # noqa: SLF001
         return session
 
     def _exchange(self, other: Session) -> None:
