@@ -104,7 +104,7 @@ class _Server(InTables):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._connections = Connections(self._open, _Connection.close)
+        self._connections = Connections(self._open, _Connection.close, self.timeout)
 
     def reading(self, work: Callable[[Tables], T]) -> T:
         with self._connected() as connection, connection.within("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"):

@@ -121,7 +121,7 @@ class _Server:
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._lines = Connections(self._open_line, lambda line: line.disconnect())
+        self._lines = Connections(self._open_line, lambda line: line.disconnect(), self.timeout)
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
         done, *told = self._ask("put", claim.now, *_told(claim), handle, digest, body)
@@ -186,7 +186,7 @@ class _Server:
             client.close()
 
     def _ask(self, *arguments: Any) -> list[Any]:  # noqa: ANN401 - what the script takes
-        with _translating():
+        with self._lines.place(), _translating():
             if self._client is None:
                 self._open()
             operation, now, *rest = arguments

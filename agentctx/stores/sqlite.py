@@ -130,8 +130,8 @@ class _File(InTables):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._connections = Connections(self._open, _Connection.close)
-        self._on_loop = Connections(self._open_for_loop, _Connection.close)
+        self._connections = Connections(self._open, _Connection.close, self.timeout)
+        self._on_loop = Connections(self._open_for_loop, _Connection.close, self.timeout)
         _process.files.add(self)
 
     def close(self) -> None:

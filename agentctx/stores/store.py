@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from uuid import uuid4
 
@@ -706,24 +706,52 @@ CONNECTIONS = 8
 class Connections(Generic[C]):
     """Connections of one process: those that are free are used again; one that failed is not.
 
+    Threads use so many at the same time as there are places, those too that nobody waits for any more: else each call
+    that is given up by its caller would leave one behind to a server that does not answer.
+
     Args:
         make: Makes one.
         close: Closes one.
+        timeout: Seconds that a thread waits for a place.
     """
 
     make: Callable[[], C]
     close: Callable[[C], None]
+    timeout: float
     _free: list[C] = field(init=False, factory=list, repr=False)
+    _places: Semaphore = field(init=False, factory=lambda: Semaphore(CONNECTIONS), repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
     _writing: Lock = field(init=False, factory=Lock, repr=False)
     _process: int = field(init=False, factory=os.getpid, repr=False)
 
     @contextmanager
     def one(self) -> Iterator[C]:
-        """A connection that nobody else has meanwhile."""
-        connection = self.take()
-        with self.lent(self.make() if connection is None else connection) as connection:
-            yield connection
+        """A connection that nobody else has meanwhile.
+
+        Raises:
+            StoreUnavailable: If all are in use for too long.
+        """
+        with self.place():
+            connection = self.take()
+            with self.lent(self.make() if connection is None else connection) as connection:
+                yield connection
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Be one of those that are at work, of whom there are so many at most.
+
+        Raises:
+            StoreUnavailable: If all places are taken for too long.
+        """
+        self._of_this_process()
+        places = self._places
+        if not places.acquire(timeout=self.timeout):
+            msg = f"all {CONNECTIONS} connections are in use"
+            raise StoreUnavailable(msg)
+        try:
+            yield
+        finally:
+            places.release()
 
     def take(self) -> C | None:
         """One that is free, for ``lent``; None: there is none."""
@@ -747,12 +775,19 @@ class Connections(Generic[C]):
             self.drop()  # the others are lost with it, mostly
             raise
         except StoreError:
-            free.append(connection)
+            self._give_back(connection, free)
             raise
         except BaseException:
             self.close(connection)
             raise
-        free.append(connection)
+        self._give_back(connection, free)
+
+    def _give_back(self, connection: C, free: list[C]) -> None:
+        with self._guard:
+            if len(free) < CONNECTIONS:
+                free.append(connection)
+                return
+        self.close(connection)
 
     def drop(self) -> None:
         """Close those that are free."""
@@ -767,6 +802,7 @@ class Connections(Generic[C]):
         """The free ones; those of a process that this one was forked from are its own, and are left to it."""
         if self._process != os.getpid():
             self._process, self._free, self._guard, self._writing = os.getpid(), [], Lock(), Lock()
+            self._places = Semaphore(CONNECTIONS)
         return self._free
 
     @property

@@ -14,6 +14,7 @@ from agentctx import Budget, FitContextWindow, Pipeline, Sessions, validate
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.memory import Recall
 from agentctx.stores import PostgresStore, RedisStore
+from agentctx.stores.store import CONNECTIONS
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +36,7 @@ class Proxy:
     def __init__(self, path, where):
         self.path, self.where, self.how, self.ends = str(path), where, "well", []
         self.trips, self.told, self.nonsense = 0, True, NONSENSE
+        self.accepted = 0
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -46,6 +48,7 @@ class Proxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
+            self.accepted += 1
             if self.how == "down":
                 client.close()
                 continue
@@ -244,6 +247,22 @@ async def test_what_somebody_has_garbled_can_be_purged(servers, how):
         await store.purge("x")
         assert await store.stored() == []
         await store.append("x", [{"n": 1}], 0)
+
+
+@pytest.mark.both_loops
+async def test_calls_that_are_given_up_leave_few_connections(failing):
+    """However many are cancelled while a server says nothing: so many connections are open as there are places."""
+    store, proxy = failing
+    handle = await store.put(b"kept")
+    proxy.how, before = "silent", proxy.accepted
+    for _ in range(8):
+        with anyio.move_on_after(0.05):
+            async with anyio.create_task_group() as group:
+                for _ in range(CONNECTIONS):
+                    group.start_soon(store.put, b"more")
+    assert proxy.accepted - before <= CONNECTIONS
+    await answers_again(store, proxy, handle, StoreUnavailable)
+    await store.aclose()
 
 
 async def test_many_calls_to_a_silent_server_end_in_time(failing):
