@@ -37,7 +37,8 @@ _TOKENS = (1_000, 4_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_00
 class OpenTelemetry:
     """Makes a span of each step and counts what an operator asks for. Needs the package ``opentelemetry-api``.
 
-    Spans are named ``agentctx.prepare`` and stand in the trace of whoever prepares. The metrics, each by model:
+    Spans are named ``agentctx.prepare`` and stand in the trace of whoever prepares; that of a request that could not be
+    prepared has failed, with ``error.type``. The metrics, each by model:
 
     - ``agentctx.prepare.duration`` (seconds), ``agentctx.cuts``, ``agentctx.refusals``, ``agentctx.overflows``,
       ``agentctx.truncations`` (suspected), ``agentctx.store.failures``
@@ -77,6 +78,7 @@ class OpenTelemetry:
     usage: bool = field(default=False, kw_only=True)
     _made: _Instruments = field(init=False, repr=False)
     _tracer: Any = field(init=False, repr=False)
+    _failed: Any = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the instruments."""
@@ -87,6 +89,7 @@ class OpenTelemetry:
             raise ConfigError(msg) from error
         self._made = _Instruments(metrics.get_meter("agentctx", meter_provider=self.meter_provider))
         self._tracer = trace.get_tracer("agentctx", tracer_provider=self.tracer_provider)
+        self._failed = trace.Status(trace.StatusCode.ERROR)
 
     def __call__(self, event: Event, /) -> None:
         """Count the event."""
@@ -94,7 +97,7 @@ class OpenTelemetry:
         if isinstance(event, StepPrepared):
             self._step(event, told)
         elif isinstance(event, StepRefused):
-            made.refusals.add(1, told | {"error.type": type(event.error).__name__})
+            self._refused(event, told | {"error.type": type(event.error).__name__})
         elif isinstance(event, OverflowMet):
             made.overflows.add(1, told | {"agentctx.recovered": event.recovered})
         elif isinstance(event, SilentTruncationSuspected):
@@ -144,6 +147,15 @@ class OpenTelemetry:
                 }
             )
         span.end(end)
+
+    def _refused(self, event: StepRefused, told: dict[str, Any]) -> None:
+        """Count it, and make a span that has failed; without the error's message, which may quote what was said."""
+        self._made.refusals.add(1, told)
+        span = self._tracer.start_span("agentctx.prepare")
+        if span.is_recording():
+            span.set_attributes(told | ({} if event.session is None else {"gen_ai.conversation.id": event.session}))
+            span.set_status(self._failed)
+        span.end()
 
     def _usage(self, event: UsageRecorded, told: dict[str, Any]) -> None:
         chat = told | {"gen_ai.operation.name": "chat"}

@@ -290,7 +290,14 @@ async def test_spans_stand_in_the_callers_trace(telemetry):
     told = spans[-1].attributes
     assert told["gen_ai.conversation.id"] == "thread-42"
     assert (told["gen_ai.request.model"], told["gen_ai.provider.name"]) == (MODEL, "anthropic")
-    assert SAID not in str([dict(span.attributes) for span in spans])
+    assert all(span.status.is_unset for span in spans)
+    with pytest.raises(ContextOverflow):
+        await pipeline(sink, window=30).session(model=MODEL, id="thread-43").prepare(history(1))
+    refused = exporter.get_finished_spans()[-1]
+    assert (refused.name, refused.status.status_code.name) == ("agentctx.prepare", "ERROR")
+    assert refused.attributes["error.type"] == "ContextOverflow"
+    assert refused.attributes["gen_ai.conversation.id"] == "thread-43"
+    assert SAID not in "".join(span.to_json() for span in (*spans, refused))
 
 
 async def test_metrics_are_the_reports(telemetry):
