@@ -13,6 +13,8 @@ _UNSAFE = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\uf
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
 _UNPRINTABLE = lazy_pattern(f"[{_UNSAFE}]")
 _BLANKS = lazy_pattern(r"\s+")
+IN_ASCII = str.maketrans("→━─▼✗…░←", ">#.vx~.<")
+"""For a terminal that takes ASCII only: what stands for the signs that tables and pictures are drawn with."""
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 

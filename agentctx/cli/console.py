@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agentctx.core.report import Report, report_text
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
-from agentctx.printable import escaped, on_one_line, printable
+from agentctx.printable import IN_ASCII, escaped, on_one_line, printable
 
 NARROW = 70
 """A terminal of fewer columns has no room for words beside numbers: they stand on a line of their own."""
@@ -30,7 +30,6 @@ _PIPE_WIDTH = 100
 _LONGEST_NOTE = 300
 _MOST_CHANGES = 5
 _ALIKE = 100
-_PLAIN = str.maketrans("→━─▼✗…░←", ">#.vx~.<")
 _TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
 
 
@@ -46,7 +45,7 @@ def printing() -> Iterator[Console]:
         console.width = _PIPE_WIDTH
     with console.capture() as captured:
         yield console
-    text = captured.get().translate(_PLAIN if console.options.ascii_only else {})
+    text = captured.get().translate(IN_ASCII if console.options.ascii_only else {})
     sys.stdout.write(text if console.is_terminal else _TRAILING.sub("", text))
     sys.stdout.flush()
 

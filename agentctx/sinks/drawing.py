@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from agentctx.printable import IN_ASCII
 from agentctx.sinks.window import Window, short
 from agentctx.tokens.kinds import KINDS
 
@@ -64,6 +66,22 @@ class Snapshot:
     step: int
     window: Window
     cut: bool = False
+
+
+@frozen
+class Drawn:
+    """A picture for any terminal: on one that takes ASCII only, other signs stand for those that it lacks.
+
+    Args:
+        what: The picture.
+    """
+
+    what: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        """Draw it."""
+        for each in console.render(self.what, options):
+            yield Segment(each.text.translate(IN_ASCII), each.style, each.control) if options.ascii_only else each
 
 
 def bar(window: Window, width: int = 60) -> Text:

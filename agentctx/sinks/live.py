@@ -15,7 +15,7 @@ from rich.text import Text
 from agentctx.core.events import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line
-from agentctx.sinks.drawing import Snapshot, advice, bar, history, legend
+from agentctx.sinks.drawing import Drawn, Snapshot, advice, bar, history, legend
 from agentctx.sinks.facts import is_cut
 from agentctx.sinks.savings import saved
 from agentctx.sinks.window import Windows, short
@@ -58,8 +58,12 @@ class _Conversation:
             words.append_text(bar(self.steps[-1].window, 20))
             words.append(f" {self.steps[-1].window.share:>4.0%}  ")
         words.append(f"{self.trouble}  " if self.trouble else "", style="bold red")
-        words.append(f"{self.taken:,} calls, {self.cuts:,} cuts, {short(self.tokens)} tokens saved")
+        words.append(f"{_so_many(self.taken, 'call')}, {_so_many(self.cuts, 'cut')}, {short(self.tokens)} tokens saved")
         return words.append(f", ${self.usd:,.2f}" if abs(self.usd) >= _CENT else "")
+
+
+def _so_many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 @define(eq=False)
@@ -136,7 +140,7 @@ class LiveView:
                 steps = [*known[-1].steps]
                 lines += [legend(steps[-1].window), history(steps, 50, STEPS), *advice(steps[-1].window), Text("")]
             lines += [each.line() for each in reversed(known)]
-        return Group(*lines)
+        return Drawn(Group(*lines))
 
     def __enter__(self) -> Self:
         """Begin to draw."""

@@ -134,6 +134,21 @@ async def test_the_live_view_shows_conversations_and_nothing_that_was_said():
     assert SAID not in text
 
 
+async def test_the_live_view_on_a_terminal_that_takes_ascii_only():
+    """Every line is ASCII and as wide as on any other terminal."""
+    drawn = []
+    for encoding in ("utf-8", "ascii"):
+        shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        with LiveView(Console(file=shown, width=120)) as live:
+            session = Pipeline(FitContextWindow(), budget=2_000, sinks=[live]).session(id="a" * 30, model="gpt-5.4")
+            for count in (1, 9, 13):
+                await session.prepare(rounds(count))
+        shown.flush()
+        drawn.append(shown.buffer.getvalue().decode(encoding).splitlines())
+    assert list(map(len, drawn[0])) == list(map(len, drawn[1]))
+    assert any("< cut" in line for line in drawn[1])
+
+
 async def test_a_view_is_seen_by_a_sink():
     """A step is told with what is to be sent."""
     events = []
