@@ -1,5 +1,6 @@
 """The page in a real browser: the system's Chromium. Where there is none these tests say that they did not run."""
 
+import json
 from pathlib import Path
 from statistics import median
 
@@ -273,6 +274,27 @@ def test_a_mark_is_on_what_was_searched_for(shown):
         ("文字と文", "文", ["文", "文"]),
     ):
         assert shown.run(MARKED, text, words) == [marks, text]
+
+
+def test_what_was_called_is_shown_as_it_was_written(shown):
+    """Numbers that a browser would round, a name that is there twice and the order stay; a line a value."""
+    said = r'{"id": 12345678901234567890, "a": 1.10, "a": [], "b": {"c": [1, {}], "d": "x: {y}, \u00e9 \"q\""}}'
+
+    def read(text):
+        return json.loads(text, object_pairs_hook=list, parse_int=str, parse_float=str)
+
+    assert read(shown.run("return indented(arguments[0])", said)) == read(said)
+    assert shown.run("return indented(arguments[0])", '{"a":[1,{"b":"é"}],"c":{}}') == (
+        '{\n  "a": [\n    1,\n    {\n      "b": "é"\n    }\n  ],\n  "c": {}\n}'
+    )
+
+
+def test_no_text_turns_the_order_of_its_letters_around(shown):
+    """Marks of direction and control characters are seen as signs, in the list, in a message and in a difference."""
+    said = "\u202eabc\u2066 \x1b[31m \x00 עברית\u200f\ttab\n"
+    seen = "\ufffdabc\ufffd ␛[31m ␀ עברית\u200f\ttab\n"
+    assert shown.run("return visible(arguments[0])", said) == seen
+    assert shown.run(MARKED, said, "abc") == [["abc"], seen]
 
 
 PAPER = """

@@ -14,16 +14,16 @@ function element(name, className, text) {
 function marked(text, words) {
   const made = document.createDocumentFragment();
   if (!words) {
-    made.append(text);
+    made.append(visible(text));
     return made;
   }
   let from = 0, count = 0;
   for (const { 0: found, index } of text.matchAll(new RegExp(words.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"), "giu"))) {
     if (count++ === MOST_MARKS) break;
-    made.append(text.slice(from, index), element("mark", "", found));
+    made.append(visible(text.slice(from, index)), element("mark", "", visible(found)));
     from = index + found.length;
   }
-  made.append(text.slice(from));
+  made.append(visible(text.slice(from)));
   return made;
 }
 
@@ -137,7 +137,7 @@ class MessagePane {
     const list = element("pre", "difference");
     if (lines.every(([mark]) => mark === "…")) list.append("No line differs.");
     for (const [sign, words] of lines) {
-      const line = element(sign === "-" ? "del" : sign === "+" ? "ins" : "span", sign === "…" ? "fold" : "", `${sign} ${words}\n`);
+      const line = element(sign === "-" ? "del" : sign === "+" ? "ins" : "span", sign === "…" ? "fold" : "", `${sign} ${visible(words)}\n`);
       list.append(line);
     }
     return list;

@@ -123,7 +123,7 @@ class Rows {
     let words = this.previews.get(key);
     if (words === undefined) {
       const said = message.parts.map(([, label, text]) => `${label}${label ? " " : ""}${text.slice(0, PREVIEW)}`);
-      words = said.join("  ").slice(0, PREVIEW).replace(/\s+/g, " ").trim() || (this.session.data.content ? "(nothing)" : "");
+      words = visible(said.join("  ").slice(0, PREVIEW)).replace(/\s+/g, " ").trim() || (this.session.data.content ? "(nothing)" : "");
       this.previews.set(key, words);
     }
     return words;

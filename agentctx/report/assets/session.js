@@ -201,12 +201,35 @@ function partText([kind, , ...texts], kinds) {
   const text = texts[0];
   if (kinds[kind] === "calls" && text.length < 20000 && text.startsWith("{")) {
     try {
-      return JSON.stringify(JSON.parse(text), null, 2);
+      JSON.parse(text);
+      return indented(text);
     } catch {
       return text;
     }
   }
   return text;
+}
+
+/* JSON with a value a line; its numbers, its order and what is in it twice stay as they are written. */
+function indented(text) {
+  let depth = 0, before = "", made = "";
+  const line = () => `\n${"  ".repeat(depth)}`;
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    const closes = token === "}" || token === "]", opened = before === "{" || before === "[";
+    if (closes) depth--;
+    if ((closes && !opened) || (opened && !closes) || before === ",") made += line();
+    made += token === ":" ? ": " : token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : token;
+    if (token === "{" || token === "[") depth++;
+    before = token;
+  }
+  return made;
+}
+
+/* A text without what turns the order of its letters around; such marks and control characters are seen. */
+function visible(text) {
+  return text
+    .replace(/[\x00-\x08\x0b-\x1f]/g, (each) => String.fromCharCode(0x2400 + each.charCodeAt(0)))
+    .replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
 function plural(count, word) {
