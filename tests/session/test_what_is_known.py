@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
 from agentctx.core.message import ROLES
 from agentctx.providers.cache_markers import unmarked
-from agentctx.session.record import Record, Unsaid, call_ids
+from agentctx.session.record import Record, call_ids
 from agentctx.testing import assistant, transcript, user
 from agentctx.testing.histories import histories
 from agentctx.tokens import FixedCounter
@@ -81,6 +81,6 @@ async def test_a_copy_shares_nothing_that_changes():
     known = asdict(record, recurse=False)
     assert asdict(copy, recurse=False) == known
     known = {name: value for name, value in known.items() if name not in again}
-    fixed = int, frozenset, itemgetter, Unsaid, type(None)
+    fixed = int, frozenset, tuple, itemgetter, type(None)
     shared = [name for name, value in known.items() if not isinstance(value, fixed) and getattr(copy, name) is value]
     assert shared == []
