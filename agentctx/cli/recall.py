@@ -50,6 +50,8 @@ def recall(
 ) -> None:
     """Print what was left out of a request: the bytes under a handle as they are, or where words stand in it.
 
+    A terminal is shown the text, without what it would obey; files and pipes get the bytes.
+
     [bold]Examples[/bold]
 
       agentctx recall c18f975f065f9fae --store context.db > log.txt
@@ -73,6 +75,8 @@ def recall(
         print_json(content_json(name, content))
     elif text or part not in ("", "0"):
         _tell(text_of(content, part), {}, json=False)
+    elif sys.stdout.isatty():  # bytes that a tool has said are for files and pipes: a terminal would obey them
+        _tell(text_of(content, "0"), {}, json=False)
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)

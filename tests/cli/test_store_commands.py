@@ -2,8 +2,12 @@
 
 import importlib.util
 import json
+import os
+import pty
 import re
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -118,6 +122,20 @@ def test_what_was_left_out_is_recalled_to_the_byte(run, file):
     assert run("recall", picture[:6], "--store", path, "--conversation", "thread-42").stdout_bytes == PICTURE
     assert lines(run("recall", log, "--store", path, "--json"))[0]["text"] == LOG.decode()
     assert "base64" in lines(run("recall", picture, "--store", path, "--json"))[0]
+
+
+def test_a_terminal_obeys_nothing_that_is_recalled(tmp_path):
+    """What a tool has said is shown there without the characters that a terminal takes for commands."""
+    path = tmp_path / "context.db"
+    handle = anyio.run(SQLiteStore(path).put, b"red \x1b[31m and \x1b]0;a title\x07 \xff")
+    ours, terminal = pty.openpty()
+    asked = [sys.executable, "-c", "from agentctx.cli.main import main; main()", "recall", handle, "--store", str(path)]
+    with subprocess.Popen(asked, stdout=terminal, stderr=terminal) as process:
+        assert process.wait(60) == 0
+    os.close(terminal)
+    shown = os.read(ours, 1_000).decode()
+    os.close(ours)
+    assert "red \u241b[31m and \u241b]0;a title\u2407 \ufffd" in shown
 
 
 def test_the_results_of_a_message_are_recalled_one_by_one(run, tmp_path):
