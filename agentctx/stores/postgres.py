@@ -159,7 +159,8 @@ class _Server(InTables):
             connection.begin(self.timeout)
             connection.run(
                 f"SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; "
-                f"SET idle_in_transaction_session_timeout = {milliseconds}; SET search_path = {self.schema}"
+                f"SET idle_in_transaction_session_timeout = {milliseconds}; SET search_path = {self.schema}; "
+                "SET default_transaction_isolation = 'read committed'"
             )
             try:
                 version = connection.version()
@@ -516,7 +517,9 @@ def _number_in(claim: Claim, answer: pq.abc.PGresult) -> int | None:
     return int(number[0]) if number else None
 
 
-_GONE = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName)
+_GONE = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName, errors.ReadOnlySqlTransaction)
+"""Of tables that somebody has dropped or restored, a new connection makes new ones, or says so; a server that may only
+be read is not, or not yet, the one that is written to."""
 
 
 @contextmanager
@@ -532,7 +535,7 @@ def _translated(error: psycopg.Error) -> StoreError:
     text = str(error).strip()
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)):
         return StoreFull(f"PostgreSQL: {text}")
-    if isinstance(error, _GONE):  # somebody has dropped or restored it: a new connection makes it anew, or says so
+    if isinstance(error, _GONE):
         return StoreUnavailable(f"PostgreSQL: {text}")
     lasting = error.sqlstate is None and _REFUSED.search(text) is not None
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and not lasting:

@@ -322,7 +322,10 @@ async def test_a_server_without_memory_is_full(servers_module, caplog):
 
 
 async def test_what_will_not_succeed_is_told_from_what_may(servers, tmp_path):
-    """A database that is not there and a server that refuses are permanent; a server that is not there is transient."""
+    """A database that is not there and a server that refuses are permanent; a server that is not there is transient.
+
+    So is one that is written to elsewhere, until somebody is made the one that is written to.
+    """
     pytest_socket.enable_socket()
     try:
         with pytest.raises(StoreError, match="does not exist") as caught:
@@ -330,6 +333,7 @@ async def test_what_will_not_succeed_is_told_from_what_may(servers, tmp_path):
         assert not isinstance(caught.value, StoreUnavailable)
         for store in (
             PostgresStore(f"postgresql://postgres@/postgres?host={tmp_path}"),
+            PostgresStore(with_setting(servers["postgres"], "default_transaction_read_only=on"), schema="only_read"),
             RedisStore(f"unix://{tmp_path}/no.sock"),
             RedisStore("redis://127.0.0.1:1"),
         ):
@@ -337,6 +341,22 @@ async def test_what_will_not_succeed_is_told_from_what_may(servers, tmp_path):
                 await store.load("x")
     finally:
         pytest_socket.disable_socket(allow_unix_socket=True)
+
+
+def with_setting(url, setting):
+    """The address of a server, with a setting of the database's."""
+    return f"{url}&options=-c%20{setting.replace('=', '%3D')}"
+
+
+async def test_a_database_with_another_isolation(servers):
+    """Where transactions are serializable by default, writers at once get in each other's way no more than else."""
+    url = with_setting(servers["postgres"], "default_transaction_isolation=serializable")
+    async with PostgresStore(url, schema=f"s{time.time_ns()}", timeout=30) as store:
+        await store.append("x", [{"n": 0}], 0)
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(store.append, "x", [{"n": number}], None)
+        assert len((await store.load("x")).messages) == 21
 
 
 TURNS = [user("task")]
