@@ -187,6 +187,9 @@ _ODD = lazy_pattern(
 TERM = r"\"(?:[^\"\\\n]|\\.)*+\"|[\w./~@+%:#$€£-]+"
 """A regular expression of what ``quoted`` writes."""
 
+OPEN_QUOTE = r"\"[^\n]*+"
+"""And one, to be tried behind it, of a quotation that nothing ends: it is passed over whole, and looked at once."""
+
 
 def quoted(text: str) -> str:
     """What a tool said, on one line: a plain word as it is, all else in quotes, its markup and what hides escaped."""

@@ -15,7 +15,7 @@ from agentctx.core.codes import written_out
 from agentctx.core.json_text import untabulate
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.recap import TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
+from agentctx.core.recap import OPEN_QUOTE, TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
 from agentctx.core.references import without_marks
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.artifacts import Artifact, FileEvent, RunEvent
@@ -322,14 +322,14 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 _LINE = re.compile(rf"(?P<name>{USED}|{SEEN}|{SAID}|{ERRORS}): (?P<terms>.+)")
-_TERM = re.compile(TERM)
+_TERM = re.compile(rf"(?P<term>{TERM})|{OPEN_QUOTE}")
 
 
 def _carried(text: str) -> Iterator[tuple[str, Candidate]]:
     """The values that a ledger tells, the likeliest first."""
     for line in text.splitlines():
         if (found := _LINE.fullmatch(line)) is not None:
-            terms = [unquoted(term) for term in _TERM.findall(found["terms"])]
+            terms = [unquoted(each["term"]) for each in _TERM.finditer(found["terms"]) if each["term"]]
             for place, term in enumerate(terms):
                 yield term, _of_line(found["name"], term, (place + 1) / len(terms))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.recap import TERM, quoted, unquoted
+from agentctx.core.recap import OPEN_QUOTE, TERM, quoted, unquoted
 from agentctx.engine.artifacts import Artifact, Did, FileEvent, RunEvent
 from agentctx.protocols import TokenCounter
 
@@ -257,7 +257,7 @@ _RAN = re.compile(
 _MORE = re.compile(r"and (?P<more>\d{1,9}) more changed files")
 _TERM = re.compile(
     rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
-    r"(?: x(?P<times>\d{1,6})(?=[,}]|$))?"
+    rf"(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?|{OPEN_QUOTE}"
 )
 
 
@@ -292,7 +292,7 @@ def _files_in(did: Did, text: str) -> Iterator[FileTrail]:
             folder = found["open"]
         elif found["close"]:
             folder = ""
-        else:
+        elif found["path"]:
             yield FileTrail(
                 folder + unquoted(found["path"]), did, int(found["times"] or 1), unquoted(found["to"] or "")
             )

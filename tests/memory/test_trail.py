@@ -1,6 +1,7 @@
 """The trail tells which files were touched and how commands ended, whatever tools were used."""
 
 from json import dumps
+from time import process_time
 
 import pytest
 from attrs import evolve
@@ -11,6 +12,7 @@ from agentctx.core.recap import Recap, recap_of
 from agentctx.engine.shell import shell_files
 from agentctx.errors import ConfigError
 from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
+from agentctx.memory.ledger import _carried
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()
@@ -267,3 +269,17 @@ def test_a_long_path_is_told_shorter():
     [moved] = after("rename_file", {"path": "a.py", "new_path": paths[0]})
     assert moved.to == told[0]
     assert not after("add_cell", {"source": "import os\nprint(os)"})
+
+
+@pytest.mark.parametrize("line", ["edited: ", "used: ", "said by the user: ", "edited: src/{", "edited: a -> "])
+def test_quotations_that_nothing_ends_take_time_that_grows_with_their_length(line):
+    """A user may paste a recap of their own: what it tells is read once, and the open quotation tells nothing."""
+
+    def seconds(length):
+        begun = process_time()
+        for _ in range(5):
+            told = [*trail_in(text := line + '\\"' * length).files, *dict(_carried(text))]
+            assert not any('"' in each for each in told)
+        return process_time() - begun
+
+    assert seconds(40_000) < 0.5
