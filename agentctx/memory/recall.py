@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from threading import Lock
@@ -29,7 +30,7 @@ from agentctx.engine.shrink import cutter_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
 from agentctx.offload import offload
 from agentctx.printable import printable
-from agentctx.protocols import Store, TokenCounter
+from agentctx.protocols import Store, TextCutter, TokenCounter
 from agentctx.providers.registry import format_named
 from agentctx.tokens.counting import counter_of_texts
 
@@ -269,7 +270,8 @@ class Recall:
         cutter = cutter_of(self.counter)
         if not cutter.exceeds(piece, self.max_tokens):
             return piece
-        head = cutter.head(piece, self.max_tokens - _LEAST // 2 - len(handle) // 2)
+        room = self.max_tokens - _LEAST // 2 - len(handle) // 2
+        head = cutter.head(piece, room) or _characters(piece, room, cutter)
         stop = start + len(head.encode("utf-8", "surrogatepass"))
         more = "" if not wanted else " of what was asked for"
         return f"{head}\n[bytes {start}-{stop} of {whole}{more}; read on with handle {handle}, bytes {stop}-]"
@@ -460,6 +462,16 @@ class _Found:
             if found is not None:
                 return found.start()
         return self.start
+
+
+def _characters(text: str, tokens: int, cutter: TextCutter) -> str:
+    """What has room of a text that begins with one sign of many characters, which has none as a whole."""
+    counts = range(1, min(len(text), _AT_MOST * tokens) + 1)
+    return text[: max(1, bisect_left(counts, 1, key=lambda count: cutter.exceeds(text[:count], tokens)))]
+
+
+_AT_MOST = 4
+"""So many characters of such a sign are given for a token."""
 
 
 def _beginning(line: str) -> str:

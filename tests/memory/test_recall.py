@@ -149,10 +149,12 @@ async def test_a_long_content_is_read_piece_by_piece():
     """Each answer says how to read on; the pieces are the content, byte for byte, and none is too large."""
     store, counter = MemoryStore(), TiktokenCounter()
     content = "".join(f"line {number} é👩‍👧 {'x' * (number % 97)}\n" for number in range(900))
+    content += "e" + "\u0301" * 3_000  # one sign, and larger than an answer
     recall, handle = Recall(store, max_tokens=500), await store.put(content.encode())
     pieces, answer = [], await recall({"handle": handle})
     while "\n[bytes " in answer:
         assert counter.count(answer) <= 500
+        assert len(pieces) < 200
         piece, _, said = answer.rpartition("\n[bytes ")
         pieces.append(piece)
         answer = await recall({"handle": handle, "bytes": said.rpartition("bytes ")[2].removesuffix("]")})
