@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Message, ToolCall
 from agentctx.core.protection import has_user_words
-from agentctx.core.recap import recap_of
+from agentctx.core.recap import quoted, recap_of
 from agentctx.lazy import lazy_pattern
 
 SUMMARY = "Summary"
@@ -213,4 +213,4 @@ def _paths(call: ToolCall) -> Iterator[str]:
         return
     for name, value in arguments.items() if isinstance(arguments, dict) else ():
         if name in _PATH_NAMES and isinstance(value, str) and value.strip():
-            yield _one_line(value)
+            yield quoted(_one_line(value))
