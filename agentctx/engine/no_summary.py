@@ -27,6 +27,8 @@ _THOUGHT = lazy_pattern(
 _EMPTY = lazy_pattern(
     r"n/?a|none|null|nil|nan|undefined|empty|unknown|tbd|"
     r"nothing(?: (?:new|yet|so far|to (?:add|report|summari[sz]e)))?|"
+    r"\W?(?:(?:answer|content|output|response|summary) )?(?:blocked|filtered|redacted|removed|withheld)|"
+    r"summary></summary|"
     r"no (?:answer|content|data|output|response|summary|text)|not (?:applicable|available|known|specified)",
     re.IGNORECASE,
 )
@@ -39,14 +41,16 @@ _REACT = lazy_pattern(r"\s*(?:Thought:[^\n]*\n+)?Action:[^\n]+\n+\s*Action Input
 _CALL_IN_CODE = lazy_pattern(r"\s*\[?\s*[A-Za-z_][\w.]*\(\s*[A-Za-z_]\w*\s*=.*\)\s*\]?\s*", re.DOTALL)
 _CALLS = frozenset(("tool_calls", "tool_call", "function_call", "functionCall", "toolCall", "tool_use", "toolUse"))
 _CALLED = frozenset(("name", "tool", "tool_name", "function", "action", "recipient_name"))
-_ARGUMENTS = frozenset(("arguments", "parameters", "input", "args", "params", "kwargs", "action_input"))
+_ARGUMENTS = frozenset(("arguments", "parameters", "input", "args", "params", "kwargs", "action_input", "tool_input"))
 _BESIDE_CALLS = frozenset(("id", "type", "index", "call_id", "role", "content", "refusal", "thought"))
 _FENCED = lazy_pattern(r"^[ \t]*```\w*[ \t]*\n(?P<inside>.*?)\n?[ \t]*```", re.DOTALL | re.MULTILINE)
 _REFUSAL = lazy_pattern(
-    r"\W*(?:(?:I(?:'|\u2019)?m|I am) (?:very |really )?(?:sorry|unable|not able)|(?:sorry|apologies),? (?:but )?I|"
-    r"I (?:can(?:no|['\u2019])t|won['\u2019]t|will not) (?:be able to|help|assist|comply|provide|do|continue|"
+    r"\W*(?:(?:I(?:'|\u2019)?m|I am) (?:very |really )?(?:sorry|unable|not able|not comfortable|afraid (?:I|that)\b)|"
+    r"(?:sorry|apologies|I apologi[sz]e),? (?:but )?I\b|I(?: woul|['\u2019])d (?:rather|prefer) not\b|"
+    r"I (?:can(?:no| no|['\u2019])t|won['\u2019]t|will not) (?:be able to|help|assist|comply|provide|do|continue|"
     r"summari[sz]e)|"
-    r"I (?:must|have to) decline|as an AI\b)",
+    r"I (?:must|have to|need to) (?:decline|refuse)|as an AI\b(?=[^.\n]{0,60}\b(?:I|not|cannot)\b)|"
+    r"(?:cannot|unable to) (?:assist|comply|fulfil+|help)\b|(?:that|this)(?:['\u2019]s| is) (?:not )?something I\b)",
     re.IGNORECASE,
 )
 _REFUSAL_IN_OTHERS = lazy_pattern(
@@ -68,7 +72,27 @@ _REFUSAL_IN_OTHERS = lazy_pattern(
     r"\u6211(?:\u65e0\u6cd5|\u7121\u6cd5|\u4e0d\u80fd)|"
     r"\uc8c4\uc1a1|\ubbf8\uc548|\u0639\u0630\u0631\u0627|\u0622\u0633\u0641|\u0623\u0639\u062a\u0630\u0631|"  # ko, ar
     r"\u05de\u05e6\u05d8\u05e2\u05e8|\u092e\u093e\u092b\u093c? \u0915\u0930|\u0e02\u0e2d\u0e2d\u0e20\u0e31\u0e22|"
-    r"xin l\u1ed7i)",
+    r"xin l\u1ed7i|"
+    r"als (?:eine? )?(?:AI|KI)(?:-?(?:sprach)?modell|-?assistent\w*)?,? kann\b|"
+    r"es ist mir (?:leider )?nicht m\u00f6glich|"
+    r"en tant qu(?:'|\u2019|e )(?:IA\b|mod\u00e8le de langage|assistant\b)|como (?:um |un |uma )?(?:IA\b|"
+    r"modelo de lengua|modelo de lingua)|"
+    r"jag kan (?:inte|tyv\u00e4rr)|"
+    r"(?:\u4f5c\u4e3a|\u4f5c\u70ba)(?:\u4e00\u4e2a|\u4e00\u500b|\u4e00\u540d)?(?:AI|\u4eba\u5de5\u667a\u80fd|"
+    r"\u4eba\u5de5\u667a\u6167|\u5927?\u8bed\u8a00\u6a21\u578b)|"
+    r"(?:\u65e0\u6cd5|\u7121\u6cd5)(?:\u534f\u52a9|\u5e2e\u52a9|\u63d0\u4f9b|\u6ee1\u8db3|\u603b\u7ed3|"
+    r"\u5354\u52a9|\u5e6b\u52a9|\u7e3d\u7d50)|"
+    r"\u304a\u624b\u4f1d\u3044(?:\u3059\u308b\u3053\u3068\u306f)?\u3067\u304d|\u304a\u7b54\u3048\u3067\u304d|"
+    r"AI(?:\u8a00\u8a9e\u30e2\u30c7\u30eb|\u30a2\u30b7\u30b9\u30bf\u30f3\u30c8)\u3068\u3057\u3066|"
+    r"\ub3c4\uc640\ub4dc\ub9b4 \uc218 \uc5c6|\ub3c4\uc6c0\uc744 \ub4dc\ub9b4 \uc218 \uc5c6|"
+    r"AI (?:\uc5b8\uc5b4 )?\ubaa8\ub378\ub85c\uc11c|"
+    r"\u043f\u0440\u043e\u0441\u0442\u0438\u0442\u0435|"
+    r"\u043d\u0435 \u043c\u043e\u0433\u0443 (?:\u043f\u043e\u043c\u043e\u0447\u044c|"
+    r"\u0432\u044b\u043f\u043e\u043b\u043d\u0438\u0442\u044c)|"
+    r"\u043a\u0430\u043a (?:\u0418\u0418|"
+    r"\u044f\u0437\u044b\u043a\u043e\u0432\u0430\u044f \u043c\u043e\u0434\u0435\u043b\u044c)[ ,]|"
+    r"\u0e44\u0e21\u0e48\u0e2a\u0e32\u0e21\u0e32\u0e23\u0e16(?:\u0e0a\u0e48\u0e27\u0e22|\u0e43\u0e2b\u0e49|"
+    r"\u0e2a\u0e23\u0e38\u0e1b)|\u05dc\u05d0 \u05d0\u05d5\u05db\u05dc)",
     re.IGNORECASE,
 )
 """How those begin who will not do what they are asked, elsewhere: no summary begins with an apology."""
@@ -92,7 +116,8 @@ _OTHER_ERROR = lazy_pattern(
 
 _NOTHING_ELSEWHERE = lazy_pattern(
     r"keine?[mnrs]?|nichts|leer|aucune?|rien|vide|n\u00e9ant|ningun[oa]|ning\u00fan|nada|nenhuma?|nessun[oa]?|niente|"
-    r"nulla|geen|niets|ingen|inget|brak|\u043d\u0435\u0442|yok|\u65e0|\u7121|\u6ca1\u6709|\u306a\u3057|\u7279\u306b\u306a\u3057|"
+    r"nulla|geen|niets|ingen|inget|brak|\u043d\u0435\u0442|yok|\u65e0|\u7121|\u6ca1\u6709|\u306a\u3057|"
+    r"\u7279\u306b\u306a\u3057|"
     r"\uc5c6\uc74c|todo",
     re.IGNORECASE,
 )
@@ -103,9 +128,15 @@ _NO_TASK = lazy_pattern(
     r"non c'\u00e8 (?:nulla|niente)|\u6ca1\u6709(?:\u53ef|\u9700\u8981|\u4ec0\u4e48)|"
     r"(?:es gibt )?keine zusammenfassung|(?:aucun|pas de) r\u00e9sum\u00e9|(?:no hay|sin) resumen|"
     r"(?:please |now )?summari[sz]e the (?:conversation|messages|text)|the conversation above\W*$|"
+    r"(?:(?:now,? )?let me|I(?:'ll| will| am going to)(?: now)?|I(?: ha|')ve) summari[sz]ed? "
+    r"(?:it|this|what|(?:the|this|your) (?:above|chat|conversation|messages|text))\b.{0,40}$|"
+    r"the conversation (?:has been|is|was) summari[sz]ed\W*$|"
+    r"(?:the )?summary (?:is )?(?:complete|done|finished|ready|written)\w?\W*$|(?:see|as) (?:above|below)\W*$|"
+    r"here you go\W*$|(?:\w+[!,.] )?(?:below|here) is (?:a|the|your) (?:\w+ )?summary\W*$|"
     r"(?:(?:ok(?:ay)?|done|understood|sure(?: thing)?|got it|yes|thanks?|thank you|ready|noted|will do|certainly|"
     r"of course|I understand|verstanden|alles klar|erledigt|gut|d'accord|compris|entendido|vale|"
-    r"\u597d\u7684|\u4e86\u89e3|\u308f\u304b\u308a\u307e\u3057\u305f|\u627f\u77e5\u3057\u307e\u3057\u305f|\uc54c\uaca0\uc2b5\ub2c8\ub2e4|\ub124)\b"
+    r"\u597d\u7684|\u4e86\u89e3|\u308f\u304b\u308a\u307e\u3057\u305f|\u627f\u77e5\u3057\u307e\u3057\u305f|"
+    r"\uc54c\uaca0\uc2b5\ub2c8\ub2e4|\ub124)\b"
     r"(?:\W*$|\W+(?:I(?:'ll| will|'m| am)|let me|let's|go on|please)\b))|"
     r"(?:hello|hi|hey)\b(?: there)?[!,.])",
     re.IGNORECASE,
@@ -136,7 +167,8 @@ _ERROR = lazy_pattern(
     r"(?:service|server|model) \w* ?(?:error|is |not |overloaded|unavailable)|"
     r"(?:connection|operation|read|request) (?:aborted|error|failed|refused|reset|time)|"
     r"(?:insufficient|exceeded|out of) \w|you (?:have )?exceeded|overloaded|time ?out|timed out|"
-    r"this model's maximum|"
+    r"this model's maximum|\[errno \d|curl: \(\d|upstream connect|bad request\b|"
+    r"(?:killed|segmentation fault|stream closed)\W*$|"
     r"unfortunately|apolog|I (?:can(?:no|['\u2019])t|won['\u2019]t|(?:could|do|am) not|don['\u2019]t)\b)",
     re.IGNORECASE,
 )
