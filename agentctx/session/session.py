@@ -19,7 +19,7 @@ from agentctx.economics.conditions import clearing_forecast, expected_forecast, 
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
-from agentctx.engine.originals import tells_apart
+from agentctx.engine.originals import StoreShelf, tells_apart
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.engine.store_waits import waiting_once
@@ -34,6 +34,7 @@ from agentctx.session.current import Preparing, SessionBlock, enter, leave, prep
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.learned_limits import LearnedLimits
 from agentctx.session.lock import SessionLock, Turn
+from agentctx.session.put_again import put_again
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.session.usage import Judgement, cleared_tokens, is_one_prompt, judge, prompt_tokens, suspected
@@ -64,6 +65,10 @@ class Keeper(Protocol):
 
     async def save(self, session: Session, /) -> bool:
         """Save the session between steps, and say whether all of it is kept."""
+        ...
+
+    def has_lost(self) -> bool:
+        """Whether it was found in this step that the store has lost what it had; asked once."""
         ...
 
     def notes(self) -> tuple[str, ...]:
@@ -357,7 +362,8 @@ class Session:
                     break
                 for _, number in made:
                     self._untold_steps.pop(number, None)
-        if made and (notes := keeper.notes()):
+            lost = await self._put_again(made[-1][0]) if made and keeper.has_lost() else ()
+        if made and (notes := (*keeper.notes(), *lost)):
             view, number = made[-1]
             size = view.report.tokens_after
             said = StageReport("Sessions", (), size, size, 0.0, notes)
@@ -365,6 +371,15 @@ class Session:
             self.view = evolve(view, report=report)
             made[-1] = self.view, number
         return made
+
+    async def _put_again(self, view: View) -> tuple[str, ...]:
+        """After the store has lost what it had: put in again what was left out; what is to be said of it."""
+        store, given, ctx = self.plan.originals, self._state.last, self._state.ctx
+        if store is None or given is None or ctx is None:
+            return ()
+        shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
+        missing = await put_again(shelf, view.report.in_force, given.messages)
+        return (f"{missing:,} originals of what was left out are in the store no more",) if missing else ()
 
     @property
     def is_kept(self) -> bool:

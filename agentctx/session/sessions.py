@@ -130,7 +130,8 @@ class Sessions(Mapping[Hashable, Session]):
     loaded, and the step prepared again; nothing that was kept is lost. The caller passes its history, or its views, as
     ever: messages that go out as they came are not in the store. A store that fails costs no step: what it has not
     taken is said in the report, under ``"Sessions"``, and saved with the next step that can. A state that is lost,
-    expired or damaged begins again from what the caller passes, and the report says so.
+    expired or damaged begins again from what the caller passes, and the report says so. Where it is lost under a worker
+    that goes on, that one's is saved anew, and what was left out is put in again, as far as the caller still shows it.
 
     What is recorded is saved with the next step, or where ``open`` ends; by a wrapped client at once. A step that is
     cancelled while it is saved was taken all the same. A session that was loaded cannot ``recover`` before its first

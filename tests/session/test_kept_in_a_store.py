@@ -29,6 +29,7 @@ from agentctx import (
     validate,
 )
 from agentctx.errors import StoreFull, StoreUnavailable
+from agentctx.memory import Recall
 from agentctx.models import register_model, table
 from agentctx.presets import coding_agent
 from agentctx.replay import Recording, calls_of
@@ -358,6 +359,29 @@ async def test_what_is_lost_is_saved_anew(kept):
     await store.purge("x")
     async with Sessions(pipeline(), store).open("x") as session:
         assert notes(await session.prepare(messages)) == [BEGUN_ANEW]
+
+
+@pytest.mark.parametrize("room", [None, 20_000])
+@pytest.mark.anyio
+async def test_originals_that_are_lost_are_put_in_again(room):
+    """The next step does it, and says how many the store does not take; no other step says or does anything of it."""
+    store, messages = MemoryStore(), rounds(40)
+    worker, tools = Sessions(pipeline(store=store), store), [Recall(store).definition("openai-chat")]
+
+    async def step(stop):
+        view = await session.prepare(messages[:stop], tools=tools)
+        handles = {change.handle.partition("#")[0] for change in view.report.in_force if change.handle}
+        return handles.difference(await store.for_conversation("x").handles()), notes(view)
+
+    async with worker.open("x") as session:
+        assert await step(61) == (set(), [BEGUN_ANEW])
+        await store.purge("x")
+        store.max_conversation_bytes = room
+        gone, said = await step(63)
+        assert bool(gone) == bool(room)
+        assert said == [LOST, f"{len(gone)} originals of what was left out are in the store no more"][: 1 + bool(room)]
+        store.max_conversation_bytes = None
+        assert await step(65) == (gone, [])
 
 
 class Cancelling(Faulty):
