@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from agentctx.core.message import Native
+from agentctx.errors import ConfigError
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import ChatCompletions
@@ -128,7 +129,7 @@ class ContextCompaction(CompactionStrategy):
         agentctx: The sessions, and the last view.
 
     Raises:
-        ConfigError: If neither a pipeline nor sessions are given, or both.
+        ConfigError: If neither a pipeline nor sessions are given, or both, or the threshold is no number above 0.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -143,6 +144,9 @@ class ContextCompaction(CompactionStrategy):
     def __init__(
         self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None, threshold: float = 0.9
     ) -> None:
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < float("inf"):
+            msg = f"ContextCompaction: threshold is {threshold!r:.80}; it is tokens, or a share of the window above 0"
+            raise ConfigError(msg)
         super().__init__(type="edit", threshold=threshold, memory=False)
         self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
 
@@ -153,8 +157,10 @@ class ContextCompaction(CompactionStrategy):
         call = await self.agentctx.begin(_request(model, messages, tools))
         if call.view is not None and len(call.messages) == len(messages) and all(map(_is, call.messages, messages)):
             had = call.view.report.tokens_after
-            limit = self.threshold if self.threshold > 1 else int(self.threshold * had)
-            what = f"This model's maximum context length is {int(min(limit, had - 1))} tokens."
+            limit = int(min(self.threshold if self.threshold > 1 else self.threshold * had, had - 1))
+            budget = self.agentctx.sessions.pipeline.budget_for(model.name)
+            window = limit + (0 if budget is None else budget.reserved)  # Inspect counts what is asked, not the answer
+            what = f"This model's maximum context length is {window} tokens."
             await call.recover(TooLarge(f"{what} However, your messages resulted in {had} tokens."))
         return call.messages, None
 

@@ -17,6 +17,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, tool
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.frameworks.inspect_ai import ContextCompaction, _pieces_of, _write
 from agentctx.testing.servers import Said, chat_completions
 from agentctx.tokens.tiktoken import encoding
@@ -114,10 +115,20 @@ def test_a_compaction_fits(serve, tmp_path, monkeypatch, window, threshold):
     """When Inspect asks for it, also where the pipeline itself has room; Inspect's log tells of it."""
     monkeypatch.setitem(tiktoken.registry.ENCODINGS, "o200k_base", encoding("o200k_base"))  # else it is downloaded
     desk, url = serve(chat_completions, window=WINDOW, answer=answering)
-    compaction = ContextCompaction(pipeline(window), threshold=int(threshold))
+    budget = Budget(window=window, output_reserve=2_000, target=0.5)
+    compaction = ContextCompaction(Pipeline(FitContextWindow(), budget=budget), threshold=int(threshold))
     (sample,) = run(plain_agent(compaction=compaction), url, tmp_path)
     check(desk)
     assert "compaction" in {event.event for event in sample.events}
+    (session,) = compaction.agentctx.sessions.values()
+    assert 0.9 * threshold < session.budget.limit <= threshold  # what Inspect counts is the prompt, without the answer
+
+
+@pytest.mark.parametrize("threshold", [0, -1, float("nan"), "0.9", True])
+def test_a_threshold_is_a_number_above_0(threshold):
+    """Anything else is refused at once."""
+    with pytest.raises(ConfigError, match="threshold is"):
+        ContextCompaction(pipeline(), threshold=threshold)
 
 
 def test_blocks_come_back_as_they_were():
