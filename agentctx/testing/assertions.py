@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from attrs import frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Native
+from agentctx.core.message import Context, Message, Native
 from agentctx.core.protection import first_task
+from agentctx.core.recap import Recap
 from agentctx.core.report import View
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import reader
@@ -80,6 +81,7 @@ def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = Non
 
     Raises:
         AssertionError: If not, or if there is no request; the message names the first place at which one is another.
+        ConfigError: If ``moves`` is no whole number from 0 on, or ``share`` none from 0 to 1.
 
     Example:
         >>> from agentctx.testing import assert_prefix_stable, assistant, transcript, user
@@ -94,6 +96,12 @@ def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = Non
         {"role": "user", "content": "It is 9:00. Go."} and is
         {"role": "user", "content": "It is 9:01. Go."}
     """
+    if moves is not None and (type(moves) is not int or moves < 0):
+        msg = f"assert_prefix_stable: moves is {moves!r:.80}; it is a number of requests"
+        raise ConfigError(msg)
+    if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
+        msg = f"assert_prefix_stable: share is {share!r:.80}; it is from 0 to 1"
+        raise ConfigError(msg)
     allowed = 0 if moves is None and share is None else moves
     pieces = [list(_pieces(each)) for each in _listed(requests)]
     moved, kept = [], 0
@@ -120,6 +128,8 @@ def assert_task_survives(
 ) -> None:
     """See that the task is in each request, word for word, in what the user says.
 
+    What a recap says of it is not what the user says.
+
     Args:
         requests: One request or several: views, or bodies.
         task: The task; without it what the user says first in the first request.
@@ -127,6 +137,7 @@ def assert_task_survives(
 
     Raises:
         AssertionError: If there is no request, it is missing somewhere, or the user says nothing in the first request.
+        ConfigError: If ``task`` is no text, or blank: that is in everything.
 
     Example:
         >>> from agentctx.testing import assert_task_survives, assistant, transcript, user
@@ -137,15 +148,22 @@ def assert_task_survives(
         ...     print(error)
         request 2 is without the task, 'Mend the build.'
     """
+    if task is not None and not (isinstance(task, str) and task.strip()):
+        msg = f"assert_task_survives: task is {task!r:.80}; it is a text that is not blank"
+        raise ConfigError(msg)
     for number, sent in enumerate(_read(requests, None, format), 1):
         if task is None:
             task = next((sent.context.messages[at].text for at in first_task(sent.context.messages)), None)
             if task is None:
                 msg = "request 1 has no task: the user says nothing in it"
                 raise AssertionError(msg)
-        if not any(task in message.text for message in sent.context.messages if message.role == "user"):
+        if not any(task in message.text for message in _of_the_user(sent.context.messages)):
             msg = f"request {number} is without the task, {on_one_line(task, _SHOWN)!r}"
             raise AssertionError(msg)
+
+
+def _of_the_user(messages: Sequence[Message]) -> Iterator[Message]:
+    return (message for message in messages if message.role == "user" and Recap.read(message) is None)
 
 
 @frozen
@@ -163,6 +181,9 @@ class _Sent:
 
 def _listed(requests: Request | Sequence[Request]) -> list[Request]:
     """The requests one by one; none is a test that looks at nothing."""
+    if not isinstance(requests, (View, Mapping, Iterable)) or isinstance(requests, str):
+        msg = f"expected views, or the bodies of requests, got {requests!r:.80}"
+        raise ConfigError(msg)
     listed = [requests] if isinstance(requests, (View, Mapping)) else list(requests)
     if not listed:
         msg = "there are no requests to look at"
@@ -191,6 +212,8 @@ def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:
     if isinstance(request, View):
         return request.messages, request.system, request.tools
     messages = messages_of(request) if isinstance(request, Mapping) else None
+    if isinstance(messages, str) and "input" in request:  # as OpenAI's responses take it
+        messages = [{"role": "user", "content": messages}]
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         msg = f"expected a view, or the body of a request with a list of messages, got {type(request).__name__}"
         raise ConfigError(msg)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import anyio.lowlevel
 from attrs import define, field, frozen
@@ -32,6 +32,9 @@ class ServerFault:
         tokens: What a prompt is cut down to without a word.
         answer: What the model says all the same.
 
+    Raises:
+        ConfigError: If it is none that a server has: a status below 400, say.
+
     Example:
         >>> from agentctx.testing import ServerFault
         >>> ServerFault.rate_limit(retry_after=2).status
@@ -44,6 +47,21 @@ class ServerFault:
     after: int = 1
     tokens: int = 0
     answer: Turn | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what no server does."""
+        least = {"status": 400, "after": 0, "tokens": 1 if self.kind == "silent truncation" else 0}
+        for option, low in least.items():
+            value = getattr(self, option)
+            if type(value) is not int or value < low:
+                msg = f"ServerFault: {option} is {value!r:.80}; it is a whole number, at least {low}"
+                raise ConfigError(msg)
+        if self.kind not in get_args(Kind):
+            msg = f"ServerFault: kind is {self.kind!r:.80}; it is one of {', '.join(get_args(Kind))}"
+            raise ConfigError(msg)
+        if self.retry_after is not None and not (isinstance(self.retry_after, int | float) and self.retry_after >= 0):
+            msg = f"ServerFault: retry_after is {self.retry_after!r:.80}; it is a number of seconds, at least 0"
+            raise ConfigError(msg)
 
     @classmethod
     def rate_limit(cls, retry_after: float | None = None) -> Self:
@@ -80,8 +98,13 @@ Scripted = str | Turn | Exception | ServerFault
 """An entry of a script: what the model says, an error that is raised, or what a server does wrong."""
 
 
-def _listed(answers: Sequence[Scripted]) -> tuple[Scripted, ...]:
-    return tuple([answers] if isinstance(answers, str) else answers)
+def _listed(answers: Native) -> tuple[Scripted, ...]:
+    if isinstance(answers, (str, Turn, Exception, ServerFault)):
+        return (answers,)
+    if not isinstance(answers, Iterable):
+        msg = f"ScriptedModel: answers: expected texts, assistant(...), exceptions or faults, got {answers!r:.80}"
+        raise ConfigError(msg)
+    return tuple(answers)
 
 
 @define(eq=False)

@@ -1,8 +1,11 @@
 """What a test asserts of requests: it holds where it should, and the error says where it does not."""
 
+import re
+
 import pytest
 
 from agentctx import ConfigError, FitContextWindow, Pipeline
+from agentctx.core.recap import Recap
 from agentctx.testing import (
     Recorder,
     assert_fits,
@@ -106,3 +109,44 @@ def test_what_is_no_request_is_refused(given):
     """A list of messages is no request by itself."""
     with pytest.raises(ConfigError, match="expected a view, or the body"):
         assert_task_survives(given)
+
+
+def test_a_recap_that_tells_of_the_task_is_not_the_task():
+    """What the library says of what was left out is not what the user says, though it goes out as the user's."""
+    said = transcript("openai-chat", user("Mend the build."), assistant("How?"))
+    recap = Recap(3, 1, sections={"The task": "Mend the build."}).written()
+    later = [{"role": "user", "content": recap.text}, *said[1:]]
+    assert_task_survives({"messages": [*said[:1], *later]}, "Mend the build.")
+    with pytest.raises(AssertionError, match="request 1 is without the task"):
+        assert_task_survives({"messages": later}, "Mend the build.")
+
+
+def test_the_input_of_responses_may_be_a_text():
+    """As OpenAI's SDK sends it."""
+    bodies = [{"model": "gpt-5.4", "instructions": "Be brief.", "input": text} for text in ("Mend it.", "word " * 900)]
+    assert_fits(bodies[0], 100)
+    assert_task_survives(bodies[0], "Mend it.")
+    with pytest.raises(AssertionError, match="more than the limit"):
+        assert_fits(bodies, 100)
+    with pytest.raises(AssertionError, match=r"messages\[0\] was"):
+        assert_prefix_stable(bodies)
+
+
+MESSAGES = [{"messages": [{"role": "user", "content": "Go."}]}]
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        (lambda: assert_prefix_stable(MESSAGES, moves=-1), "moves is -1"),
+        (lambda: assert_prefix_stable(MESSAGES, share=1.5), "share is 1.5"),
+        (lambda: assert_prefix_stable(MESSAGES, share="all"), "share is 'all'"),
+        (lambda: assert_task_survives(MESSAGES, " "), "task is ' '"),
+        (lambda: assert_task_survives(MESSAGES, 3), "task is 3"),
+        (lambda: assert_fits(None, 10), "expected views, or the bodies of requests, got None"),
+    ],
+)
+def test_what_would_be_asserted_of_anything_is_refused(check, why):
+    """An option that no request can fail, or that means nothing."""
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        check()

@@ -1,9 +1,12 @@
 """A model whose answers are scripted."""
 
+import re
+
 import pytest
 
 from agentctx import ConfigError
 from agentctx.testing import ScriptedModel, ServerFault, assistant, call, result, transcript, user
+from agentctx.testing.servers import Desk
 
 
 @pytest.mark.both_loops
@@ -47,3 +50,27 @@ async def test_a_script_is_held_to():
         await model([])
     with pytest.raises(AssertionError, match="has 2 answers, and the model was asked 3 times"):
         model.assert_complete()
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: ScriptedModel(None), "answers: expected texts"),
+        (lambda: ScriptedModel(3), "answers: expected texts"),
+        (lambda: ServerFault.server_error(200), "status is 200"),
+        (lambda: ServerFault.rate_limit(-1), "retry_after is -1"),
+        (lambda: ServerFault.cut_stream(after=-1), "after is -1"),
+        (lambda: ServerFault.silent_truncation(0), "tokens is 0"),
+        (lambda: ServerFault("sulk"), "kind is 'sulk'"),
+        (lambda: Desk(window=-1), "window is -1"),
+        (lambda: Desk(window="16k"), "window is '16k'"),
+        (lambda: Desk(answer="Yes."), "answer is 'Yes.'"),
+        (lambda: Desk(refuses="never"), "refuses is 'never'"),
+        (lambda: Desk(overflows=-1), "overflows is -1"),
+        (lambda: Desk(pause=-0.1), "pause is -0.1"),
+    ],
+)
+def test_what_no_server_does_is_refused(make, why):
+    """Where it is written down, and not when the server is asked."""
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        make()

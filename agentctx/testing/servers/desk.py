@@ -13,7 +13,7 @@ from itertools import count as count_up
 from struct import pack
 from threading import Thread
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from zlib import crc32
 
 import anyio
@@ -24,6 +24,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp
 
 from agentctx.checking import count, validate
+from agentctx.core.message import Native
+from agentctx.errors import ConfigError
 from agentctx.testing.script import ServerFault
 
 Path = tuple[str | int, ...]
@@ -239,6 +241,31 @@ fault_of_the_request: ContextVar[ServerFault | None] = ContextVar("fault_of_the_
 """What a script has the server do wrong with the request that is being answered."""
 
 
+def _whole_number(_desk: object, option: Native, value: object) -> None:
+    least = 0 if option.name == "overflows" else 1
+    if not isinstance(value, int) or value < least:
+        msg = f"provider_server: {option.name} is {value!r:.80}; it is a whole number, at least {least}"
+        raise ConfigError(msg)
+
+
+def _seconds(_desk: object, _option: Native, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        msg = f"provider_server: pause is {value!r:.80}; it is a number of seconds, at least 0"
+        raise ConfigError(msg)
+
+
+def _a_function(_desk: object, _option: Native, value: object) -> None:
+    if not callable(value):
+        msg = f"provider_server: answer is {value!r:.80}; it is a function of a request's body that gives a Said"
+        raise ConfigError(msg)
+
+
+def _a_place(_desk: object, _option: Native, value: object) -> None:
+    if value not in get_args(Refusal):
+        msg = f"provider_server: refuses is {value!r:.80}; it is one of {', '.join(get_args(Refusal))}"
+        raise ConfigError(msg)
+
+
 @define
 class Desk:
     """How a local server behaves, and what it has seen.
@@ -252,13 +279,16 @@ class Desk:
         requests: The bodies of all requests, in the order in which they came.
         accepted: Those of them that were answered.
         refused: Why others were refused, as the provider says it; one that is too large is none of them.
+
+    Raises:
+        ConfigError: If an option makes no sense.
     """
 
-    window: int = 1_000_000
-    answer: Callable[[Mapping[str, Any]], Said] = field(default=lambda _body: Said(), repr=False)
-    refuses: Refusal = "status"
-    overflows: int = 0
-    pause: float = 0.0
+    window: int = field(default=1_000_000, validator=_whole_number)
+    answer: Callable[[Mapping[str, Any]], Said] = field(default=lambda _body: Said(), repr=False, validator=_a_function)
+    refuses: Refusal = field(default="status", validator=_a_place)
+    overflows: int = field(default=0, validator=_whole_number)
+    pause: float = field(default=0.0, validator=_seconds)
     requests: list[Mapping[str, Any]] = field(factory=list, repr=False)
     accepted: list[Mapping[str, Any]] = field(factory=list, repr=False)
     refused: list[str] = field(factory=list, repr=False)
