@@ -353,10 +353,15 @@ def read_contenders(path: str, **budget: Native) -> list[Contender]:
         named = table.get("pipeline")
         defaults = {} if named is not None and has_its_own_budget(named, f"{path}: {name}") else own
         try:
-            found.append(Contender(name, _frozen(defaults | table)))
-        except TypeError as error:
-            msg = f"{path}: {name}: {error}"
+            made_of = _frozen(defaults | table)
+        except TypeError:
+            msg = f"{path}: {name}: holds a date or a time; settings are numbers, texts, lists and tables"
             raise ConfigError(msg) from None
+        try:
+            found.append(Contender(name, made_of))
+        except ConfigError as error:
+            msg = f"{path}: {error}"
+            raise ConfigError(msg) from error
     if not found:
         msg = f"{path}: has no tables, each of which would be a pipeline"
         raise ConfigError(msg)

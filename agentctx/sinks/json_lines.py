@@ -70,6 +70,9 @@ class JsonLines:
         if isinstance(self.to, (str, os.PathLike)) and not (folder := Path(self.to).parent).is_dir():
             msg = f"JsonLines: to is {shown(self.to)}; there is no folder {shown(str(folder))}: make it first"
             raise ConfigError(msg)
+        if isinstance(self.to, (str, os.PathLike)) and Path(self.to).is_dir():
+            msg = f"JsonLines: to is {shown(self.to)}, a folder; name a file in it"
+            raise ConfigError(msg)
 
     def __call__(self, event: Event, /) -> None:
         """Write the event."""

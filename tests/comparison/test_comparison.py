@@ -228,11 +228,22 @@ def test_what_makes_no_pipeline_is_said_before_any_session_is_read(made_of, what
     assert what in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["= 3", "a = 3", "", "[a]\nb = 3", "['']\npreset = 'thrifty'"])
-def test_a_file_that_has_no_pipelines(tmp_path, text):
-    """It is named."""
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("= 3", "is no TOML"),
+        ("a = 3", "a is 3"),
+        ("", "has no tables"),
+        ("[a]\nb = 3", "a: unknown 'b'"),
+        ("['']\npreset = 'thrifty'", "has no name"),
+        ("[a]\nstages = ['Nobody']", "a: stage 0: no stage"),
+        ("[a]\npreset = 'thrifty'\ntrigger = 2026-01-01", "a: holds a date"),
+    ],
+)
+def test_a_file_that_has_no_pipelines(tmp_path, text, what):
+    """It is named, with what is wrong in it."""
     (tmp_path / "p.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"p.toml|a: unknown|has no name"):
+    with pytest.raises(ConfigError, match=rf"p\.toml: .*{what}"):
         read_contenders(str(tmp_path / "p.toml"))
 
 

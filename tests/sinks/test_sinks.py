@@ -237,6 +237,8 @@ def test_lines_are_written_where_that_is_possible():
         JsonLines(3)
     with pytest.raises(ConfigError, match="there is no folder '/nonexist': make it first"):
         JsonLines("/nonexist/x.jsonl")
+    with pytest.raises(ConfigError, match="to is '/', a folder"):
+        JsonLines("/")
 
 
 async def test_the_log_has_a_line_for_each_event(caplog):
