@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import random
 from uuid import uuid4
 
@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from agentctx.builder.builder import Assembled, ContextBuilder
 from agentctx.core.message import Native
-from agentctx.errors import ConfigError, StoreConflict, StoreUnavailable
+from agentctx.errors import ConfigError, InvalidInput, StoreConflict, StoreUnavailable
 from agentctx.protocols import HistorySnapshot, HistoryStore
 
 ATTEMPTS = 32
@@ -87,7 +87,11 @@ class Thread:
             StoreConflict: If others were first so often that it was given up.
             StoreUnavailable: If the store does not answer. With a ``key`` it may be tried again.
             ContextOverflow: If it cannot be made to fit.
+            InvalidInput: If what is new is no list of messages, or one of them cannot be read.
         """
+        given: object = new_messages
+        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+            raise InvalidInput("new_messages", f"expected a list of messages, got {type(given).__name__}")
         told, new = key or uuid4().hex, list(new_messages)
         for attempt in range(ATTEMPTS):
             known = await self.store.load(self.name)

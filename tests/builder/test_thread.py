@@ -5,7 +5,7 @@ import pytest
 
 from agentctx import ConfigError
 from agentctx.builder import Block, ContextBuilder, Thread
-from agentctx.errors import ContextOverflow, StoreConflict, StoreUnavailable
+from agentctx.errors import ContextOverflow, InvalidInput, StoreConflict, StoreUnavailable
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Strict, TruncateOldest
 
@@ -95,6 +95,15 @@ async def test_a_build_that_fails_writes_nothing():
     thread = Thread(MemoryStore(), "t")
     with pytest.raises(ContextOverflow):
         await thread.build(builder(20, Strict()), [says("word " * 100)])
+    assert await stored(thread) == []
+
+
+@pytest.mark.parametrize("odd", [None, 5, "text", {"role": "user", "content": "one"}], ids=repr)
+async def test_what_is_no_list_of_messages_is_refused(odd):
+    """One message, or a text, is not taken apart; nothing is written."""
+    thread = Thread(MemoryStore(), "x")
+    with pytest.raises(InvalidInput, match="new_messages"):
+        await thread.build(builder(), odd)
     assert await stored(thread) == []
 
 
