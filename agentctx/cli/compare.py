@@ -167,7 +167,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         _write_parquet(parquet, rows)
     if not json:
         with printing() as console:
-            for table in _tables(console, rows, contenders, sessions.found, each=each):
+            for table in _tables(console, rows, contenders, sessions, each=each):
                 console.print(table)
             console.print(_legend(rows), style="dim")
     sessions.tally.end()
@@ -230,13 +230,18 @@ class _Sessions:
     chosen: bool = True
     tally: Tally = Factory(Tally)
     noted: bool = False
-    found: int = 0
+    places: list[str] = Factory(list)
+
+    @property
+    def found(self) -> int:
+        """How many there are, so far."""
+        return len(self.places)
 
     def __iter__(self) -> Iterator[tuple[str, Recording]]:
         for name in self.files:
             with self.tally.named():
                 for entry in noted(chosen_of(name, None, self.max_bytes, wrong=self.tally.wrong)):
-                    self.found += 1
+                    self.places.append(entry.place)
                     yield entry.place, entry.recording
 
     def failed(self, row: Failed) -> None:
@@ -291,15 +296,17 @@ def _write_parquet(path: str, rows: Sequence[Measured]) -> None:
 
 
 def _tables(
-    console: Console, rows: Sequence[Measured], contenders: Sequence[Contender], sessions: int, *, each: bool
+    console: Console, rows: Sequence[Measured], contenders: Sequence[Contender], sessions: _Sessions, *, each: bool
 ) -> Iterator[Table]:
-    """Tables of sums, a line for each pipeline; before them, where asked for, those of each session."""
+    """Tables of sums, a line for each pipeline; before them, where asked for, those of each session as it was read."""
     if each:
-        for session in dict.fromkeys(row.session for row in rows):
-            own = [row for row in rows if row.session == session]
+        by_session: dict[str, list[Measured]] = {place: [] for place in sessions.places}
+        for row in rows:
+            by_session.setdefault(row.session, []).append(row)
+        for session, own in by_session.items():
             yield from _side_by_side(console, on_one_line(session, _LONGEST_ERROR), _lines(own, contenders, 1))
-    title = f"{sessions:,} {'session' if sessions == 1 else 'sessions'}"
-    yield from _side_by_side(console, title, _lines(rows, contenders, sessions))
+    title = f"{sessions.found:,} {'session' if sessions.found == 1 else 'sessions'}"
+    yield from _side_by_side(console, title, _lines(rows, contenders, sessions.found))
 
 
 _COLUMNS: tuple[tuple[str, Callable[[_Sums], str]], ...] = (

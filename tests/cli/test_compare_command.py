@@ -44,6 +44,16 @@ def test_a_table_of_pipelines(run):
     assert "Traceback" not in done.output
 
 
+def test_sessions_stand_in_the_order_in_which_they_are_read(run, tmp_path, chat, record):
+    """However long each takes: of two processes the table is that of one."""
+    path = tmp_path / "many.jsonl"
+    records = [record(chat(count), f"s{place}") for place, count in enumerate((2, 30, 1, 9))]
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    done = of_ones_own(str(path), "--window", "16k", "-p", "coding_agent", "-p", "oldest_out", "--each", "--jobs", "2")
+    told, _ = done.communicate()
+    assert [line.split(", line ")[1].strip() for line in told.splitlines() if ", line " in line] == ["1", "2", "3", "4"]
+
+
 def test_json_parquet_and_results(run):
     """The same rows everywhere; what is in the results is not run again."""
     options = ("sessions/one.jsonl", "--window", "16k", "-p", "oldest_out", "--out", "rows.jsonl")
