@@ -53,7 +53,7 @@ SMALLEST_CAP = 500
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
-_SHORTER = FoldOutput(kinds=("numbers", "hits", "progress", "terminal")), ReuseLines()
+_SHORTER = FoldOutput(kinds=("tenths", "numbers", "hits", "progress", "terminal")), ReuseLines()
 """What a coding agent's tools say in fewer tokens, when it arrives: no value that later calls need went by it.
 
 JSON stays as it stands: a file that is to be edited must be seen with its blanks.

@@ -35,7 +35,8 @@ class FoldOutput(RewriteResults):
     A kind is known by what stands in the text; what is not surely of one stays as it is:
 
     - ``terminal``: what a terminal shows in the end, without colours; progress bars as they ended.
-    - ``numbers``: line numbers as ``cat -n`` prints them, without the blanks before them.
+    - ``tenths``: line numbers as ``cat -n`` prints them: only those of the first line, the last and each tenth.
+    - ``numbers``: such line numbers without the blanks before them.
     - ``hits``: what a search found, or a linter, by file: each path once.
     - ``paths``: lists of paths by folder; what is in ``node_modules`` and the like is folded among others.
     - ``tests``: tests in a row that passed; failures, summaries and all else stay.
@@ -46,8 +47,9 @@ class FoldOutput(RewriteResults):
       be read to be edited.
 
     Of what is folded the first and the last line stay, with how many there were between, and with a store and the
-    recall tool in the request the handle of the original. ``numbers``, ``hits`` and ``paths`` by folder say the same
-    shorter and leave nothing out. Each does something only where the tokenizer says that the text gets smaller.
+    recall tool in the request the handle of the original. ``tenths``, ``numbers``, ``hits`` and ``paths`` by folder say
+    the same shorter and leave nothing out. Each does something only where the tokenizer says that the text gets
+    smaller.
 
     Args:
         kinds: Which of these are folded; all, when not given.

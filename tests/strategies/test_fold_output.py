@@ -10,6 +10,8 @@ from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
+from agentctx.strategies.compress.later_lines import said
+from agentctx.strategies.compress.line_numbers import all_numbers, between
 from agentctx.strategies.compress.output_kinds import (
     diffs,
     hits,
@@ -17,6 +19,7 @@ from agentctx.strategies.compress.output_kinds import (
     numbers,
     paths,
     progress,
+    tenths,
     terminal,
     tests as passed,
     traces,
@@ -200,6 +203,35 @@ def test_line_numbers_come_back(lines, first):
     text = "\n".join(f"{number:>6}→{line}" for number, line in enumerate(lines, first))
     assert numbers(text, mark) == "\n".join(f"{number}→{line}" for number, line in enumerate(lines, first))
     assert padded(numbers(text, mark)) == text
+
+
+ODD = st.sampled_from(["", "1→x", "12→", "13\tx", "plain", "   7→x", "9", "→", "<system-reminder>"])
+NUMBERED = st.lists(
+    st.tuples(
+        st.integers(1, 99_900), st.lists(st.text("a →\t12", max_size=4), max_size=25), st.lists(ODD, max_size=12)
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(NUMBERED, st.sampled_from("→\t"), st.data())
+def test_numbers_that_others_tell_come_back(runs, sign, data):
+    """Of line numbers that count on, those that go are told by those that stay, whatever stands between them."""
+    lines = []
+    for first, numbered, odd in runs:
+        lines += [f"{number:>6}{sign}{line}" for number, line in enumerate(numbered, first)]
+        lines += odd
+        if odd and data.draw(st.booleans()):  # as if a line of the file itself had no number
+            lines.append(f"{first + len(numbered) + len(odd):>6}{sign}on")
+    text = "\n".join(lines)
+    made = tenths(text, mark)
+    assert all_numbers(made) == all_numbers(numbers(text, mark))
+    assert made.count("\n") == text.count("\n")
+    assert tenths(made, mark) == made
+    if not any(between(numbers(text, mark).split("\n"))):
+        assert all_numbers(made) == numbers(text, mark)
+        assert said(made.split("\n")) == said(numbers(text, mark).split("\n"))
 
 
 def in_full(text):
@@ -444,7 +476,7 @@ def test_hostile_texts_take_time_in_proportion(piece):
     def seconds(times):
         text = "<html></p>" + piece * times if piece.startswith("<") else piece * times
         begun = process_time()
-        for fold in (terminal, html, numbers, hits, paths, passed, progress, traces, diffs):
+        for fold in (terminal, html, tenths, numbers, hits, paths, passed, progress, traces, diffs):
             fold(text, mark)
         return process_time() - begun
 

@@ -1,6 +1,6 @@
 """What tools print, by kind: each function takes a text for its kind by what stands in it, or gives it as it is.
 
-``numbers``, ``hits`` and ``paths`` only say the same shorter. The others leave lines out, and say how many.
+``tenths``, ``numbers``, ``hits`` and ``paths`` only say the same shorter. The others leave lines out, and say how many.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from html import unescape
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import eq
 from posixpath import split as split_path
 
 from attrs import frozen
 
+from agentctx.strategies.compress import line_numbers
 from agentctx.strategies.compress.terminal import shown
 
 Mark = Callable[[str], str]
@@ -35,20 +36,14 @@ def terminal(text: str, _mark: Mark) -> str:
     return shown(text) if "\x1b" in text or "\r" in text or "\b" in text else text
 
 
-_NUMBERED = re.compile(r"\n( {1,5}\d{1,5})[→\t]")
-_BEFORE_NUMBERS = re.compile(r"\n {1,5}(?=\d{1,5}[→\t])")
+def tenths(text: str, _mark: Mark) -> str:
+    """Line numbers that count on as ``cat -n`` does: of the first line, of the last, and of each tenth of the file."""
+    return line_numbers.tenths(text)
 
 
 def numbers(text: str, _mark: Mark) -> str:
     """Line numbers without the blanks before them, where they count on from line to line as ``cat -n`` does."""
-    if "→" not in text and "\t" not in text:
-        return text
-    behind = f"\n{text}"  # each line has an end before it: that is looked for faster than where a line begins
-    found = _NUMBERED.findall(behind)
-    if len(found) < 3 or set(map(len, found)) != {6}:
-        return text
-    steps = [after - before for before, after in pairwise(map(int, found))]
-    return _BEFORE_NUMBERS.sub("\n", behind)[1:] if steps.count(1) * 10 >= len(steps) * 9 else text
+    return line_numbers.without_blanks(text)
 
 
 _HIT = re.compile(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
@@ -453,6 +448,6 @@ def _words(page: str) -> Iterator[str]:
 
 
 FOLDS: dict[str, Fold] = {
-    fold.__name__: fold for fold in (terminal, html, numbers, hits, paths, tests, progress, traces, diffs)
+    fold.__name__: fold for fold in (terminal, html, tenths, numbers, hits, paths, tests, progress, traces, diffs)
 }
 """All kinds by name, in the order in which they are looked for."""
