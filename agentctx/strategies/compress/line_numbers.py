@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
+from operator import sub
 
 _NUMBERED = re.compile(r"\n( {1,5}\d{1,5})[→\t]")
 _BEFORE_NUMBERS = re.compile(r"\n {1,5}(?=\d{1,5}[→\t])")
+_UNTOLD = re.compile(r"\n\d*+(?<=[1-9])[→\t]")
+_TWICE = re.compile(r"\n\d++[→\t][1-9]\d{0,4}[→\t]")
 _HEAD = re.compile(r"([1-9]\d{0,4})([→\t])")
 _EACH = 10
 _FEWEST = 4
@@ -16,14 +19,23 @@ _FEWEST = 4
 
 def without_blanks(text: str) -> str:
     """A text without the blanks before its line numbers, where these count on from line to line as ``cat -n`` does."""
+    return _bare(text) if _numbers(text) else text
+
+
+def _numbers(text: str) -> list[int]:
+    """The line numbers of a text that is numbered as ``cat -n`` does; else none."""
     if "→" not in text and "\t" not in text:
-        return text
-    behind = f"\n{text}"  # each line has an end before it: that is looked for faster than where a line begins
-    found = _NUMBERED.findall(behind)
+        return []
+    found = _NUMBERED.findall(f"\n{text}")  # each line has an end before it, which is looked for faster than its start
     if len(found) < 3 or set(map(len, found)) != {6}:
-        return text
-    steps = [after - before for before, after in pairwise(map(int, found))]
-    return _BEFORE_NUMBERS.sub("\n", behind)[1:] if steps.count(1) * 10 >= len(steps) * 9 else text
+        return []
+    numbers = list(map(int, found))
+    steps = list(map(sub, numbers[1:], numbers))
+    return numbers if steps.count(1) * 10 >= len(steps) * 9 else []
+
+
+def _bare(text: str) -> str:
+    return _BEFORE_NUMBERS.sub("\n", f"\n{text}")[1:]
 
 
 def tenths(text: str) -> str:
@@ -39,9 +51,13 @@ def tenths(text: str) -> str:
         >>> all_numbers(tenths("\n".join(lines))).split("\n")[-2]
         '12\tline'
     """
-    bare = without_blanks(text)
-    if bare is text:
+    numbers = _numbers(text)
+    if not numbers:
         return text
+    bare = _bare(text)
+    if _is_one_run(bare, numbers):  # as most are: the same, quicker
+        start, stop = bare.index("\n"), bare.rindex("\n")
+        return bare[:start] + _UNTOLD.sub("\n", bare[start:stop]) + bare[stop:]
     lines = bare.split("\n")
     heads = list(map(_HEAD.match, lines))
     if any(between(lines)):
@@ -60,6 +76,13 @@ def tenths(text: str) -> str:
             for place, line in said.items():
                 lines[place] = line
     return "\n".join(lines)
+
+
+def _is_one_run(bare: str, numbers: Sequence[int]) -> bool:
+    """Whether all lines are numbered in a row, and none looks numbered without its number."""
+    if not _FEWEST <= len(numbers) == bare.count("\n") + 1 or ("→" in bare and "\t" in bare) or numbers[0] < 1:
+        return False
+    return numbers == list(range(numbers[0], numbers[-1] + 1)) and _TWICE.search(bare) is None
 
 
 def between(lines: Sequence[str]) -> Iterator[range]:
