@@ -100,9 +100,9 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
-    request already by reference (``ReuseLines``), search hits with each path once, line numbers without their blanks,
-    progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut begins
-    with lines that a later output shows again, then what was read of files before they were changed
+    request already by reference (``ReuseLines``), search hits with each path once, of line numbers in a row every
+    tenth, progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut
+    begins with lines that a later output shows again, then what was read of files before they were changed
     (``DropSuperseded``), then what was written to files long ago (``ShrinkArguments``): that can be read again.
 
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
