@@ -220,7 +220,7 @@ class _Walk:
             view = await self.session.prepare(given, system=self.recording.system, tools=self.recording.tools)
         except ContextOverflow as overflow:
             return self.overflowed(Step(number, index, fresh, len(given)), given, overflow, perf_counter() - started)
-        report = view.report
+        report, seconds = view.report, perf_counter() - started
         return Step(
             number=number,
             index=index,
@@ -233,7 +233,7 @@ class _Walk:
             limit=report.limit,
             changes=report.changes,
             violations=self.violations(given, view),
-            seconds=perf_counter() - started,
+            seconds=seconds,
             view=view,
         )
 
