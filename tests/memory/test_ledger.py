@@ -238,7 +238,7 @@ async def test_cleared_results_are_told_of():
     recap, _ = recap_in(view, "openai-chat")
     assert recap.messages == 0
     assert recap.cleared > 30
-    assert 'ran: "pytest tests/test_' in recap.sections[TRAIL]
+    assert 'ended: "pytest tests/test_' in recap.sections[TRAIL]  # the call that ran it is still to be seen
     assert "fee" in recap.sections[VALUES]
 
 
