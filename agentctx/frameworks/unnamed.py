@@ -27,6 +27,9 @@ from agentctx.session.session import Session, current
 OWNER = "agentctx_owner"
 """The field of a body that says whose it is: the conversations of others are never looked at."""
 
+MOST_TOKENS = 64_000_000
+"""The histories of so many tokens together are held, about 256 MB; those unused for longest are forgotten first."""
+
 MOST_EDITED = 16
 """So many conversations, the last ones, may go on with a history that was edited."""
 
@@ -64,6 +67,8 @@ class Unnamed(Conversations):
             yield None
         else:
             name = self._found(body.get(OWNER, ""), request, format_name)
+            for gone in self._beyond():
+                await self.sessions.close(gone)
             async with self.sessions.using(name, request.model, format_name) as session:
                 yield session
 
@@ -96,6 +101,16 @@ class Unnamed(Conversations):
         if alike:
             self.sessions[name] = _beginning_with(alike, name, opening)
         return name
+
+    def _beyond(self) -> list[Hashable]:
+        """Those that there is no room for."""
+        held, tokens = dict(self.sessions.items()), 0
+        beyond = []
+        for name in reversed(held):
+            tokens += held[name].history_tokens if name in self._known else 0
+            if tokens > MOST_TOKENS and name in self._known:
+                beyond.append(name)
+        return beyond
 
     def _forget(self) -> None:
         """Forget those that are not in memory any more; what is new is not there yet."""

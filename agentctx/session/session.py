@@ -688,6 +688,11 @@ class Session:
         record = self._state.record
         return self.steps > 0 and opening.shows_last(record) and opening.goes_on(begun, record)
 
+    @property
+    def history_tokens(self) -> int:
+        """The size of the history that it knows, in tokens."""
+        return self._state.record.history_tokens
+
     def shared_with(self, opening: Opening) -> int:
         """How many messages, from the task on, a request has in common with this conversation."""
         return opening.shares(self._state.record)

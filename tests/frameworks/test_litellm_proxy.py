@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_socket
 from anthropic import Anthropic
-from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, check, documented, prefix_share, read_file, reading
+from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, check, documented, read_file, reading
 from openai import BadRequestError, OpenAI
 
 from agentctx.testing.servers import Desk, chat_completions, messages, serving
@@ -21,7 +21,7 @@ START = 240
 KEY = "sk-0123456789abcdef0123456789abcdef"
 HOOK = """
 from agentctx import Budget, FitContextWindow, Pipeline
-pipeline = Pipeline(FitContextWindow(), budget=Budget(window={window}, output_reserve=500, trigger=0.85, target=0.5))
+pipeline = Pipeline(FitContextWindow(), budget=Budget(window={window}, output_reserve=500, target=0.5))
 {documented}
 """
 
@@ -201,9 +201,7 @@ def test_anthropic_messages_fit_too(at, desks):
                 if block["type"] == "tool_use"
             ]
             history += [{"role": "user", "content": results}] if results else []
-    desk = desks["anthropic"]
-    assert STEPS + 1 == len(desk.accepted) == len(desk.requests)
-    assert prefix_share(desk.accepted) >= 0.85  # as a wrapped client's: the same window holds less in Claude's tokens
+    check(desks["anthropic"])
 
 
 def test_what_cannot_fit_is_refused_as_litellm_refuses_it(at, desks):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions
+from agentctx.frameworks import unnamed
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, Request
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.stores import MemoryStore
@@ -82,6 +83,17 @@ async def test_more_than_a_few_at_once():
             await sent(calls, told(f"agent {who}", number, task=f"Task {who}."))
     assert {3} == {session.steps for session in calls.sessions.values()}
     assert 100 == len(calls.sessions)
+
+
+async def test_those_that_there_is_no_room_for_are_forgotten(monkeypatch):
+    """The histories that are held together are bounded; the one that goes on is never forgotten."""
+    monkeypatch.setattr(unnamed, "MOST_TOKENS", 2_000)
+    calls = ModelCalls("Hook", pipeline(), None)
+    for who in range(20):
+        for number in range(3):
+            await sent(calls, told(f"agent {who}", number, task=f"Task {who}."))
+    assert 1 < len(calls.sessions) < 20
+    assert [3] == [session.steps for session in calls.sessions.values()][-1:]
 
 
 @pytest.mark.parametrize("change", ["clock", "middle", "start", "views"])
