@@ -221,12 +221,13 @@ _TAIL = 2_000
 
 
 def _ruled(rule: ArtifactRule | None, call: ToolCall, result: ToolResult | None) -> list[Artifact] | None:
-    given = None if rule is None else rule(call, result)
+    given: object = None if rule is None else rule(call, result)
     if given is None:
         return None
-    found = list(given)
-    if not all(isinstance(each, (FileEvent, RunEvent)) for each in found):
-        msg = f"the rule of artifacts {rule!r} gave {found!r}; expected file events and run events, or None"
+    listed: list[object] = list(given) if isinstance(given, Iterable) else [given]
+    found = [each for each in listed if isinstance(each, (FileEvent, RunEvent))]
+    if len(found) < len(listed):
+        msg = f"the rule of artifacts {rule!r} gave {listed!r}; expected file events and run events, or None"
         raise ConfigError(msg)
     return found
 

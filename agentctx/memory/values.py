@@ -104,16 +104,17 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
         if len(word) <= LONGEST and not (text.startswith(_KEY_ENDS, found.end()) and _SYMBOL.fullmatch(word)):
             yield from _of_url(word) if found["url"] else _of_word(word)
     for extractor in extractors:
-        yield from map(_own, extractor(text))
+        yield from _own(extractor(text))
 
 
-def _own(found: object) -> Value:
-    """What an extractor gave, as a value."""
-    value = Value(found) if isinstance(found, str) else found
-    if not isinstance(value, Value):
-        msg = f"extractors: one gave {found!r}; expected texts or values"
+def _own(found: object) -> Iterator[Value]:
+    """What an extractor gave, as values; one that is blank is none."""
+    listed = None if isinstance(found, (str, bytes)) or not isinstance(found, Iterable) else tuple(found)
+    if listed is None or not all(isinstance(each, (str, Value)) for each in listed):
+        msg = f"extractors: one gave {found!r}; expected a list of texts or values"
         raise ConfigError(msg)
-    return value
+    values = (Value(each) if isinstance(each, str) else each for each in listed)
+    yield from (value for value in values if value.text.strip())
 
 
 def _of_url(word: str) -> Iterator[Value]:

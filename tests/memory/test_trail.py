@@ -136,8 +136,9 @@ def test_a_rule_of_ones_own_comes_first():
     call = Message("assistant", (ToolCall("1", "frobnicate", "{}"),))
     assert [FileEvent("f", Did.EDITED)] == list(artifacts_in([call], rule=lambda *_: [FileEvent("f", Did.EDITED)]))
     assert [] == list(artifacts_in([call], rule=lambda *_: None))
-    with pytest.raises(ConfigError, match="rule of artifacts"):
-        list(artifacts_in([call], rule=lambda *_: ["f"]))
+    for wrong in (["f"], "f", 5):
+        with pytest.raises(ConfigError, match="rule of artifacts"):
+            list(artifacts_in([call], rule=lambda *_, wrong=wrong: wrong))
 
 
 def said(*parts, role="assistant"):

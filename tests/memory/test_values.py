@@ -88,11 +88,12 @@ def test_lines_that_say_what_went_wrong_are_found():
 
 
 def test_extractors_find_values_of_ones_own():
-    """A callable may give texts, or values with their kind; anything else is an error."""
-    found = list(values_in("x", [lambda _: ["T-1"], lambda _: [Value("n", Kind.NAME)]]))
+    """A callable may give texts, or values with their kind; blank ones are none, and anything else is an error."""
+    found = list(values_in("x", [lambda _: ["", "T-1", " "], lambda _: iter([Value("n", Kind.NAME), Value("")])]))
     assert [Value("T-1"), Value("n", Kind.NAME)] == found
-    with pytest.raises(ConfigError, match="extractors"):
-        list(values_in("x", [lambda _: [1]]))
+    for wrong in ([1], None, "T-1", b"T-1", 1):
+        with pytest.raises(ConfigError, match="extractors"):
+            list(values_in("x", [lambda _, wrong=wrong: wrong]))
 
 
 PIECES = [
