@@ -10,7 +10,6 @@ from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
-from agentctx.strategies.compress.later_lines import said
 from agentctx.strategies.compress.line_numbers import all_numbers, between
 from agentctx.strategies.compress.output_kinds import (
     diffs,
@@ -231,7 +230,6 @@ def test_numbers_that_others_tell_come_back(runs, sign, data):
     assert tenths(made, mark) == made
     if not any(between(numbers(text, mark).split("\n"))):
         assert all_numbers(made) == numbers(text, mark)
-        assert said(made.split("\n")) == said(numbers(text, mark).split("\n"))
 
 
 def in_full(text):

@@ -23,7 +23,6 @@ from agentctx.core.codes import written_out
 from agentctx.core.message import Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.references import LATER, SHOWN_AGAIN, WITHIN, fold, stands_for_more, text_in, without_references
-from agentctx.strategies.compress.line_numbers import between
 
 _NUMBERED = re.compile(r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)")
 """The number that a tool puts before a line; a time of day is none."""
@@ -51,10 +50,6 @@ def said(lines: Sequence[str]) -> list[str]:
         places = list(run)
         numbered = first is not None and len(places) >= IN_A_ROW
         found += (lines[place][mark.end() if numbered and (mark := marks[place]) else 0 :] for place in places)
-    for told in between(lines) if any(marks) else ():
-        for place in (told.start - 1, told.stop):
-            if (mark := marks[place]) is not None:
-                found[place] = lines[place][mark.end() :]
     return found
 
 
