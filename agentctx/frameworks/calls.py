@@ -278,3 +278,20 @@ def missing(hook: str, package: str, extra: str) -> ImportError:
         extra: The extra of this library that brings it.
     """
     return ImportError(f"{hook} needs {package}: pip install 'agentctx-middleware[{extra}]'")
+
+
+def check_is_called(hook: str, argument: str, value: object, method: str) -> None:
+    """See that what a hook is to call can be called.
+
+    Args:
+        hook: The hook that was given it.
+        argument: The argument.
+        value: What was passed.
+        method: How the framework calls it.
+
+    Raises:
+        ConfigError: If it has no such method: it is a model's name, say, and not the model.
+    """
+    if isinstance(value, type) or not callable(getattr(value, method, None)):
+        msg = f"{hook}: {argument} is {value!r:.80}; it is the framework's own object, which has {method}()"
+        raise ConfigError(msg)

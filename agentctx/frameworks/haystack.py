@@ -10,7 +10,16 @@ from typing import Any, NoReturn
 from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import (
+    UNNAMED,
+    Converted,
+    ModelCalls,
+    Piece,
+    PreparedCall,
+    Request,
+    check_is_called,
+    missing,
+)
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.session.sessions import Sessions
@@ -49,7 +58,7 @@ class ContextChatGenerator:
         agentctx: The sessions, and the last view.
 
     Raises:
-        ConfigError: If neither a pipeline nor sessions are given, or both.
+        ConfigError: If neither a pipeline nor sessions are given, or both, or the generator is none.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -65,6 +74,7 @@ class ContextChatGenerator:
     ) -> None:
         self.chat_generator = chat_generator
         self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+        check_is_called(type(self).__name__, "chat_generator", chat_generator, "run")
 
     def to_dict(self) -> NoReturn:
         """Refuse to be written down: a pipeline consists of code.

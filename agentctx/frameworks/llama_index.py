@@ -12,7 +12,16 @@ from typing import Any
 
 from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
-from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import (
+    UNNAMED,
+    Converted,
+    ModelCalls,
+    Piece,
+    PreparedCall,
+    Request,
+    check_is_called,
+    missing,
+)
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import get
 from agentctx.providers.openai_chat.format import ChatCompletions
@@ -56,7 +65,7 @@ class ContextLLM(FunctionCallingLLM):
         agentctx: The sessions, and the last view.
 
     Raises:
-        ConfigError: If neither a pipeline nor sessions are given, or both.
+        ConfigError: If neither a pipeline nor sessions are given, or both, or the model is none.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -73,6 +82,7 @@ class ContextLLM(FunctionCallingLLM):
 
     def __init__(self, llm: LLM, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
         calls = ModelCalls(type(self).__name__, pipeline, sessions)
+        check_is_called(type(self).__name__, "llm", llm, "chat")
         same = ("callback_manager", "system_prompt", "messages_to_prompt", "completion_to_prompt", "output_parser")
         given = {name: getattr(llm, name) for name in (*same, "pydantic_program_mode")}
         super().__init__(llm=llm, **given)

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, check_is_called, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_responses.format import Responses
 from agentctx.session.sessions import Sessions
@@ -48,8 +48,8 @@ class ContextModel(Model):
         sessions: Holds the sessions, instead of ``pipeline``.
 
     Raises:
-        ConfigError: If neither a pipeline nor sessions are given, or both; at a call, if the conversation is kept by
-            the server (``previous_response_id``, ``conversation_id``).
+        ConfigError: If neither a pipeline nor sessions are given, or both, or the model is none; at a call, if the
+            conversation is kept by the server (``previous_response_id``, ``conversation_id``).
 
     Example:
         >>> from agents import Agent, OpenAIResponsesModel
@@ -64,6 +64,7 @@ class ContextModel(Model):
     def __init__(self, model: Model, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
         self.model = model
         self.agentctx = ModelCalls("ContextModel", pipeline, sessions)
+        check_is_called("ContextModel", "model", model, "get_response")
 
     async def get_response(
         self,
@@ -259,6 +260,7 @@ class ContextSession:
     """
 
     def __init__(self, session: Session) -> None:
+        check_is_called("ContextSession", "session", session, "get_items")
         self.session = session
 
     @property

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
-from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, check_is_called, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.session.sessions import Sessions
@@ -50,7 +50,7 @@ class ContextModel(Model):
         agentctx: The sessions, and the last view.
 
     Raises:
-        ConfigError: If neither a pipeline nor sessions are given, or both.
+        ConfigError: If neither a pipeline nor sessions are given, or both, or the model is none.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -67,6 +67,7 @@ class ContextModel(Model):
     def __init__(self, model: Model, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
         self.model = model
         self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+        check_is_called(type(self).__name__, "model", model, "generate")
         self._images = _ImageUrls()
 
     def __getattr__(self, name: str) -> Native:

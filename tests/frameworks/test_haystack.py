@@ -153,3 +153,10 @@ def test_what_a_call_costs(serve, measured):
     _, url = serve(chat_completions, QuickDesk(answer=reading))
     plain, ours = plain_agent(url), agent_of(url, 1_000_000)
     measured(beside("Haystack", lambda: plain.run(task()), lambda: ours.run(task())))
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4", None])
+def test_a_model_s_name_is_no_model(model):
+    """What it cannot call it says at once, and what it is to be given."""
+    with pytest.raises(ConfigError, match="it is the framework's own object"):
+        ContextChatGenerator(model, pipeline())

@@ -16,7 +16,7 @@ from llama_index.llms.openai_like import OpenAILike
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 from openai import BadRequestError
 
-from agentctx import Budget, Pipeline, Sessions, TruncateToolOutputs
+from agentctx import Budget, ConfigError, Pipeline, Sessions, TruncateToolOutputs
 from agentctx.frameworks.llama_index import ContextLLM
 from agentctx.testing.servers import Said, chat_completions
 
@@ -170,3 +170,10 @@ def test_what_a_call_costs(serve, measured):
     _, url = serve(chat_completions, QuickDesk(answer=reading))
     loops = [lambda: asyncio.run(run(plain_agent(url))), lambda: asyncio.run(run(agent_of(url, 1_000_000)))]
     measured(beside("LlamaIndex", *loops))
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4", None])
+def test_a_model_s_name_is_no_model(model):
+    """What it cannot call it says at once, and what it is to be given."""
+    with pytest.raises(ConfigError, match="it is the framework's own object"):
+        ContextLLM(model, pipeline())

@@ -192,3 +192,10 @@ def test_what_a_call_costs(serve, measured):
     agents = plain_agent(url), agent_of(url, 1_000_000)
     runs = [lambda agent=agent: Runner.run_sync(agent, TASK, max_turns=LONG) for agent in agents]
     measured(beside("OpenAI Agents SDK", *runs))
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4", None])
+def test_a_model_s_name_is_no_model(model):
+    """What it cannot call it says at once, and what it is to be given."""
+    with pytest.raises(ConfigError, match="it is the framework's own object"):
+        ContextModel(model, pipeline())

@@ -11,7 +11,7 @@ from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
 from smolagents.models import ChatMessage, MessageRole
 from smolagents.utils import AgentGenerationError
 
-from agentctx import Budget, Pipeline
+from agentctx import Budget, ConfigError, Pipeline
 from agentctx.frameworks.smolagents import ContextModel
 from agentctx.strategies import ShrinkArguments
 from agentctx.testing.servers import Said, chat_completions
@@ -158,3 +158,10 @@ def test_what_a_call_costs(serve, measured):
     """Where nothing has to be cut."""
     _, url = serve(chat_completions, QuickDesk(answer=answering))
     measured(beside("smolagents", lambda: plain_agent(url).run(TASK), lambda: agent_of(url, 1_000_000).run(TASK)))
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4", None])
+def test_a_model_s_name_is_no_model(model):
+    """What it cannot call it says at once, and what it is to be given."""
+    with pytest.raises(ConfigError, match="it is the framework's own object"):
+        ContextModel(model, pipeline())
