@@ -21,6 +21,10 @@ from agentctx.cli.validate import validate
 from agentctx.cli.window import window
 
 _EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that cannot fit); 2 bad input or usage."
+_EXITS_OF_COMPARE = (
+    "Exit codes: 0 fine, also where requests were too large or refused, which the table counts; "
+    "1 a session or a pipeline failed; 2 bad input or usage."
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +34,7 @@ app = typer.Typer(
     epilog=_EXITS,
 )
 for command in (replay, report, compare, compact, convert, count, window, validate):
-    app.command(no_args_is_help=True, epilog=_EXITS)(command)
+    app.command(no_args_is_help=True, epilog=_EXITS_OF_COMPARE if command is compare else _EXITS)(command)
 app.command(epilog=_EXITS)(sessions)
 app.command(epilog=_EXITS)(proxy)
 app.add_typer(store_app, name="store", epilog=_EXITS)
