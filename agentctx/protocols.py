@@ -592,7 +592,15 @@ class HistoryStore(Protocol):
     """
 
     async def load(self, name: str, /) -> HistorySnapshot:
-        """The history of a conversation; of one that was never written an empty one."""
+        """The history of a conversation; of one that was never written an empty one.
+
+        Args:
+            name: The conversation.
+
+        Raises:
+            StoreUnavailable: If the store does not answer.
+            StoreError: If what it has is damaged.
+        """
         ...
 
     async def append(
@@ -617,6 +625,12 @@ class HistoryStore(Protocol):
     ) -> int:
         """Put messages in the place of all that are there, and return the new version.
 
+        Args:
+            name: The conversation.
+            messages: JSON values; bytes and SDK objects in them are written as such values.
+            version: The version that was loaded, 0 for a conversation that begins; None: whatever it is now.
+            key: What tells this write from any other of the conversation: repeated with the same key it is done once.
+
         Raises:
             StoreConflict: If the history has another version.
             StoreUnavailable: If the store does not answer; as for ``append``.
@@ -625,6 +639,11 @@ class HistoryStore(Protocol):
 
     async def clear(self, name: str, version: int | None = None, /, *, key: str | None = None) -> int:
         """Take all messages away, and return the new version.
+
+        Args:
+            name: The conversation.
+            version: The version that was loaded, 0 for a conversation that begins; None: whatever it is now.
+            key: What tells this write from any other of the conversation: repeated with the same key it is done once.
 
         Raises:
             StoreConflict: If the history has another version.
@@ -667,7 +686,15 @@ class StateStore(Protocol):
     """
 
     async def load_state(self, name: str, /) -> StateSnapshot:
-        """The state of a session; of one that was never saved no pieces."""
+        """The state of a session; of one that was never saved no pieces.
+
+        Args:
+            name: The session's conversation.
+
+        Raises:
+            StoreUnavailable: If the store does not answer.
+            StoreError: If what it has is damaged.
+        """
         ...
 
     async def save_state(
@@ -837,7 +864,11 @@ class Meter(Protocol):
         ...
 
     async def settle(self, messages: Sequence[Message], /) -> None:
-        """Count what was not counted yet, in a worker thread when it is much."""
+        """Count what was not counted yet, in a worker thread when it is much.
+
+        Args:
+            messages: The messages to count.
+        """
         ...
 
 
@@ -1108,18 +1139,28 @@ class Call:
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
         """Say why a message is dropped, edited or added, and what that is called if not so; it is put into the report.
 
-        ``message`` is the one that the stage was given; of one that it adds, that one. For an edit either will do.
+        Args:
+            message: The one that the stage was given; of one that it adds, that one. For an edit either will do.
+            why: The reason, in a few words.
+            outcome: What the report calls it; None: dropped, edited or added, as the views show.
         """
         self.notes.note(message, why, outcome)
 
     def remark(self, text: str) -> None:
-        """Say something about the step as a whole; it is put into the stage's report."""
+        """Say something about the step as a whole; it is put into the stage's report.
+
+        Args:
+            text: The remark, one line.
+        """
         self.notes.remarks.append(text)
 
     def ask(self, asked: Asked) -> None:
         """Ask the provider to do something with the request by itself; for a stage of ``Scope.PROVIDER``.
 
         One stage asks: where several do, what the first asks for holds.
+
+        Args:
+            asked: The options that the provider is sent, and the tokens that it clears then.
         """
         self.notes.asked = asked
 
@@ -1183,5 +1224,10 @@ class Call:
         return evolve(self, limit=min(self.limit, aim))
 
     def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
-        """The same call with another budget in force."""
+        """The same call with another budget in force.
+
+        Args:
+            budget: The budget; None: there is none.
+            limit: Tokens that the request has to come down to; None: any number.
+        """
         return evolve(self, budget=budget, limit=limit)

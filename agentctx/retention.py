@@ -280,7 +280,13 @@ class Watch:
         self.look(index, Reach(shown) if seen else await self.library.reach(context), context.messages)
 
     def look(self, index: int, reach: Reach, view: Sequence[Message]) -> None:
-        """The same, where what the model can read is known."""
+        """As ``see``, where what the model can read is known.
+
+        Args:
+            index: How many messages the call saw.
+            reach: What the model can read in its request, or through handles in it.
+            view: The messages of the request.
+        """
         self._values += reach.of(self.needed.get(index, ()))
         self._last = index, view
 

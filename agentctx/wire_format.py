@@ -466,7 +466,11 @@ class WireFormat(Protocol):
         return 0
 
     def outline(self, natives: Sequence[Native], /) -> Outline | None:
-        """What native messages are, at a glance; None where they have to be read."""
+        """What native messages are, at a glance; None where they have to be read.
+
+        Args:
+            natives: Native messages, in order.
+        """
         return None
 
     def read_message(self, native: Native, index: int, /) -> Message:
@@ -519,7 +523,14 @@ class WireFormat(Protocol):
     def request(
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
     ) -> dict[str, Any]:
-        """A request, as ``validate`` takes one and the API does."""
+        """A request, as ``validate`` takes one and the API does.
+
+        Args:
+            messages: Native messages.
+            system: The native system prompt; left out where the format keeps none apart.
+            tools: Native tool definitions; None: none are sent.
+            model: The model's name; None: it is not said.
+        """
         apart = system if self.system_apart else None
         said = {"model": model, self.messages_key: messages, self.system_key: apart, "tools": tools}
         return {key: value for key, value in said.items() if value is not None}
@@ -558,8 +569,11 @@ class WireFormat(Protocol):
     ) -> Sequence[Message]:
         """The messages as a model takes them one after the other; the same object when it takes them as they are.
 
-        ``note`` is told of each that moved, was made or became another, and why; ``standing_before`` is the message
-        before them, None at the start of the conversation.
+        Args:
+            messages: The messages of a request, with whole pairs of calls and results.
+            profile: What is known of the model; None: it is unknown.
+            note: Told of each message that moved, was made or became another, and why.
+            standing_before: The message before them; None at the start of the conversation.
         """
         return messages
 
@@ -568,13 +582,22 @@ class WireFormat(Protocol):
         return message.role != "assistant" or not self.minds_the_end
 
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
-        """The message with no word of these server-side calls, whose code made others: the model made those itself."""
+        """The message with no word of these server-side calls, whose code made others: the model made those itself.
+
+        Args:
+            message: A message of the model, with server-side calls or with calls that their code made.
+            callers: The ids of the server-side calls.
+        """
         return message
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others: as the provider takes it.
 
         The id itself when it is none that is written.
+
+        Args:
+            call_id: The id that several calls share.
+            number: The number that tells this call from the others.
         """
         return f"{call_id}_{number}"
 
@@ -586,13 +609,22 @@ class WireFormat(Protocol):
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages."""
+        """Every rule that the request breaks, in the order of its messages.
+
+        Args:
+            request: The request, as it is sent.
+            profile: What is known of the model; None: it is unknown.
+            before: The request that this one was made from; None: there is none.
+        """
         return ()
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Finds what ``validate`` finds in the requests of one conversation; may remember messages from call to call.
 
         A dict that was edited in place is read again; an object of an SDK must not be edited.
+
+        Args:
+            profile: What is known of the model; None: it is unknown.
         """
         return lambda request, before: self.validate(request, profile, before)
 
@@ -604,7 +636,12 @@ class WireFormat(Protocol):
         return frozenset()
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
-        """What it can say to a model."""
+        """What it can say to a model.
+
+        Args:
+            model: The model's name; None: it is not known.
+            profile: What is known of the model; None: it is unknown.
+        """
         return Capabilities(user_first=self.user_first)
 
     def without_reasoning(self, message: Message, /) -> Message | None:
@@ -644,15 +681,28 @@ class CacheMarkers(Protocol):
         ...
 
     def given(self, cache: CacheWish, /) -> Mapping[str, Any] | None:
-        """The marker that a caller asks for: by a lifetime, or as the provider writes it; None where there is none."""
+        """The marker that a caller asks for: by a lifetime, or as the provider writes it; None where there is none.
+
+        Args:
+            cache: True for the usual time, a lifetime such as ``"1h"``, or the marker itself.
+        """
         ...
 
     def refused(self, mark: Mapping[str, Any], profile: ModelProfile | None, /) -> bool:
-        """Whether a model is known that refuses this marker, or does not know what to do with it."""
+        """Whether a model is known that refuses this marker, or does not know what to do with it.
+
+        Args:
+            mark: The marker, as the provider writes it.
+            profile: What is known of the model; None: it is unknown.
+        """
         ...
 
     def rolls(self, profile: ModelProfile | None, /) -> bool:
-        """Whether the end of each request needs a marker to be found again."""
+        """Whether the end of each request needs a marker to be found again.
+
+        Args:
+            profile: What is known of the model; None: it is unknown.
+        """
         ...
 
     def of(self, message: Message, /) -> tuple[CacheMarker, ...]:
@@ -660,7 +710,13 @@ class CacheMarkers(Protocol):
         ...
 
     def put(self, message: Message, place: int, mark: Mapping[str, Any], /) -> Message | None:
-        """The message with a marker on the part at ``place``; None when that part cannot carry one."""
+        """The message with a marker on the part at ``place``; None when that part cannot carry one.
+
+        Args:
+            message: The message.
+            place: The index of the part in it.
+            mark: The marker, as the provider writes it.
+        """
         ...
 
     def lift(self, message: Message, place: int, /) -> Message:

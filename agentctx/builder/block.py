@@ -95,7 +95,11 @@ class Block:
             raise ConfigError(msg)
 
     def with_messages(self, messages: Sequence[Any]) -> Block:
-        """The same block saying something else."""
+        """The same block saying something else.
+
+        Args:
+            messages: What it says instead: native messages or ``Message`` values.
+        """
         return evolve(self, messages=cast("tuple[Any, ...]", messages))
 
 

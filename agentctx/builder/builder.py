@@ -556,6 +556,9 @@ class ContextBuilder:
     def remove(self, id: str) -> ContextBuilder:  # noqa: A002 - a block's name
         """Take out all blocks of this name, and return the builder.
 
+        Args:
+            id: The name of the blocks.
+
         Raises:
             ConfigError: If there is none.
         """
@@ -566,6 +569,10 @@ class ContextBuilder:
 
     def replace(self, id: str, messages: Iterable[Any]) -> ContextBuilder:  # noqa: A002 - a block's name
         """Let the first block of this name say something else, and return the builder.
+
+        Args:
+            id: The name of the block.
+            messages: What it says instead.
 
         Raises:
             ConfigError: If there is none.

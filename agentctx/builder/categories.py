@@ -338,6 +338,12 @@ class CategoryBudget:
         """The budget of whole requests: reserve and margin stay free, and a cut takes half of the conversation.
 
         So there is room between one compaction and the next.
+
+        Args:
+            used: What categories are known to have, in tokens; as for ``divide``.
+
+        Raises:
+            ConfigError: If a category is unknown or cannot be used, or an amount is negative.
         """
         part = self.divide(used)
         free = sum(part[category] for category in RESERVED)

@@ -122,7 +122,11 @@ class Facts:
         return bool(new)
 
     def block(self, room: int) -> Block:
-        """The facts as a block of the tier ``CORE``, a system message each."""
+        """The facts as a block of the tier ``CORE``, a system message each.
+
+        Args:
+            room: Tokens that are left for facts and history; without ``max_tokens`` the facts get ``share`` of them.
+        """
         messages = [Message("system", (Text(fact),)) for fact in self.known]
         most = max(1, int(room * self.share)) if self.max_tokens is None else self.max_tokens
         return Block(FACTS, messages, Tier.CORE, TruncateOldest(), most)

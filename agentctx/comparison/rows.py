@@ -89,6 +89,9 @@ class Measured:
     def from_dict(cls, plain: dict[str, Any]) -> Measured:
         """The row that ``to_dict`` wrote; what it does not know is left out.
 
+        Args:
+            plain: A mapping of names of fields to plain values, such as a line of JSON gives.
+
         Raises:
             TypeError: If something is missing, or of another kind than ``to_dict`` writes.
         """

@@ -328,12 +328,20 @@ class Results:
         return len(self._rows)
 
     def get(self, key: str) -> Measured | None:
-        """The row of a pair, if it is there."""
+        """The row of a pair, if it is there.
+
+        Args:
+            key: What stands for a session and a pipeline with all its options.
+        """
         row = self._rows.get(key)
         return None if row is None else Measured.from_dict(row)
 
     def put(self, key: str, row: Measured) -> None:
         """Write a row down.
+
+        Args:
+            key: What stands for a session and a pipeline with all its options.
+            row: What was measured.
 
         Raises:
             InvalidInput: If it cannot be written.

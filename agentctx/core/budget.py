@@ -181,6 +181,10 @@ class Budget:
     def tokens(self, amount: Amount, name: str = "amount") -> int:
         """An amount in tokens: a count as it is, a share of the limit rounded down.
 
+        Args:
+            amount: A number of tokens, or a share of the limit above 0 and up to 1.
+            name: What the error calls the amount.
+
         Raises:
             ConfigError: If it is neither, or a share is not above 0 and up to 1.
         """

@@ -241,7 +241,13 @@ class Message:
 
     @classmethod
     def read(cls, role: str, parts: tuple[Part, ...], source: Native) -> Message:
-        """What a wire format has read from the native payload ``source``."""
+        """What a wire format has read from the native payload ``source``.
+
+        Args:
+            role: Who speaks.
+            parts: What the payload says, in its order.
+            source: The native payload, which is kept as it is.
+        """
         return cls(role, parts, source=source, read_role=role, read_parts=parts)
 
     @property
@@ -286,7 +292,11 @@ class Message:
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     def with_parts(self, parts: tuple[Part, ...]) -> Message:
-        """The same message saying something else; everything else of its native payload is kept."""
+        """The same message saying something else; everything else of its native payload is kept.
+
+        Args:
+            parts: What it says instead.
+        """
         return Message(
             self.role,
             parts,
@@ -299,7 +309,11 @@ class Message:
         )
 
     def replaced(self, made: Message) -> Message:
-        """The same message as another one says it, which was read from another payload or from none."""
+        """The same message as another one says it, which was read from another payload or from none.
+
+        Args:
+            made: The other message: its role and parts are taken.
+        """
         payload = self.payload
         given = self if payload is None else payload
         return evolve(made, given=given, as_system=self.as_system, as_recap=self.as_recap)

@@ -104,7 +104,13 @@ class CacheSimulator:
         return Usage(fresh=prompt.tokens, output=output)
 
     def hold(self, prompt: Prompt, at: float, seconds: float) -> Usage:
-        """Keep a prompt for a fixed time, as Gemini's explicit ``cachedContents`` does; what creating it bills."""
+        """Keep a prompt for a fixed time, as Gemini's explicit ``cachedContents`` does; what creating it bills.
+
+        Args:
+            prompt: What is kept.
+            at: When it is created, in seconds on the same clock as for ``send``.
+            seconds: How long it is kept.
+        """
         for key in prompt.keys:
             self._until[key] = max(at + seconds, self._until.get(key, 0.0))
         return Usage(fresh=prompt.tokens)

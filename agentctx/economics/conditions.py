@@ -51,7 +51,13 @@ class Condition:
         return self.test(context, call)
 
     def approves(self, before: Context, after: Context, call: Call) -> bool:
-        """Whether what stages made of a context is worth having."""
+        """Whether what stages made of a context is worth having.
+
+        Args:
+            before: The context that the stages were given.
+            after: The context that they gave back.
+            call: The call, as the stages were given it.
+        """
         return self.approval is None or self.approval(before, after, call)
 
     def __bool__(self) -> bool:

@@ -55,6 +55,9 @@ class Protect:
     def tools(*names: str) -> ProtectRule:
         """Calls of these tools and their results.
 
+        Args:
+            names: The names of the tools, as the model calls them.
+
         Raises:
             ConfigError: If no tool is named, or something is no name.
         """

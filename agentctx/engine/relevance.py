@@ -75,7 +75,12 @@ class Bm25:
         return await offload(partial(self.scores, task, texts), len(texts), sum(map(len, texts)))
 
     def scores(self, task: str, texts: Sequence[str]) -> list[float]:
-        """The same, worked out at once."""
+        """The BM25 score of each text, worked out at once in this thread.
+
+        Args:
+            task: The words to look for.
+            texts: The texts, each of which gets a score.
+        """
         asked = _Asked.of(task)
         found = [Counter(asked.numbers(text)) for text in texts]
         lengths = [numbers.total() for numbers in found]

@@ -187,7 +187,13 @@ class Memory:
         return Sections(values, told, trail.changes)
 
     def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
-        """The lines of all files that were changed, by messages and what was told: the least that is told."""
+        """The lines of all files that were changed, by messages and what was told: the least that is told.
+
+        Args:
+            messages: The messages that were left out.
+            earlier: What was told of what was left out before.
+            counter: Counts tokens.
+        """
         read = read_calls(messages, (), self.rule)
         return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read)).text(0, counter)
 
@@ -205,7 +211,13 @@ class Memory:
                     yield FileEvent(self.redact(done.path, ""), done.did, done.to and self.redact(done.to, ""))
 
     def candidates(self, gone: Sequence[Message], read: Iterable[ReadCall], earlier: str = "") -> dict[str, Candidate]:
-        """All values in messages, and in an earlier ledger, with what is known of each."""
+        """All values in messages, and in an earlier ledger, with what is known of each.
+
+        Args:
+            gone: What was left out, as it was, in its order.
+            read: Their tool calls, as they were read.
+            earlier: The ledger that was told before; empty: none was.
+        """
         found = dict(_carried(earlier))
         calls = {id(each.call): each for each in read}
         results = {id(each.result): each for each in calls.values() if each.result is not None}

@@ -280,7 +280,12 @@ class Proxy:
         return any(self.name in value.decode("latin-1") for name, value in request.headers if name == b"via")
 
     def say_unread(self, why: str, provider: Provider) -> None:
-        """Say in the log that a model call is passed on as it came, once for each reason."""
+        """Say in the log that a model call is passed on as it came, once for each reason.
+
+        Args:
+            why: What cannot be prepared; texts that differ in numbers alone are one reason.
+            provider: The provider that the call goes to.
+        """
         reason = _NUMBERS.sub("[…]", why), provider
         if reason not in self._said and len(self._said) < MOST_REASONS:
             self._said.add(reason)
@@ -289,7 +294,13 @@ class Proxy:
             )
 
     async def exchange(self, request: Incoming, api: Api, raw: bytes) -> Reply:
-        """What the provider answers to a model call; see ``Exchange.answered`` for what it raises."""
+        """What the provider answers to a model call; see ``Exchange.answered`` for what it raises.
+
+        Args:
+            request: The request line and the header fields.
+            api: The API that is called, by the path.
+            raw: The body as it came: bytes, packed or not.
+        """
         plain = unpacked(raw, request.header(b"content-encoding"), self.max_body)
         if plain is None:
             raise Unreadable(ITS_ENCODING)
@@ -298,7 +309,17 @@ class Proxy:
         return await exchange.answered()
 
     async def signed(self, request: Incoming, url: str, headers: Headers, content: bytes) -> Headers:
-        """The header fields with a signature for the provider's address."""
+        """The header fields with a signature for the provider's address.
+
+        Args:
+            request: The request as it came, with its AWS region.
+            url: The provider's address.
+            headers: The header fields to be sent.
+            content: The body to be sent, in bytes.
+
+        Raises:
+            CannotSign: If nothing here signs.
+        """
         return await signed_anew(self._signer, request, url, headers, content)
 
 

@@ -173,7 +173,12 @@ class Histories:
         return Found(known.name, branches_off, [*self._forget()])
 
     def hold(self, name: str, history: History) -> Sequence[str]:
-        """Remember a conversation that has a name; gives those that there is no room for any more."""
+        """Remember a conversation that has a name; gives those that there is no room for any more.
+
+        Args:
+            name: The name that the client gave the conversation.
+            history: What its latest request shows, in digests.
+        """
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = Known(name, history.links[-1], history.system)
@@ -306,7 +311,12 @@ class SharedHistories:
         return await self.here.find(history)
 
     def hold(self, name: str, history: History) -> Sequence[str]:
-        """Remember a conversation that has a name; gives those that there is no room for any more."""
+        """Remember a conversation that has a name; gives those that there is no room for any more.
+
+        Args:
+            name: The name that the client gave the conversation.
+            history: What its latest request shows, in digests.
+        """
         return self.here.hold(name, history)
 
     async def _found(self, history: History) -> str:

@@ -413,12 +413,20 @@ class Session:
         return any(step.session is self for step in steps_around())
 
     def kept_by(self, keeper: Keeper) -> Self:
-        """The session itself; its steps are saved from now on."""
+        """The session itself; its steps are saved from now on.
+
+        Args:
+            keeper: Saves the state after each step, and loads it where another worker has gone on.
+        """
         self._keeper = keeper
         return self
 
     def go_on_from(self, saved: Session) -> None:
-        """Take over what another session knows of the same conversation; no step of this one is under way."""
+        """Take over what another session knows of the same conversation; no step of this one is under way.
+
+        Args:
+            saved: The other session, as it was loaded.
+        """
         self._state, self._children, self._retried = saved._state, saved._children, saved._retried
         self.billed_tokens, self.view, self._unjudged = saved.billed_tokens, None, None
         self._begun = saved._begun or self._begun
@@ -679,12 +687,22 @@ class Session:
         return known is None or opening.goes_on(known, self._state.record)
 
     def all_shown_by(self, opening: Opening, begun: Beginning) -> bool:
-        """Whether a request shows all of this conversation, which began so, and goes on with it."""
+        """Whether a request shows all of this conversation, which began so, and goes on with it.
+
+        Args:
+            opening: What the request begins with.
+            begun: How this conversation began.
+        """
         record = self._state.record
         return self.steps > 0 and opening.shows_all(record) and opening.goes_on(begun, record)
 
     def edited_in(self, opening: Opening, begun: Beginning) -> bool:
-        """Whether a request goes on with a history of this conversation that was edited, or cut at its start."""
+        """Whether a request goes on with a history of this conversation that was edited, or cut at its start.
+
+        Args:
+            opening: What the request begins with.
+            begun: How this conversation began.
+        """
         record = self._state.record
         return self.steps > 0 and opening.shows_last(record) and opening.goes_on(begun, record)
 
@@ -694,11 +712,19 @@ class Session:
         return self._state.record.history_tokens
 
     def shared_with(self, opening: Opening) -> int:
-        """How many messages, from the task on, a request has in common with this conversation."""
+        """How many messages, from the task on, a request has in common with this conversation.
+
+        Args:
+            opening: What the request begins with.
+        """
         return opening.shares(self._state.record)
 
     def another(self, id: str) -> Session:  # noqa: A002 - the contract's name
-        """A session of another conversation, which knows what was learned of the models."""
+        """A session of another conversation, which knows what was learned of the models.
+
+        Args:
+            id: The new session's name in events, and in a store that tells conversations apart.
+        """
         session = Session(self.plan, self.model, None, id, self.on_compact, self.clock)
         limits_by_model = self._state.limits_by_model
         own = limits_by_model.for_child(limits_by_model.own, self.model)
@@ -719,7 +745,11 @@ class Session:
             setattr(other, name, mine)
 
     def is_beside(self, other: object) -> bool:
-        """Whether it is this session, or one that holds a conversation beside its own."""
+        """Whether it is this session, or one that holds a conversation beside its own.
+
+        Args:
+            other: Anything; what is no session is not beside it.
+        """
         return isinstance(other, Session) and (self._home or self) is (other._home or other)  # noqa: SLF001
 
     def dump(self) -> dict[str, Any]:

@@ -252,7 +252,16 @@ class Sessions(Mapping[Hashable, Session]):
         model: str | None = None,
         format: str | None = None,  # noqa: A002 - the contract's name
     ) -> AsyncIterator[Session]:
-        """As ``open``, for one step: it is not evicted meanwhile, and nobody speaks in it."""
+        """As ``open``, for one step: it is not evicted meanwhile, and nobody speaks in it.
+
+        Args:
+            name: The conversation's name.
+            model: The model that is called first, for a conversation that begins.
+            format: The wire format, for a conversation that begins; None: it is read off the messages.
+
+        Raises:
+            ConfigError: If there is a store, and the name is no text; the others as for ``open``.
+        """
         held = await self._acquire(name, model, format)
         try:
             await self._evict()

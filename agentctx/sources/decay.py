@@ -122,7 +122,13 @@ class Decay:
     _lock: Lock = field(factory=Lock, init=False, repr=False)
 
     def add(self, content: str, category: str = "", *, pinned: bool = False) -> str:
-        """Add an entry and return its name. It is counted once, here."""
+        """Add an entry and return its name. It is counted once, here.
+
+        Args:
+            content: The text.
+            category: What kind of context it is; neither order nor weight depends on it.
+            pinned: Whether it never fades.
+        """
         tokens = self.counter.count(_written(content))
         with self._lock:
             self._added += 1
@@ -131,12 +137,20 @@ class Decay:
         return name
 
     def get(self, name: str) -> Entry | None:
-        """The entry as it is now, or None; asking is not using."""
+        """The entry as it is now, or None; asking is not using.
+
+        Args:
+            name: The name that ``add`` returned.
+        """
         entry = self._entries.get(name)
         return None if entry is None else self._now(entry, self._time())
 
     def access(self, name: str) -> Entry | None:
-        """Use an entry: it gets weight back, and its time begins anew. The entry, or None when there is none."""
+        """Use an entry: it gets weight back, and its time begins anew. The entry, or None when there is none.
+
+        Args:
+            name: The name that ``add`` returned.
+        """
         with self._lock:
             entry, now = self._entries.get(name), self._time()
             if entry is None:
@@ -149,6 +163,9 @@ class Decay:
     def pin(self, name: str) -> None:
         """Let an entry never fade.
 
+        Args:
+            name: The name that ``add`` returned.
+
         Raises:
             SourceError: If there is no such entry.
         """
@@ -157,6 +174,9 @@ class Decay:
     def unpin(self, name: str) -> None:
         """Let an entry fade again, from its full weight and from now on.
 
+        Args:
+            name: The name that ``add`` returned.
+
         Raises:
             SourceError: If there is no such entry.
         """
@@ -164,6 +184,9 @@ class Decay:
 
     def remove(self, name: str) -> None:
         """Take an entry out.
+
+        Args:
+            name: The name that ``add`` returned.
 
         Raises:
             SourceError: If there is no such entry.
@@ -203,6 +226,10 @@ class Decay:
     def top(self, n: int, query: str = "") -> tuple[Entry, ...]:
         """The first ``n`` of ``entries``.
 
+        Args:
+            n: How many, 0 or more.
+            query: The task, in words; as for ``entries``.
+
         Raises:
             ConfigError: If ``n`` is negative.
         """
@@ -215,6 +242,10 @@ class Decay:
         """The entries that fit in ``max_tokens`` as ``render`` writes them, in the order of ``entries``.
 
         One that does not fit is passed over. The pinned are always there.
+
+        Args:
+            max_tokens: Tokens that there are for the heading and the entries.
+            query: The task, in words; as for ``entries``.
 
         Raises:
             ContextOverflow: If the pinned entries alone are too large; names them.
@@ -230,6 +261,10 @@ class Decay:
         """The entries that fit as text for the model; never more than ``max_tokens``; empty when none fits.
 
         Weights are not told: they would change the text, and with it the provider's cache, at every step.
+
+        Args:
+            max_tokens: Tokens that the text may have.
+            query: The task, in words; as for ``entries``.
 
         Raises:
             ContextOverflow: If the pinned entries alone are too large.

@@ -270,7 +270,14 @@ class ReadOnlyFiles:
             return await self._show([key for key in found if key not in self._removed], rule)
 
     def remove(self, path: str | Path) -> bool:
-        """Let a file be changed again, also when a pattern fits it; whether it was read-only."""
+        """Let a file be changed again, also when a pattern fits it; whether it was read-only.
+
+        Args:
+            path: The file: absolute, or below the root.
+
+        Raises:
+            SourceError: If no file can have this name.
+        """
         was = self.is_read_only(path)
         key = self._key(path)
         self._cache.take(key)
@@ -286,6 +293,9 @@ class ReadOnlyFiles:
 
         A file that a pattern fits is read-only even before it exists, and so is a link that a pattern fits, wherever
         it leads. Patterns say nothing of files outside of the root.
+
+        Args:
+            path: The file: absolute, or below the root.
 
         Raises:
             SourceError: If no file can have this name.
@@ -303,7 +313,14 @@ class ReadOnlyFiles:
         return any(rule.patterns.fits(name) for rule in self._rules.values() for name in names)
 
     def content(self, path: str | Path) -> str | None:
-        """What is shown of a file, which is thereby used; None when it is not shown."""
+        """What is shown of a file, which is thereby used; None when it is not shown.
+
+        Args:
+            path: The file: absolute, or below the root.
+
+        Raises:
+            SourceError: If no file can have this name.
+        """
         key = self._key(path)
         if key not in self._cache.shown:
             return None

@@ -134,7 +134,11 @@ class PromptSection:
     header: str = ""
 
     def written(self, value: str) -> str:
-        """The section with what it says; empty when it says nothing."""
+        """The section with what it says; empty when it says nothing.
+
+        Args:
+            value: What ``load`` returned; blanks around it are taken away.
+        """
         value = value.strip()
         return f"{self.header}\n{value}" if value and self.header else value
 
@@ -306,6 +310,9 @@ class StablePrompt:
 
     def restore(self, dumped: Mapping[str, Any]) -> None:
         """Go on where a dump was made: with its baseline and its updates, as they were sent.
+
+        Args:
+            dumped: What ``dump`` returned, also after JSON.
 
         Raises:
             InvalidInput: If it is no dump of this version.

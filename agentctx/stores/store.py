@@ -69,7 +69,11 @@ class Cipher(Protocol):
         ...
 
     def decrypt(self, content: bytes, /) -> bytes:
-        """What was encrypted; raises where it is damaged or the key is another."""
+        """What was encrypted; raises where it is damaged or the key is another.
+
+        Args:
+            content: Bytes that ``encrypt`` gave.
+        """
         ...
 
 
@@ -333,7 +337,14 @@ class ConversationStore:
         return await self._handles(None)
 
     def for_conversation(self, name: str, /) -> _Conversation:
-        """The contents as one conversation sees them: it has what was put in by it, and nothing else."""
+        """The contents as one conversation sees them: it has what was put in by it, and nothing else.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
+
+        Raises:
+            StoreError: If no conversation can have this name.
+        """
         owner_of(name)
         return _Conversation(self, name)
 
@@ -343,6 +354,9 @@ class ConversationStore:
 
     async def load(self, name: str, /) -> HistorySnapshot:
         """The history of a conversation; of one that was never written an empty one.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
 
         Raises:
             StoreUnavailable: If the store does not answer.
@@ -359,7 +373,20 @@ class ConversationStore:
     async def append(
         self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
     ) -> int:
-        """Put messages behind the others, and return the new version: see ``HistoryStore``."""
+        """Put messages behind the others, and return the new version: see ``HistoryStore``.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
+            messages: JSON values; bytes and SDK objects in them are written as such values.
+            version: The version that was loaded, 0 for what was never written; None: whatever it is now.
+            key: What tells this write from any other of the conversation, so that repeating it stores nothing twice.
+
+        Raises:
+            StoreConflict: If it has another version.
+            StoreUnavailable: If the store does not answer; repeat it with the same key.
+            StoreFull: If a quota is reached.
+            StoreError: If a name, or what is given, is nothing that a store can keep.
+        """
         check_messages(messages)
         if not messages:
             return (await self.load(name)).version
@@ -368,17 +395,44 @@ class ConversationStore:
     async def save(
         self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
     ) -> int:
-        """Put messages in the place of all that are there, and return the new version: see ``HistoryStore``."""
+        """Put messages in the place of all that are there, and return the new version: see ``HistoryStore``.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
+            messages: JSON values; bytes and SDK objects in them are written as such values.
+            version: The version that was loaded, 0 for what was never written; None: whatever it is now.
+            key: What tells this write from any other of the conversation, so that repeating it stores nothing twice.
+
+        Raises:
+            StoreConflict: If it has another version.
+            StoreUnavailable: If the store does not answer; repeat it with the same key.
+            StoreFull: If a quota is reached.
+            StoreError: If a name, or what is given, is nothing that a store can keep.
+        """
         check_messages(messages)
         put = partial(self._batch, name, messages) if messages else dict
         return await self._write(name, "history", version, key, put=put, drop=None)
 
     async def clear(self, name: str, version: int | None = None, /, *, key: str | None = None) -> int:
-        """Take all messages away, and return the new version: see ``HistoryStore``."""
+        """Take all messages away, and return the new version: see ``HistoryStore``.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
+            version: The version that was loaded, 0 for what was never written; None: whatever it is now.
+            key: What tells this write from any other of the conversation, so that repeating it stores nothing twice.
+
+        Raises:
+            StoreConflict: If it has another version.
+            StoreUnavailable: If the store does not answer; repeat it with the same key.
+            StoreError: If a name, or what is given, is nothing that a store can keep.
+        """
         return await self._write(name, "history", version, key, put=dict, drop=None)
 
     async def load_state(self, name: str, /) -> StateSnapshot:
         """The state of a session; of one that was never saved no pieces.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
 
         Raises:
             StoreUnavailable: If the store does not answer.
@@ -395,6 +449,9 @@ class ConversationStore:
     async def state_version(self, name: str, /) -> int:
         """The version that the state of a session has: whoever knows it need not load the state.
 
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
+
         Raises:
             StoreUnavailable: If the store does not answer.
         """
@@ -404,7 +461,20 @@ class ConversationStore:
     async def save_state(
         self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
     ) -> int:
-        """Keep those pieces that have changed, and return the new version: see ``StateStore``."""
+        """Keep those pieces that have changed, and return the new version: see ``StateStore``.
+
+        Args:
+            name: The name of the conversation: 1 to 1,000 bytes of UTF-8.
+            changed: Pieces by name, in bytes, to put in the place of those of the same name; None takes one away.
+            version: The version that was loaded, 0 for what was never written; None: whatever it is now.
+            key: What tells this write from any other of the conversation, so that repeating it stores nothing twice.
+
+        Raises:
+            StoreConflict: If it has another version.
+            StoreUnavailable: If the store does not answer; repeat it with the same key.
+            StoreFull: If a quota is reached.
+            StoreError: If a name, or what is given, is nothing that a store can keep.
+        """
         _check_given("what has changed of a state", changed, Mapping, "a mapping of names to bytes")
         for piece, content in changed.items():
             _check_piece(piece, content)

@@ -126,7 +126,11 @@ class DropSuperseded(Stage):
         return {index for index, _ in again} - untrue
 
     def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """How many characters are shown again later of what each mark stands for."""
+        """How many characters are shown again later of what each mark stands for.
+
+        Args:
+            messages: The messages, with the marks that it has put in them.
+        """
         texts = [written_out(result.text) for message in messages for result in message.results]
         marks = {text[mark.start : mark.stop]: mark.meant for text in texts for mark in marks_in(text)}
         known = Later(set(marks.values()))

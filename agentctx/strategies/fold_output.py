@@ -83,7 +83,11 @@ class FoldOutput(RewriteResults):
         return html.__name__ in self.kinds
 
     def for_call(self, asked: ToolCall | None, /) -> Self:
-        """Without pages where the call names no address."""
+        """Without pages where the call names no address.
+
+        Args:
+            asked: The call that the output answers; None: it is not to be seen.
+        """
         if not self.by_call or (asked is not None and "://" in asked.arguments):
             return self
         return evolve(self, kinds=self.kinds - {html.__name__})
@@ -93,7 +97,13 @@ class FoldOutput(RewriteResults):
         return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
 
     def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
-        """The text with each kind folded that gets smaller by it."""
+        """The text with each kind folded that gets smaller by it.
+
+        Args:
+            text: The output.
+            call: The call, whose counter decides what is smaller.
+            pointer: Says how to get the whole output back.
+        """
         count = call.counter.count
         for fold in _folds(self.kinds):
             made = fold(text, _Marks(pointer))

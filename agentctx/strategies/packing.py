@@ -375,7 +375,13 @@ class Weights:
             raise ConfigError(msg)
 
     def score(self, unit: Traits, recency: float, relevance: float) -> float:
-        """What a unit is worth for each of its tokens."""
+        """What a unit is worth for each of its tokens.
+
+        Args:
+            unit: What is known of it from its own words.
+            recency: How recent it is, 0 to 1.
+            relevance: How much it has to do with the task, 0 to 1.
+        """
         return (
             self.recency * recency
             + self.relevance * relevance

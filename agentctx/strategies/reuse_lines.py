@@ -91,7 +91,11 @@ class ReuseLines(Stage):
         return context.with_messages(tuple(messages))
 
     def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """How many characters the lines have that each reference stands for."""
+        """How many characters the lines have that each reference stands for.
+
+        Args:
+            messages: The messages, with the references that it has put in them.
+        """
         return {line: sum(map(len, lines)) + len(lines) - 1 for line, lines in _meant(messages).items()}
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:

@@ -101,7 +101,12 @@ class FlakyStage(Stage):
     _met: set[int] = field(factory=set, init=False)
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
-        """It, as far as the stage inside runs in ``phase``."""
+        """It, as far as the stage inside runs in ``phase``.
+
+        Args:
+            phase: When stages run in a step.
+            governing: The budget, as it was configured, that holds around it; None: there is none.
+        """
         inner = declared(self.stage).in_phase(phase, governing)
         if inner is None or inner is self.stage:
             return None if inner is None else self
@@ -142,6 +147,7 @@ def _inside(name: str, declaration: object) -> object:
         return getattr(declared(self.stage), name)
 
     def asked(self: FlakyStage, *args: object) -> object:
+        """What the stage inside says when it is asked with the same ``args``."""
         return getattr(declared(self.stage), name)(*args)
 
     return property(said) if isinstance(declaration, property) else asked

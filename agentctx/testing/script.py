@@ -65,7 +65,14 @@ class ServerFault:
 
     @classmethod
     def rate_limit(cls, retry_after: float | None = None) -> Self:
-        """Refuse the request with status 429: there were too many."""
+        """Refuse the request with status 429: there were too many.
+
+        Args:
+            retry_after: Seconds that the server asks to wait; None: it does not say.
+
+        Raises:
+            ConfigError: If it is negative.
+        """
         return cls("status", 429, retry_after)
 
     @classmethod
@@ -80,7 +87,15 @@ class ServerFault:
 
     @classmethod
     def cut_stream(cls, answer: str | Turn = "This answer ends in the middle.", after: int = 1) -> Self:
-        """Close the connection in the midst of the answer."""
+        """Close the connection in the midst of the answer.
+
+        Args:
+            answer: What the model begins to say.
+            after: Pieces of the stream that are sent before; of an answer that is no stream, half is.
+
+        Raises:
+            ConfigError: If ``after`` is no whole number, or negative.
+        """
         return cls("cut stream", after=after, answer=_turn(answer))
 
     @classmethod
@@ -90,7 +105,15 @@ class ServerFault:
 
     @classmethod
     def silent_truncation(cls, tokens: int, answer: str | Turn = "Done.") -> Self:
-        """Answer, having read no more than ``tokens`` of the prompt, which only the usage tells; Ollama does so."""
+        """Answer, having read no more than ``tokens`` of the prompt, which only the usage tells; Ollama does so.
+
+        Args:
+            tokens: What the prompt is cut down to, at least 1.
+            answer: What the model says all the same.
+
+        Raises:
+            ConfigError: If ``tokens`` is no whole number, or below 1.
+        """
         return cls("silent truncation", tokens=tokens, answer=_turn(answer))
 
 

@@ -86,7 +86,11 @@ class HeuristicCounter:
                 raise ConfigError(msg)
 
     def count_part(self, part: Part, /) -> int | None:
-        """What a medium or a call costs by the options; None: as for any counter."""
+        """What a medium or a call costs by the options; None: as for any counter.
+
+        Args:
+            part: A part of a message.
+        """
         if isinstance(part, Media):
             return self.media_tokens
         if not isinstance(part, ToolCall):

@@ -130,7 +130,11 @@ class FixedCounter:
         return self.tokens if text else 0
 
     def count_message(self, message: Message, /) -> int:
-        """``tokens``, and what its parts add."""
+        """``tokens``, and what its parts add.
+
+        Args:
+            message: The message.
+        """
         return self.tokens + sum(map(self._added, message.parts))
 
     def _added(self, part: Part) -> int:
@@ -145,11 +149,21 @@ class FixedCounter:
         return self.count(text) > tokens
 
     def head(self, text: str, tokens: int, /) -> str:
-        """The whole text when it fits, else nothing of it: no shorter text costs less."""
+        """The whole text when it fits, else nothing of it: no shorter text costs less.
+
+        Args:
+            text: The text.
+            tokens: Tokens that it may have.
+        """
         return text if self.count(text) <= tokens else ""
 
     def tail(self, text: str, tokens: int, /) -> str:
-        """The whole text when it fits, else nothing of it: no shorter text costs less."""
+        """The whole text when it fits, else nothing of it: no shorter text costs less.
+
+        Args:
+            text: The text.
+            tokens: Tokens that it may have.
+        """
         return self.head(text, tokens)
 
 

@@ -95,7 +95,12 @@ class Transcript:
         return list(messages) if self.key is None else {**self.document, self.key: list(messages)}
 
     def write(self, document: Native, stream: IO[bytes]) -> None:
-        """Write a document as the file wrote this one."""
+        """Write a document as the file wrote this one.
+
+        Args:
+            document: What ``with_messages`` returned.
+            stream: A binary stream, which stays open.
+        """
         if self.layout is Layout.MESSAGE_LINES and isinstance(document, list):
             stream.writelines(_as_json(message) + b"\n" for message in document)
         else:

@@ -97,6 +97,39 @@ def test_docstrings_name_what_is_passed():
     assert unsaid == {}
 
 
+PRESCRIBED = {"self", "cls", "context", "call"}
+"""What every stage is passed: the protocols say it once."""
+
+
+def methods():
+    """The public methods of the public classes, each class once; without those that a framework's class prescribes."""
+    classes = {
+        named: f"{part}.{name}"
+        for part, names in PUBLIC.items()
+        for name in names
+        if isinstance(named := getattr(import_module(part), name), type)
+    }
+    for owner, place in classes.items():
+        for name, value in vars(owner).items():
+            method = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                above = [each for each in owner.__mro__[1:] if name in vars(each)]
+                if all(each.__module__.startswith("agentctx.") for each in above):
+                    yield f"{place}.{name}", method, [method, *(vars(each)[name] for each in above)]
+
+
+def test_docstrings_of_methods_name_what_is_passed():
+    """The docstring of each public method, or of what it overrides, has a word on each argument, by its name."""
+    unsaid = {}
+    for place, method, said_by in methods():
+        said = "\n".join(filter(None, map(inspect.getdoc, said_by)))
+        passed = [name for name in arguments_of(method) if name not in PRESCRIBED]
+        missing = [name for name in passed if not re.search(rf"\b{name}\b", said)]
+        if missing or not said:
+            unsaid[place] = missing
+    assert unsaid == {}
+
+
 @pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in PUBLIC.items() for name in names])
 def test_the_example_prints_what_it_shows(part, name):
     """The docstring has an example, and each line of it prints what stands under the line; a line may await."""
