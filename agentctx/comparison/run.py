@@ -331,7 +331,7 @@ class Results:
         """The row of a pair, if it is there.
 
         Args:
-            key: What stands for a session and a pipeline with all its options.
+            key: What tells the session and the pipeline, with all that decides their row, from all others.
         """
         row = self._rows.get(key)
         return None if row is None else Measured.from_dict(row)
@@ -340,7 +340,7 @@ class Results:
         """Write a row down.
 
         Args:
-            key: What stands for a session and a pipeline with all its options.
+            key: What tells the session and the pipeline, with all that decides their row, from all others.
             row: What was measured.
 
         Raises:

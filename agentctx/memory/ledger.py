@@ -190,9 +190,12 @@ class Memory:
         """The lines of all files that were changed, by messages and what was told: the least that is told.
 
         Args:
-            messages: The messages that were left out.
-            earlier: What was told of what was left out before.
+            messages: The messages whose calls are read.
+            earlier: What was told before.
             counter: Counts tokens.
+
+        Raises:
+            ConfigError: If the rule gives something else than artifacts.
         """
         read = read_calls(messages, (), self.rule)
         return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read)).text(0, counter)

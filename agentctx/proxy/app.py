@@ -294,12 +294,16 @@ class Proxy:
             )
 
     async def exchange(self, request: Incoming, api: Api, raw: bytes) -> Reply:
-        """What the provider answers to a model call; see ``Exchange.answered`` for what it raises.
+        """What the provider answers to a model call.
 
         Args:
             request: The request line and the header fields.
             api: The API that is called, by the path.
             raw: The body as it came: bytes, packed or not.
+
+        Raises:
+            TooLarge: If the body is larger than ``max_body``, unpacked.
+            Unreadable: If it cannot be unpacked or prepared; nothing was sent. The others as for ``Exchange.answered``.
         """
         plain = unpacked(raw, request.header(b"content-encoding"), self.max_body)
         if plain is None:

@@ -176,8 +176,8 @@ class Histories:
         """Remember a conversation that has a name; gives those that there is no room for any more.
 
         Args:
-            name: The name that the client gave the conversation.
-            history: What its latest request shows, in digests.
+            name: The conversation's name, with the caller's at its start.
+            history: What stands for its latest request, and the size of that in bytes.
         """
         known = self._known.get(name)
         if known is None:
@@ -314,8 +314,8 @@ class SharedHistories:
         """Remember a conversation that has a name; gives those that there is no room for any more.
 
         Args:
-            name: The name that the client gave the conversation.
-            history: What its latest request shows, in digests.
+            name: The conversation's name, with the caller's at its start.
+            history: What stands for its latest request, and the size of that in bytes.
         """
         return self.here.hold(name, history)
 

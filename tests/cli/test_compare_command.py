@@ -44,6 +44,13 @@ def test_a_table_of_pipelines(run):
     assert "Traceback" not in done.output
 
 
+def test_requests_that_are_too_large_are_a_result_and_no_error(run):
+    """They are counted in the row, and the exit code is 0; the help says so."""
+    done = run("sessions/one.jsonl", "--window", "300", "-p", "oldest_out", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["overflowed"] > 0) == (0, True)
+    assert "0 fine, also where requests were too large" in " ".join(run("--help").stdout.split())
+
+
 def test_sessions_stand_in_the_order_in_which_they_are_read(run, tmp_path, chat, record):
     """However long each takes: of two processes the table is that of one."""
     path = tmp_path / "many.jsonl"
