@@ -273,7 +273,7 @@ class ReadOnlyFiles:
         """Let a file be changed again, also when a pattern fits it; whether it was read-only.
 
         Args:
-            path: The file: absolute, or below the root.
+            path: The file: an absolute path, or one relative to the root.
 
         Raises:
             SourceError: If no file can have this name.
@@ -295,7 +295,7 @@ class ReadOnlyFiles:
         it leads. Patterns say nothing of files outside of the root.
 
         Args:
-            path: The file: absolute, or below the root.
+            path: The file: an absolute path, or one relative to the root.
 
         Raises:
             SourceError: If no file can have this name.
@@ -316,7 +316,7 @@ class ReadOnlyFiles:
         """What is shown of a file, which is thereby used; None when it is not shown.
 
         Args:
-            path: The file: absolute, or below the root.
+            path: The file: an absolute path, or one relative to the root.
 
         Raises:
             SourceError: If no file can have this name.
