@@ -53,11 +53,16 @@ SMALLEST_CAP = 500
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
-_SHORTER = FoldOutput(kinds=("tenths", "numbers", "hits", "progress", "terminal")), ReuseLines()
+_KINDS = "numbers", "hits", "progress", "terminal"
+_SHORTER = FoldOutput(kinds=_KINDS), ReuseLines()
 """What a coding agent's tools say in fewer tokens, when it arrives: no value that later calls need went by it.
 
-JSON stays as it stands: a file that is to be edited must be seen with its blanks.
+JSON stays as it stands: a file that is to be edited must be seen with its blanks. So do all line numbers: an agent may
+edit by them.
 """
+
+_SHORTEST = FoldOutput(kinds=("tenths", *_KINDS)), ReuseLines()
+"""The same, and line numbers that others tell are left out."""
 
 _TWICE = DropSuperseded(short=False, stale=True), ShrinkArguments(5, max_tokens=60)
 """What a cut leaves out before anything that can be had only here: what stands there again, what was read of files
@@ -100,9 +105,9 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
-    request already by reference (``ReuseLines``), search hits with each path once, of line numbers in a row every
-    tenth, progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut
-    begins with lines that a later output shows again, then what was read of files before they were changed
+    request already by reference (``ReuseLines``), search hits with each path once, line numbers without their blanks,
+    progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut begins
+    with lines that a later output shows again, then what was read of files before they were changed
     (``DropSuperseded``), then what was written to files long ago (``ShrinkArguments``): that can be read again.
 
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
@@ -128,7 +133,9 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
 def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) -> Pipeline:
     """``coding_agent``, and the cut comes before the window is full as soon as that pays for itself.
 
-    Old tool results go first, then what is above the target.
+    Old tool results go first, then what is above the target. Of line numbers in a row only every tenth stays, when a
+    file arrives: that takes a fifteenth to a twentieth off what coding agents send, and asks a model that edits by
+    numbers to count.
 
     For models whose cached input is not cheap (half or a quarter of the price), and windows much larger than what a
     task needs: there reading the history again and again is most of the bill. What was cut the model does not
@@ -152,7 +159,7 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
     early = when(pays_back(within), *_TWICE, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    stages = *_SHORTER, _cap(budget), early, *_TWICE, FitContextWindow(), told, PlaceCacheMarkers()
+    stages = *_SHORTEST, _cap(budget), early, *_TWICE, FitContextWindow(), told, PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import partial
 from itertools import pairwise, takewhile
 from pathlib import Path
 
@@ -235,12 +236,16 @@ async def test_coding_agent_says_lines_once():
 
 
 @pytest.mark.anyio
-async def test_coding_agent_leaves_out_line_numbers_that_others_tell():
-    """Every tenth line has its number, without blanks before it; each line has all that it says."""
+@pytest.mark.parametrize("preset", [coding_agent, partial(thrifty, model="gpt-4o")], ids=["coding_agent", "thrifty"])
+async def test_line_numbers_stand_without_blanks(preset):
+    """All of them by ``coding_agent``, every tenth by ``thrifty``; each line has all that it says."""
     numbered = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(LINES, 1))
-    (sent,) = await said(coding_agent, numbered)
+    (sent,) = await said(preset, numbered)
 
-    assert [f"{number}\t{LINES[number - 1]}" for number in (10, 20, 30)] == sent.split("\n")[9:30:10]
+    every = 1 if preset is coding_agent else 10
+    told = [f"{number}\t{LINES[number - 1]}" for number in range(every, 60, every)]
+    assert told == sent.split("\n")[every - 1 : 59 : every]
+    assert (LINES[1] in sent.split("\n")) == (preset is not coding_agent)
     assert [line.lstrip() for line in numbered.split("\n")] == all_numbers(sent).split("\n")
 
 
