@@ -41,6 +41,7 @@ from agentctx.engine.shrink import (
     argument_cut,
     capped,
     cleared,
+    cleared_with_pointer,
     cut_arguments,
     cut_to_tokens,
     edit_results,
@@ -48,7 +49,6 @@ from agentctx.engine.shrink import (
     smallest,
     standing_for,
     water_level,
-    with_pointer,
 )
 from agentctx.protocols import Call
 
@@ -356,7 +356,7 @@ class _Cutting:
         made = cleared(result)
         if made is result or not (pointer := self.call.pointer(message, result)):
             return made
-        return cleared(result, with_pointer(CLEARED, pointer))
+        return cleared_with_pointer(result, CLEARED, pointer, self.call)
 
     def _capped(self, message: Message, cap: int) -> Message:
         def shorter(result: ToolResult) -> ToolResult:

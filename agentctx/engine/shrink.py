@@ -336,6 +336,12 @@ def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
     return with_content(result, (Text(placeholder),))
 
 
+def cleared_with_pointer(result: ToolResult, placeholder: str, pointer: str, call: Call) -> ToolResult:
+    """The result cleared, and how to get it back; itself where that would be no fewer tokens, as of a short line."""
+    made = cleared(result, with_pointer(placeholder, pointer))
+    return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
+
+
 def with_text(result: ToolResult, text: str) -> ToolResult:
     """The same result with its texts replaced by one; what is not text stays.
 

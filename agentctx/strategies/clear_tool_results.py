@@ -13,7 +13,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.options import as_names, check_whole
-from agentctx.engine.shrink import CLEARED, cleared, edit_results, results_of, with_pointer
+from agentctx.engine.shrink import CLEARED, cleared, cleared_with_pointer, edit_results, results_of
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
 
@@ -101,6 +101,9 @@ class ClearToolResults(Stage):
         return clear
 
     def _cleared(self, old: Collection[int], message: Message, call: Call, result: ToolResult) -> ToolResult:
-        if id(result) not in old or cleared(result, self.placeholder) is result:
+        if id(result) not in old:
             return result
-        return cleared(result, with_pointer(self.placeholder, call.pointer(message, result)))
+        made = cleared(result, self.placeholder)
+        if made is result or not (pointer := call.pointer(message, result)):
+            return made
+        return cleared_with_pointer(result, self.placeholder, pointer, call)

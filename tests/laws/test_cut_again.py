@@ -5,12 +5,14 @@ import re
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Ledger, Pipeline, Session
+from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline, Session
 from agentctx.core.references import without_marks
 from agentctx.memory import Recall
 from agentctx.presets import coding_agent
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.tokens import TiktokenCounter
+from agentctx.tokens.meter import MessageMeter
 
 WORDS = [
     "build",
@@ -102,3 +104,31 @@ async def test_cut_arguments_name_the_handle_of_what_they_were(window, lines):
         handle = re.search(r"characters omitted; recall ([0-9a-f]{16}) …\]", sent[each])[1]
         message = json.loads(await store.get(handle))
         assert contents([message]) == {each: whole[each]}
+
+
+SHORT = "Everything that the file shall say has been written to it, line by line."
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
+@pytest.mark.parametrize("stages", [(FitContextWindow(),), (ClearToolResults(0), FitContextWindow())])
+async def test_no_message_is_larger_for_what_was_cut_from_it(stages, format_name):
+    """A result that says less than its marker with a handle would stays as it is."""
+    store, meter = MemoryStore(), MessageMeter(TiktokenCounter())
+    turns = [user("Mend the shop.")]
+    for number in range(40):
+        name = f"c{number}"
+        turns += [assistant(call(name, "read")), result(name, SHORT[: 30 + number])]
+        turns += [assistant(call(f"d{number}", "read")), result(f"d{number}", f"line {number} of output " * 30)]
+    history, tools = transcript(format_name, *turns), [Recall(store).definition(format_name)]
+    for window in range(6_000, 1_500, -700):
+        pipeline = Pipeline(*stages, budget=Budget(window), store=store)
+        view = await pipeline.prepare(history, tools=tools, format=format_name)
+        whole = (await Pipeline().prepare(history, format=format_name)).context.messages
+        pairs = [
+            (meter.message(message), meter.message(whole[index]))
+            for message, index in zip(view.context.messages, view.origins, strict=True)
+            if index is not None
+        ]
+        assert all(now <= before for now, before in pairs)
+        assert any(now < before for now, before in pairs)
