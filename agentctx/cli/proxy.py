@@ -9,11 +9,10 @@ import typer
 from attrs import field, frozen
 
 from agentctx import warmup
-from agentctx.cli import options, pipelines
+from agentctx.cli import options
 from agentctx.cli.console import err, in_one_line
 from agentctx.cli.open_store import StorePlace, store_at
-from agentctx.cli.options import parse_bytes
-from agentctx.cli.pipelines import PresetName, chosen_pipeline
+from agentctx.cli.options import PresetName, chosen_pipeline, parse_bytes
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 
@@ -62,11 +61,11 @@ Workers = Annotated[
 @in_one_line
 def proxy(  # noqa: PLR0913 - each is an option of the command
     *,
-    pipeline: pipelines.Named = None,
-    preset: pipelines.Preset = None,
+    pipeline: options.Named = None,
+    preset: options.Preset = None,
     window: options.Window = None,
     reserve: options.Reserve = None,
-    trigger: pipelines.Trigger = None,
+    trigger: options.Trigger = None,
     upstream: Upstream = None,
     host: Host = "127.0.0.1",
     port: Port = 8787,

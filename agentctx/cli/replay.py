@@ -16,8 +16,7 @@ from rich.text import Text
 from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
-from agentctx.cli.options import parse_bytes
-from agentctx.cli.pipelines import Named, Preset, PresetName, Target, Trigger, chosen_pipeline, users_code
+from agentctx.cli.options import Named, Preset, PresetName, Target, Trigger, chosen_pipeline, parse_bytes, users_code
 from agentctx.cli.transcripts import SessionFile, SessionNumber, from_tool, noted, session_file
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome

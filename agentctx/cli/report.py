@@ -12,8 +12,7 @@ from attrs import asdict, evolve
 
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
-from agentctx.cli.options import parse_bytes
-from agentctx.cli.pipelines import Named, Preset, Target, Trigger, chosen_pipeline, users_code
+from agentctx.cli.options import Named, Preset, Target, Trigger, chosen_pipeline, parse_bytes, users_code
 from agentctx.cli.transcripts import SessionFile, SessionNumber, apart, noted, session_file, written
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, err, in_one_line, print_json, printing, progress
-from agentctx.cli.options import parse_bytes
-from agentctx.cli.pipelines import Preset
+from agentctx.cli.options import Preset, parse_bytes
 from agentctx.cli.replay import replay
 from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line, printable

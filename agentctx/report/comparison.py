@@ -12,7 +12,7 @@ from attrs import frozen
 from agentctx.comparison import Measured
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
-from agentctx.report.document import document, fact_list, packed
+from agentctx.report.page import document, fact_list, packed
 
 _NUMBERS = (
     *("calls", "tokens_given", "tokens_sent", "prefix_tokens", "usd", "compactions", "invalid", "overflowed"),

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
         UsageRecorded as UsageRecorded,
     )
     from agentctx.protocols import Sink as Sink
+    from agentctx.sinks.facts import Saved as Saved, saved as saved
     from agentctx.sinks.json_lines import JsonLines as JsonLines
     from agentctx.sinks.live import LiveView as LiveView
     from agentctx.sinks.log import LogEvents as LogEvents
     from agentctx.sinks.opentelemetry import OpenTelemetry as OpenTelemetry
-    from agentctx.sinks.savings import Saved as Saved, saved as saved
     from agentctx.sinks.window import Advice as Advice, ContentSize as ContentSize, Window as Window
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -33,7 +33,7 @@ else:
             "agentctx.sinks.log": "LogEvents",
             "agentctx.sinks.opentelemetry": "OpenTelemetry",
             "agentctx.sinks.live": "LiveView",
-            "agentctx.sinks.savings": "Saved saved",
+            "agentctx.sinks.facts": "Saved saved",
             "agentctx.sinks.window": "Advice ContentSize Window",
         },
     )

@@ -1,11 +1,11 @@
-"""What of an event is told: names and numbers, and nothing of what is said in a conversation."""
+"""What of an event is told: names and numbers, what a step saved, and nothing of what is said in a conversation."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 from typing import Any
 
-from attrs import asdict
+from attrs import asdict, frozen
 
 from agentctx.core.events import (
     OverflowMet,
@@ -17,6 +17,9 @@ from agentctx.core.events import (
     UsageRecorded,
 )
 from agentctx.core.report import SilentTruncationSuspected, StageReport
+from agentctx.economics.conditions import Request, compared
+from agentctx.errors import ConfigError
+from agentctx.models.table import find
 
 STORES = ("Store", "Sessions")
 """Under these names a report says what could not be kept: of what was left out, of a session's state."""
@@ -125,3 +128,55 @@ def _stage(stage: StageReport) -> dict[str, Any]:
         "changes": len(stage.changes),
         "seconds": stage.seconds,
     }
+
+
+@frozen
+class Saved:
+    """What one request takes less than the whole history would.
+
+    Args:
+        tokens: Input tokens that are not sent.
+        usd: What the input costs less, in USD, while the prompt cache holds what the request before had sent; negative
+            where a cut makes this call dearer, to make the later ones cheaper. None where no model was named, or its
+            prices are not known.
+
+    Example:
+        >>> from agentctx.sinks import Saved
+        >>> Saved(tokens=1_200, usd=0.0036).tokens
+        1200
+    """
+
+    tokens: int
+    usd: float | None
+
+
+def saved(event: StepPrepared) -> Saved:
+    """What the request of a step saved.
+
+    Args:
+        event: What a sink was told of the step.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.sinks import saved
+        >>> def tell(event):
+        ...     print(saved(event))
+        >>> view = await Pipeline(sinks=[tell]).prepare([{"role": "user", "content": "Hello"}], model="gpt-5.4")
+        Saved(tokens=0, usd=0.0)
+    """
+    report = event.report
+    before, after = report.tokens_before, report.tokens_after - report.cleared_tokens
+    known = event.known_tokens or report.prefix_tokens  # of a session that was loaded, what was sent is known alone
+    whole, sent = Request(before, min(before, known)), Request(after, min(after, report.prefix_tokens))
+    return Saved(before - after, _usd(event.model, whole, sent))
+
+
+def _usd(name: str | None, whole: Request, sent: Request) -> float | None:
+    model = None if name is None else find(name)
+    if model is None:
+        return None
+    try:
+        reckoned = compared(model, whole, sent)
+    except ConfigError:  # it has no prices
+        return None
+    return reckoned.without - reckoned.with_cut

@@ -15,8 +15,7 @@ from attrs import define, field
 from agentctx.core.events import Event, StepPrepared
 from agentctx.errors import ConfigError
 from agentctx.printable import shown
-from agentctx.sinks.facts import facts
-from agentctx.sinks.savings import saved
+from agentctx.sinks.facts import facts, saved
 
 
 class Writable(Protocol):

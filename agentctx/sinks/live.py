@@ -16,8 +16,7 @@ from agentctx.core.events import Event, OverflowMet, StepPrepared, StepRefused, 
 from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line
 from agentctx.sinks.drawing import Drawn, Snapshot, advice, bar, history, legend
-from agentctx.sinks.facts import is_cut
-from agentctx.sinks.savings import saved
+from agentctx.sinks.facts import is_cut, saved
 from agentctx.sinks.window import Windows, short
 
 STEPS = 12

@@ -8,8 +8,7 @@ from attrs import define
 
 from agentctx.core.events import Event, OverflowMet, StepPrepared, StepRefused
 from agentctx.core.report import SilentTruncationSuspected
-from agentctx.sinks.facts import facts, is_cut, store_failures
-from agentctx.sinks.savings import saved
+from agentctx.sinks.facts import facts, is_cut, saved, store_failures
 
 
 @define(eq=False)

@@ -8,9 +8,7 @@ from agentctx import Budget, Change, Message, Outcome, Text, ToolCall, ToolResul
 from agentctx.core.recap import Recap
 from agentctx.replay import Recording, Step
 from agentctx.report import SessionData
-from agentctx.report.costs import costs, growing
-from agentctx.report.data import ShownCall
-from agentctx.report.rows import Added, Layout, RowChange, State
+from agentctx.report.data import Added, Layout, RowChange, ShownCall, State, costs, growing
 from agentctx.tokens.kinds import KINDS
 
 CALLS = 2_000

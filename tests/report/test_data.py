@@ -8,7 +8,7 @@ import pytest
 from agentctx import Budget, Context, FitContextWindow, Message, Outcome, Pipeline, Text, presets
 from agentctx.memory import Offload, Recall
 from agentctx.replay import Recording
-from agentctx.report.costs import trimming
+from agentctx.report.data import trimming
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize
 from agentctx.tokens.kinds import KINDS
