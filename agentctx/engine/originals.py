@@ -285,6 +285,26 @@ class StoreShelf:
                 raise
             return await put(store, content)
 
+    async def put_again(self, changes: Iterable[Change], messages: Sequence[Native]) -> int:
+        """Put what the store has lost into it again, as far as the caller still shows it; how much of it is missing.
+
+        Args:
+            changes: The changes in force, with the handles of what they have left out.
+            messages: What the caller shows.
+        """
+        handles = {change.handle.partition("#")[0] for change in changes if change.handle}
+        part = of_conversation(self.store, self.conversation)
+        tells = getattr(part, "handles", None)
+        if not handles or tells is None:
+            return 0
+        try:
+            there: object = await answer_of(part, tells, self.store)
+        except StoreError:  # the report says so where something is to be kept
+            return 0
+        lost = handles.difference(there) if isinstance(there, Iterable) else handles
+        shown = await offload(lambda: _contents_under(lost, messages), len(messages)) if lost else {}
+        return len(lost) - len(await self.keep_all(shown.values()))
+
     async def settled(self, before: Context, after: Context) -> Context:
         """What a stage returned, with the handles that the store has given for what the stage was to say."""
         if not self.known.awaited or after is before:
@@ -465,6 +485,19 @@ def original_bytes(native: Native) -> bytes:
     except (TypeError, ValueError) as error:
         msg = f"a {type(native).__name__} that is to be kept in the store cannot be written as JSON: {error}"
         raise StoreError(msg) from error
+
+
+def _contents_under(handles: Collection[str], messages: Sequence[Native]) -> dict[str, bytes]:
+    """What was put under these handles, of those messages that are as they were."""
+    found = {}
+    for native in paced(messages):
+        try:
+            content = original_bytes(native)
+        except StoreError:  # nor was it put in then
+            continue
+        if (handle := expected_handle(content)) in handles:
+            found[handle] = content
+    return found
 
 
 def _as_sent(value: object) -> Native:

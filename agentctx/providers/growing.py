@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 from attrs import define, field, frozen
 
 from agentctx.core.message import Native
-from agentctx.core.snapshot import snapshot
 from agentctx.models.profile import ModelProfile
+from agentctx.providers.native import snapshot
 from agentctx.wire_format import Violation
 
 R = TypeVar("R")

@@ -1,4 +1,4 @@
-"""What the formats share: SDK objects as mappings and as JSON, text that is valid Unicode, JSON that is valid."""
+"""What the formats share: SDK objects as mappings and JSON, snapshots, text that is valid Unicode, valid JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar
 
 from attrs import evolve
@@ -47,6 +48,33 @@ def _inside(value: object) -> Iterable[object]:
     if isinstance(value, (list, tuple)):
         return value
     return (fields_or_none(value) or {}).values() if hasattr(value, "model_fields_set") else ()
+
+
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of which a value cannot be edited."""
+
+
+def snapshot(native: Native) -> Native:
+    """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared.
+
+    Containers are dicts, lists, tuples, and objects of pydantic. Anything else is kept as it is: that it was edited in
+    place is not noticed.
+    """
+    if isinstance(native, dict):
+        copied = dict(native.items())
+        for key, value in native.items():
+            if type(value) not in PLAIN:
+                copied[key] = snapshot(value)
+        return copied
+    if isinstance(native, list):
+        return [value if type(value) in PLAIN else snapshot(value) for value in native]
+    if type(native) is tuple:
+        copies = tuple(map(snapshot, native))
+        return native if all(map(is_, copies, native)) else copies
+    if isinstance(native, type):
+        return native
+    copy = getattr(native, "model_copy", None)
+    return native if copy is None else copy(deep=True)
 
 
 def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:

@@ -12,13 +12,13 @@ from agentctx.core.compare import Outcome
 from agentctx.core.message import Message, Native
 from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
-from agentctx.core.snapshot import snapshot
 from agentctx.core.untracked import untrack
 from agentctx.engine.guarantee import is_go_on
 from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.repair import names_of
 from agentctx.engine.tail import Viewed, tail_of
 from agentctx.offload import MUCH, offload
+from agentctx.providers.native import snapshot
 from agentctx.session.fingerprint import Digest
 from agentctx.session.record import LastRequest, Record, alike, call_ids, instruction_digests
 from agentctx.session.step_context import Given, State, Step, StepContext

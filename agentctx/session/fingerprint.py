@@ -11,9 +11,8 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.pace import paced
-from agentctx.core.snapshot import PLAIN, snapshot
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import BYTES, mapping_or_none
+from agentctx.providers.native import BYTES, PLAIN, mapping_or_none, snapshot
 from agentctx.tokens.carried import base64_of
 
 DIGEST_BYTES = 12

@@ -15,13 +15,13 @@ from agentctx.core.message import ROLES, Message
 from agentctx.core.pace import paced
 from agentctx.core.protection import knowing_the_recap, unread
 from agentctx.core.recap import is_recap
-from agentctx.core.snapshot import snapshot
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
 from agentctx.engine.repair import REPAIR
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
+from agentctx.providers.native import snapshot
 from agentctx.session.fingerprint import begins_with, shared_length, snapshots
 from agentctx.session.loading import read_missing
 from agentctx.session.record import Record, rebased, rewound, with_instructions

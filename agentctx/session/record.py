@@ -18,10 +18,10 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
 from agentctx.core.pace import paced
 from agentctx.core.recap import recaps, stands_for
-from agentctx.core.snapshot import snapshot
 from agentctx.engine.repair import REPAIR
 from agentctx.engine.tail import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
+from agentctx.providers.native import snapshot
 from agentctx.session.fingerprint import DIGEST_BYTES, digest
 
 _MOST_CALLS = 255

@@ -34,7 +34,6 @@ from agentctx.session.current import Preparing, SessionBlock, enter, leave, prep
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.learned_limits import LearnedLimits
 from agentctx.session.lock import SessionLock, Turn
-from agentctx.session.put_again import put_again
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.session.usage import Judgement, cleared_tokens, is_one_prompt, judge, prompt_tokens, suspected
@@ -378,7 +377,7 @@ class Session:
         if store is None or given is None or ctx is None:
             return ()
         shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
-        missing = await put_again(shelf, view.report.in_force, given.messages)
+        missing = await shelf.put_again(view.report.in_force, given.messages)
         return (f"{missing:,} originals of what was left out are in the store no more",) if missing else ()
 
     @property

@@ -13,7 +13,6 @@ from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
-from agentctx.core.snapshot import snapshot
 from agentctx.engine.cache_markers import check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
@@ -25,6 +24,7 @@ from agentctx.engine.skipped import Skipped
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, declared
+from agentctx.providers.native import snapshot
 from agentctx.session.fingerprint import Digest, shared_length
 from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
 from agentctx.session.record import LastRequest, Record, Sizes

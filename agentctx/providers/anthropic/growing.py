@@ -16,7 +16,6 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import CONTROL
-from agentctx.core.snapshot import snapshot
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic.rules import (
     ID,
@@ -34,6 +33,7 @@ from agentctx.providers.anthropic.rules import (
     string_bytes,
     violations,
 )
+from agentctx.providers.native import snapshot
 from agentctx.providers.rules import checked, in_order, turns_of
 from agentctx.wire_format import Violation
 
