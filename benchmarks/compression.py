@@ -102,8 +102,25 @@ STAGES: Mapping[str, Stages] = {
     "together": (FoldOutput(), TabulateJson(), CompactJson(), ReuseLines(), DropSuperseded(), CollapseRepeats()),
 }
 """What stands in front of what cuts."""
+
+
+def by_tenths(budget: Budget) -> Pipeline:
+    """``coding_agent`` with every tenth line number alone, as ``thrifty`` has it."""
+    preset = coding_agent(budget)
+    stages = [
+        evolve(stage, kinds=stage.kinds | {"tenths"}) if isinstance(stage, FoldOutput) else stage
+        for stage in preset.stages
+    ]
+    return Pipeline(*stages, budget=preset.budget)
+
+
 NONE = "as it is"
-PRESETS = {"coding_agent": coding_agent, "thrifty": thrifty, "assistant": assistant}
+PRESETS = {
+    "coding_agent": coding_agent,
+    "coding_agent by tenths": by_tenths,
+    "thrifty": thrifty,
+    "assistant": assistant,
+}
 MODELS = {"thrifty": "gpt-4o"}
 """What a preset needs to be told: the model that it is for."""
 OURS = frozenset(
