@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
@@ -40,6 +41,7 @@ class Seen:
         answers: What tells the calls that it answers.
         marks: By what the rules know it again in the request that this one was made from.
         unique: What no other message of a request may have, or all of it is validated anew.
+        once: What no other message of the request that this one was made from may have, or all is validated anew.
     """
 
     native: Mapping[str, Any]
@@ -50,6 +52,7 @@ class Seen:
     answers: tuple[Hashable, ...] = ()
     marks: frozenset[Hashable] = frozenset()
     unique: tuple[Hashable, ...] = ()
+    once: tuple[Hashable, ...] = ()
 
 
 @frozen(eq=False)
@@ -64,8 +67,9 @@ class _Round:
 
 @define
 class _Messages:
-    """The messages of a request that grows; ``repeated`` says how many names several of them have."""
+    """The messages of a request that grows; ``repeated`` says how many of their names several of them have."""
 
+    named: Callable[[Seen], tuple[Hashable, ...]]
     natives: Sequence[Mapping[str, Any]] = ()
     seen: list[Seen] = field(factory=list)
     copies: list[Native] = field(factory=list)
@@ -79,7 +83,7 @@ class _Messages:
         if natives[:length] != self.copies:
             pairs = enumerate(zip(self.copies, natives, strict=False))
             length = next((place for place, (copy, native) in pairs if copy != native), len(natives))
-        for name in chain.from_iterable(seen.unique for seen in self.seen[length:]):
+        for name in chain.from_iterable(map(self.named, self.seen[length:])):
             self.names[name] -= 1
             self.repeated -= self.names[name] == 1
         del self.seen[length:], self.copies[length:]
@@ -90,7 +94,7 @@ class _Messages:
         """Take down one more message."""
         self.seen.append(seen)
         self.copies.append(seen.copy)
-        for name in seen.unique:
+        for name in self.named(seen):
             self.names[name] += 1
             self.repeated += self.names[name] == 2
 
@@ -116,8 +120,8 @@ class GrowingRequest(ABC, Generic[R]):
 
     profile: ModelProfile | None
     _known: dict[int, Seen] = field(factory=dict, init=False)
-    _sent: _Messages = field(factory=_Messages, init=False)
-    _given: _Messages = field(factory=_Messages, init=False)
+    _sent: _Messages = field(factory=lambda: _Messages(attrgetter("unique")), init=False)
+    _given: _Messages = field(factory=lambda: _Messages(attrgetter("once")), init=False)
 
     @property
     @abstractmethod
@@ -158,7 +162,7 @@ class GrowingRequest(ABC, Generic[R]):
         try:
             found = self._of_the_rest(request, before)
         except RecursionError:  # nested too deep to be copied: the rules never raise
-            self._sent, self._given, found = _Messages(), _Messages(), None
+            self._sent, self._given, found = _Messages(self._sent.named), _Messages(self._given.named), None
         return self.anew(request, before) if found is None else found
 
     def _of_the_rest(
@@ -171,7 +175,7 @@ class GrowingRequest(ABC, Generic[R]):
             return None
         if before is None:
             return self.found(self.opened(request, self._sent.without(self._sent.rounds)), None)
-        if not self._read(self._given, before, self.rounds_before):
+        if not self._read(self._given, before, self.rounds_before) or self._given.repeated:
             return None
         there = {each.marked for each in self._given.rounds}
         kept = self._sent.without([each for each in self._sent.rounds if not each.marked or each.marked in there])

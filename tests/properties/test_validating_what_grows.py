@@ -221,3 +221,43 @@ def calls_made(work):
     finally:
         sys.setprofile(before)
     return count
+
+
+def thinking(words, name):
+    """A message of Converse with reasoning under a signature, a call, and its result."""
+    thought = {"reasoningContent": {"reasoningText": {"text": words, "signature": "s"}}}
+    called = {"toolUse": {"toolUseId": name, "name": "read", "input": {}}}
+    given = {"toolResult": {"toolUseId": name, "content": [{"text": "a line"}]}}
+    return [{"role": "assistant", "content": [thought, called]}, {"role": "user", "content": [given]}]
+
+
+def led(reasoning, item, name):
+    """Items of Responses: reasoning, the call that it led to, and its output."""
+    called = {"type": "function_call", "id": item, "call_id": name, "name": "read", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": name, "output": "a line"}
+    return [{"type": "reasoning", "id": reasoning, "summary": []}, called, output]
+
+
+SPOKEN = {"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": "I see."}]}
+
+
+@pytest.mark.parametrize(
+    ("format_name", "model", "kept", "last"),
+    [
+        pytest.param("bedrock", "anthropic.claude-sonnet-4-5", thinking("one", "c1"), thinking("two", "c2"), id="seal"),
+        pytest.param("openai-responses", None, led("r1", "i", "c1"), led("r2", "i", "c2"), id="item"),
+        pytest.param("openai-responses", None, led("r", "i", "c1"), [led("r", "", "")[0], SPOKEN], id="reasoning"),
+    ],
+)
+def test_what_bears_the_name_of_something_else_is_found(format_name, model, kept, last):
+    """Of two that bear one name in the request that was given, the provider knows the last: the other may not stay."""
+    (task, then), profile = transcript(format_name, user("Go."), user("Go on.")), known_profile(model)
+    after = transcript(format_name, assistant("I go on."))
+    wire = format_named(format_name, model)
+    validator = wire.validator(profile)
+    for sent in ([task, *kept, *after, then], [task, *kept, *after, *last, *after, then]):
+        request = wire.request(sent)
+        for given_all in ([task, *kept, *after], [task, *kept, *after, *last, *after, then]):
+            before = wire.request(given_all)
+            assert wire.validate(request, profile, before) == validator(request, before)
+        assert [found.rule for found in validator(request, before) if found.severity == "error"]

@@ -55,7 +55,7 @@ class GrowingConverse(GrowingRequest[ConverseRequest]):
         """What is known of a message; None where reasoning is bound to all that stands before it."""
         alone = self.opened({}, ((0, native),))
         (entry,) = alone.entries
-        seals = [found for block in entry.blocks if (found := seal(block)) is not None]
+        seals = tuple(found for block in entry.blocks if (found := seal(block)) is not None)
         if seals and self.profile is not None and self.profile.bound_thinking:
             return None
         names = tuple(block.call for block in entry.blocks if block.call is not None)
@@ -68,6 +68,7 @@ class GrowingConverse(GrowingRequest[ConverseRequest]):
             answers=names if part == "answer" else (),
             marks=frozenset(seals),
             unique=tuple(block.call for block in entry.blocks if block.kind == "toolUse" and block.call is not None),
+            once=seals,
         )
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:

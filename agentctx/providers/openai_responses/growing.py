@@ -73,6 +73,7 @@ class GrowingResponses(GrowingRequest[ResponsesRequest]):
             answers=((name, item.kind),) if item.is_output and name is not None else (),
             marks=frozenset(_marks(item)),
             unique=tuple(_unique(item, name)),
+            once=tuple(_once(item)),
         )
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
@@ -115,6 +116,14 @@ def _unique(item: Item, name: str | None) -> Iterator[Hashable]:
         yield "id", item.id
     if name is not None:
         yield item.is_call, name
+
+
+def _once(item: Item) -> Iterator[Hashable]:
+    """By what the rules tell what reasoning has led to: they know the last that bears it."""
+    if item.id is not None:
+        yield "id", item.id
+    elif item.kind == "reasoning" and is_signed(item):
+        yield "reasoning", name_of(item)
 
 
 def _begins(seen: Sequence[Seen], place: int) -> bool:
