@@ -100,12 +100,12 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     least = min(limit, layout.floor + held)
     aim = max(least, aiming_below(aim, least, call))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)
-    most = max(aim, limit - min(call.reserved, max(0, limit - layout.floor) // FOR_THE_RECAP)) - (aim - left)
-    newest = _newest_results(context, layout, loose, most, call)
+    for_newest = max(aim, limit - min(call.reserved, max(0, limit - layout.floor) // FOR_THE_RECAP)) - (aim - left)
+    newest = _newest_results(context, layout, loose, for_newest, call)
     if newest is not None:
-        loose, taken = [unit for unit in loose if unit is not newest], tokens_of(newest.of(context.messages), call)
-        words_of_users = min(held, left, _said(context, loose, call))
-        rest = max(left - taken, min(most - taken, max(left // NEWEST, words_of_users)))
+        loose = [unit for unit in loose if unit is not newest]
+        taken = tokens_of(newest.of(context.messages), call)
+        rest = _beside_newest(taken, for_newest, left, min(held, left, _said(context, loose, call)))
         aim, left = aim + rest + taken - left, rest
     while True:
         made = _Cutting(context, call, loose, max(0, left), for_words, f"over {aim:,} tokens").made()
@@ -113,6 +113,18 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
         if over <= 0 or left <= 0:
             return made
         left -= over  # what was counted part by part may be a few tokens more together
+
+
+def _beside_newest(taken: int, room: int, aimed: int, words: int) -> int:
+    """The room beside a newest round that stays whole.
+
+    Args:
+        taken: Tokens that the round takes.
+        room: Tokens for it and the rest, at most.
+        aimed: Tokens for them at which the cut aims.
+        words: So many tokens of it the user's words may take.
+    """
+    return max(aimed - taken, min(room - taken, max(aimed // NEWEST, words)))
 
 
 def _said(context: Context, loose: Iterable[Unit], call: Call) -> int:
