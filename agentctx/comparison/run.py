@@ -11,17 +11,58 @@ from contextlib import ExitStack
 from hashlib import sha256
 from heapq import heappop, heappush
 from itertools import count
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from attrs import define, field, frozen
 
 from agentctx.comparison.contenders import Contender
 from agentctx.comparison.rows import Measured, measure
-from agentctx.comparison.workers import processes
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.replay import Recording
 from agentctx.users_code import described
+
+
+def processes(number: int) -> Executor:
+    """An executor on so many processes; they begin now, and are ready while sessions are read.
+
+    Where the system can, they are forked from a process that has loaded what they need and does nothing else.
+
+    Args:
+        number: How many processes.
+
+    Example:
+        >>> from agentctx.comparison import Contender, compare, processes
+        >>> from agentctx.replay import Recording
+        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        >>> pipelines = [Contender.of("all", preset="everything", window=4_000)]
+        >>> with processes(1) as executor:
+        ...     [row.calls for row in compare([("greeting", Recording(said))], pipelines, executor=executor, workers=1)]
+        [1]
+    """
+    forks = "forkserver" in get_all_start_methods()
+    context = get_context("forkserver" if forks else "spawn")
+    if forks:
+        context.set_forkserver_preload(["agentctx.comparison.loaded"])
+    executor = ProcessPoolExecutor(number, context, initializer=_end_with_the_parent)
+    for _ in range(number):
+        executor.submit(os.getpid)
+    return executor
+
+
+def _end_with_the_parent() -> None:
+    """Let this worker end where whoever began it is killed."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
 
 _BEGINS = b'{"key": '
 IN_FLIGHT = 2

@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
-from agentctx.transcripts.bills import number, seconds, usage_of
+from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
 from agentctx.transcripts.transcript import Glance, Read
 

@@ -14,7 +14,7 @@ from agentctx.core.message import Native
 from agentctx.economics.prices import Usage
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed, Recording
-from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
 from agentctx.transcripts.transcript import Glance, Read
 

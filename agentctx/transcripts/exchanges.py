@@ -14,7 +14,7 @@ from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import fields_or_none
 from agentctx.replay import Billed, Recording
-from agentctx.transcripts.bills import number, seconds, usage_of
+from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields
 from agentctx.transcripts.transcript import Read
 

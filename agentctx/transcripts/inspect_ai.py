@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from agentctx.core.message import Native, Part, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, left_out, parse
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, content_parts

@@ -10,7 +10,7 @@ from attrs import evolve
 from agentctx.core.message import Native, Part, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.other_tools import tool_of
-from agentctx.transcripts.bills import usage_of
+from agentctx.transcripts.costs import usage_of
 from agentctx.transcripts.files import Fields, left_out
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, content_parts

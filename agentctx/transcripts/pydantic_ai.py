@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from agentctx.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields
 from agentctx.transcripts.transcript import Read
 from agentctx.transcripts.turns import Turns, arguments, from_url

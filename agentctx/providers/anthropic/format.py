@@ -21,9 +21,8 @@ from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic import usage_keys
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.clearing import REASONING, ContextEditing
-from agentctx.providers.anthropic.growing import GrowingRequest
 from agentctx.providers.anthropic.repair import IDS, repair
-from agentctx.providers.anthropic.rules import traits, violations
+from agentctx.providers.anthropic.rules import GrowingRequest, traits, violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, placed, same, tool_as_read
 from agentctx.wire_format import Capabilities, Note, TokenOverheads, Validator, WireFormat

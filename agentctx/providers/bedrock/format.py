@@ -19,9 +19,8 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.providers.bedrock import usage_keys
 from agentctx.providers.bedrock.blocks import is_object, read_content, read_message, recognise, write_message
-from agentctx.providers.bedrock.growing import GrowingConverse
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
-from agentctx.providers.bedrock.rules import violations
+from agentctx.providers.bedrock.rules import GrowingConverse, violations
 from agentctx.providers.cache_markers import MOST, for_minutes, ttl_of
 from agentctx.providers.native import (
     ALSO,

@@ -18,10 +18,9 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.gemini import usage_keys
 from agentctx.providers.gemini.contents import is_object, read_content, read_system, recognise, value, write_content
-from agentctx.providers.gemini.growing import GrowingContents
 from agentctx.providers.gemini.place import arrange, pair
 from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
-from agentctx.providers.gemini.rules import violations
+from agentctx.providers.gemini.rules import GrowingContents, violations
 from agentctx.providers.native import (
     FILMS,
     PDF,

@@ -34,9 +34,9 @@ from agentctx.providers.native import (
 )
 from agentctx.providers.openai_chat import dialects, messages, repair, rules, usage_keys
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
-from agentctx.providers.openai_chat.growing import GrowingChat
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import ID_MAX, NAME
+from agentctx.providers.openai_chat.rules import GrowingChat
 from agentctx.providers.rules import in_order
 from agentctx.providers.translate import is_strict
 from agentctx.wire_format import (

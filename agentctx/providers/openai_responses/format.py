@@ -28,7 +28,6 @@ from agentctx.providers.native import (
     surest,
 )
 from agentctx.providers.openai_responses import items, repair, rules, usage_keys
-from agentctx.providers.openai_responses.growing import GrowingResponses
 from agentctx.providers.openai_responses.items import (
     CALLS,
     OUTPUTS,
@@ -41,6 +40,7 @@ from agentctx.providers.openai_responses.items import (
     without_field,
     without_id,
 )
+from agentctx.providers.openai_responses.rules import GrowingResponses
 from agentctx.providers.translate import is_strict
 from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, Validator, WireFormat
 
