@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Message, Native, Text
+from agentctx.core.message import ROLES, Message, Native, Text
 from agentctx.core.protection import is_user_turn
 from agentctx.session.fingerprint import begins_with, digest, shared_length
 from agentctx.session.record import Record
@@ -71,8 +71,17 @@ class Opening:
         return any(begins_with(mine, known[self.place :]) for known in (record.seen, record.shown))
 
     def shows_last(self, record: Record) -> bool:
-        """Whether the request has the last message that is known of a conversation, wherever it stands now."""
-        return any(known[-1] in self.natives[self.place + 1 :] for known in (record.seen, record.shown) if known)
+        """Whether the request has, in a row, what the model said last in a conversation and all that came after it.
+
+        What came after it tells no conversation from another: in each a tool says "ok", and the user "Go on.".
+        """
+        length = _since_the_model_spoke(record.roles)
+        return any(self._has(known[len(known) - length :]) for known in (record.seen, record.shown) if length)
+
+    def _has(self, row: list[Any]) -> bool:
+        mine = self.natives
+        starts = range(len(mine) - len(row), self.place, -1)
+        return any(mine[start] == row[0] and list(mine[start : start + len(row)]) == row for start in starts)
 
     def shares(self, record: Record) -> int:
         """How many messages, from the task on, are those of a conversation."""
@@ -137,6 +146,13 @@ def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> O
         if is_user_turn(read[-1]):
             break
     return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1)
+
+
+def _since_the_model_spoke(roles: bytes | bytearray) -> int:
+    """How many messages stand at the end from the first on that the model said last; 0 where it never spoke."""
+    model = bytes([ROLES.index("assistant")])
+    said = roles.rstrip(bytes(range(len(ROLES))).replace(model, b""))
+    return len(roles) - len(said.rstrip(model)) if said else 0
 
 
 def _words(message: Message) -> tuple[str, ...]:

@@ -57,6 +57,23 @@ def test_agents_with_the_same_task_are_kept_apart(turns):
     anyio.run(run)
 
 
+async def test_what_is_said_to_each_of_them_tells_none_from_another():
+    """Where each is told the same after its own words ("Go on.", "ok"), it is sent what it would be sent alone."""
+
+    def said(who, rounds):
+        own = ["\n".join(f"{who} says line {line} of part {part}" for line in range(8)) for part in range(rounds)]
+        rounds = [each for words in own for each in (assistant(words), user("Go on."))]
+        return transcript("openai-chat", user("Read all of it."), *rounds)
+
+    calls, sessions = ModelCalls("Hook", pipeline(), None), [pipeline().session() for _ in range(3)]
+    for number in range(ROUNDS):
+        for who, session in enumerate(sessions):
+            expected = (await session.prepare(said(f"agent {who}", number))).messages
+            assert expected == await sent(calls, said(f"agent {who}", number))
+    assert len(expected) < 2 * ROUNDS - 1
+    assert 3 == len(calls.sessions)
+
+
 async def test_in_a_block_they_are_the_block_s():
     """``with session:`` says which conversation it is."""
     calls, session = ModelCalls("Hook", pipeline(), None), pipeline().session()
