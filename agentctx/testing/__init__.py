@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         failing_listener as failing_listener,
         fixed_summarizer as fixed_summarizer,
     )
-    from agentctx.testing.laws import check_laws as check_laws
+    from agentctx.testing.laws import check_laws as check_laws, check_laws_on as check_laws_on
     from agentctx.testing.plan import (
         assistant as assistant,
         call as call,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         tool as tool,
         user as user,
     )
-    from agentctx.testing.recordings import check_laws_on as check_laws_on
     from agentctx.testing.script import ScriptedModel as ScriptedModel, ServerFault as ServerFault
     from agentctx.testing.store_laws import check_store as check_store
     from agentctx.testing.writers import history as history, transcript as transcript
@@ -47,9 +46,8 @@ else:
             "agentctx.testing.fakes": (
                 "CountingCounter Faults FlakyError FlakyStage FlakyStore Recorder failing_listener fixed_summarizer"
             ),
-            "agentctx.testing.laws": "check_laws",
+            "agentctx.testing.laws": "check_laws check_laws_on",
             "agentctx.testing.plan": "assistant call result system thinking tool user",
-            "agentctx.testing.recordings": "check_laws_on",
             "agentctx.testing.script": "ScriptedModel ServerFault",
             "agentctx.testing.store_laws": "check_store",
             "agentctx.testing.writers": "history transcript",

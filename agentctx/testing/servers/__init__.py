@@ -12,8 +12,7 @@ try:
     from agentctx.testing.servers.bedrock import converse
     from agentctx.testing.servers.desk import Desk, Said, serving
     from agentctx.testing.servers.gemini import generate_content
-    from agentctx.testing.servers.openai_chat import chat_completions
-    from agentctx.testing.servers.openai_responses import responses
+    from agentctx.testing.servers.openai import chat_completions, responses
     from agentctx.testing.servers.scripted import ProviderServer, provider_server
 except ModuleNotFoundError as error:
     if error.name not in ("starlette", "uvicorn"):

@@ -21,8 +21,7 @@ from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
 from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request, serving
 from agentctx.testing.servers.gemini import generate_content
-from agentctx.testing.servers.openai_chat import chat_completions
-from agentctx.testing.servers.openai_responses import responses
+from agentctx.testing.servers.openai import chat_completions, responses
 
 _APPS: Mapping[str, Callable[[Desk], Starlette]] = {
     "openai-chat": chat_completions,
