@@ -29,6 +29,7 @@ from agentctx.engine.drop import (
     Layout,
     aiming_below,
     cut_what_stays,
+    lay_out,
     make_room,
     shrink_open_round,
     tokens_of,
@@ -125,6 +126,22 @@ def _beside_newest(taken: int, room: int, aimed: int, words: int) -> int:
         words: So many tokens of it the user's words may take.
     """
     return max(aimed - taken, min(room - taken, max(aimed // NEWEST, words)))
+
+
+def left_whole(context: Context, call: Call) -> frozenset[int]:
+    """Where the newest round with results stands, while it takes no more than half of the room; empty without a budget.
+
+    Args:
+        context: The request.
+        call: What a stage is told that cuts results or arguments before ``cut`` is asked.
+    """
+    if call.limit is None:
+        return frozenset()
+    limit = call.limit if call.budget is None else call.budget.limit
+    layout = lay_out(context, call, unread=len(context.messages))
+    room = max(0, limit - layout.floor)
+    newest = _newest_results(context, layout, layout.loose, room - min(call.reserved, room // FOR_THE_RECAP), call)
+    return frozenset() if newest is None else frozenset(newest.places)
 
 
 def _said(context: Context, loose: Iterable[Unit], call: Call) -> int:

@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.pace import paced
+from agentctx.engine.cut import left_whole
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import CLEARED, cleared, cleared_with_pointer, edit_results, results_of
 from agentctx.errors import ConfigError
@@ -35,10 +36,11 @@ class ClearToolResults(Stage):
     Where the pipeline has a store and the request the recall tool (``Recall``), the placeholder names the handle by
     which the model gets the result back.
 
-    The results of the open round stay in any case: the model has not read them yet.
+    The results of the open round stay in any case: the model has not read them yet. With a budget, so do all those of
+    the newest round, while it takes no more than half of the room.
 
     Args:
-        keep_last: How many results, counted from the end, stay as they are; 0 clears all.
+        keep_last: How many results, counted from the end, stay as they are; 0 clears all but these.
         exclude: Names of tools whose results are never cleared.
         placeholder: What stands for a cleared result. A result that is no longer, in characters, stays.
 
@@ -79,6 +81,8 @@ class ClearToolResults(Stage):
         spare = None if call.limit is None else call.size(context) - call.limit
         if spare is not None and spare > 0:
             spare += call.reserved
+            newest = left_whole(context, call)
+            clear = {index: results for index, results in clear.items() if index not in newest}
         messages = list(context.messages)
         for index in paced(clear):
             if spare is not None and spare <= 0:

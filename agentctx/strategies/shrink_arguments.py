@@ -11,6 +11,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.artifacts import Did, FileEvent, how_it_ended
+from agentctx.engine.cut import left_whole
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import argument_cut, cut_arguments
 from agentctx.engine.tool_calls import read_calls
@@ -27,7 +28,8 @@ class ShrinkArguments(Stage):
 
     What was written stands in the file, and can be read again; a call that failed, or was not answered, stays, and so
     do signed ones. Arguments stay valid JSON of the same shape. Without a budget all calls but the last ``keep_last``
-    are cut; with one no more than must be. Where the pipeline has a store and the request the recall tool
+    are cut; with one no more than must be, and none of the newest round while that takes no more than half of the room.
+    Where the pipeline has a store and the request the recall tool
     (``Recall``), the marker names the handle of the whole message.
 
     Args:
@@ -74,7 +76,7 @@ class ShrinkArguments(Stage):
             return context
         spare = None if spare is None else spare + call.reserved
         old = self._old(context.messages, call.unread(context))
-        staying = call.protected(context)
+        staying = call.protected(context) | left_whole(context, call)
         messages = list(context.messages)
         for index in paced(sorted(old.keys() - staying)):
             if spare is not None and spare <= 0:

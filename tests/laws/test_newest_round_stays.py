@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentctx import Budget, ContextOverflow, Session, blocking, count
+from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pipeline, Session, blocking, count
 from agentctx.core.protection import always, has_user_words
 from agentctx.presets import assistant as for_people, coding_agent, late_and_large, thrifty
+from agentctx.strategies import ShrinkArguments
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
@@ -22,7 +24,7 @@ def conversations(draw):
     """Steps of a conversation: rounds that write and read files, some of them answered by the user."""
     steps, sizes = [[user("TASK: mend it")]], st.sampled_from([3, 40, 150, 400])
     for number in range(draw(st.integers(1, 9))):
-        ids = [f"c{number}_{place}" for place in range(draw(st.integers(1, 3)))]
+        ids = [f"c{number}_{place}" for place in range(draw(st.sampled_from([1, 2, 3, 8])))]
         text = [" ".join(f"w{number}_{word}" for word in range(draw(sizes) // len(ids))) for _ in ids]
         told = [" ".join(f"r{number}_{word}" for word in range(draw(sizes) // len(ids))) for _ in ids]
         calls = [
@@ -83,3 +85,29 @@ def test_nothing_of_the_newest_round_goes_while_there_is_room(format_name, prese
         staying = always(read) | {place for place, each in enumerate(read) if has_user_words(each)}
         stays = count([passed[place] for place in staying], format=format_name, model=MODELS[format_name])
         assert view.report.tokens_after + taken > window or 2 * size > window - stays, cuts
+
+
+def writing(name, written, told):
+    """A round in which eight files are written side by side, and of each is said what it is now."""
+    ids = [f"{name}{number}" for number in range(8)]
+    calls = [call(each, "write_file", {"path": f"{each}.py", "content": "a line of code " * written}) for each in ids]
+    return [assistant(*calls), *(result(each, f"{each}: " + "written " * told) for each in ids)]
+
+
+@pytest.mark.parametrize(
+    ("cutting", "old"),
+    [
+        pytest.param(ClearToolResults(2), writing("old", 100, 3), id="results"),
+        pytest.param(ShrinkArguments(2), writing("old", 3, 300), id="arguments"),
+    ],
+)
+def test_a_round_of_many_calls_is_one(cutting, old):
+    """Of calls that ran side by side none is older than another, however many results a stage was told to keep."""
+    turns = user("TASK"), *old, assistant("ok"), *writing("new", 30, 90), assistant("done"), user("and now?")
+    history = transcript("openai-chat", *turns)
+    newest = history[11:20]
+    window = count([history[0], history[-1]]) + 2 * count(newest) + 50
+    assert window < count(history)
+    view = blocking(Pipeline(cutting, FitContextWindow(), budget=window).prepare, history)
+    assert view.messages[-11:-2] == newest
+    assert view.report.changes
