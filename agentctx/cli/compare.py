@@ -48,6 +48,7 @@ from agentctx.comparison.contenders import READY, contender
 from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line
 from agentctx.replay import Recording
+from agentctx.sinks.window import short
 from agentctx.transcripts.reading import chosen as chosen_of
 from agentctx.users_code import called, pipeline_or_maker
 
@@ -311,7 +312,7 @@ def _tables(
 
 _COLUMNS: tuple[tuple[str, Callable[[_Sums], str]], ...] = (
     ("calls", lambda sums: f"{sums.of('calls'):,}"),
-    ("tokens\nsent", lambda sums: _short(sums.of("tokens_sent"))),
+    ("tokens\nsent", lambda sums: short(sums.of("tokens_sent"))),
     ("cached", lambda sums: _share(sums.of("prefix_tokens"), sums.of("tokens_sent"))),
     ("input\ncost", lambda sums: "-" if sums.usd is None else f"${sums.usd:,.2f}"),
     ("cuts", lambda sums: f"{sums.of('compactions'):,}"),
@@ -353,16 +354,6 @@ def _milliseconds(time: float) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "-"
-
-
-def _short(tokens: int) -> str:
-    """A number of tokens in few characters: 950, 48.2k, 1.19M."""
-    if tokens < _KILO:
-        return str(tokens)
-    return f"{tokens / _KILO:.1f}k" if tokens < _KILO**2 else f"{tokens / _KILO**2:.2f}M"
-
-
-_KILO = 1_000
 
 
 def _lines(rows: Sequence[Measured], contenders: Sequence[Contender], sessions: int) -> list[tuple[str, list[str]]]:

@@ -55,9 +55,9 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def to_json(value: object, *, indent: int | None = None) -> bytes:
+def to_json(value: object) -> bytes:
     """A JSON value as UTF-8; what a terminal would obey and UTF-8 cannot hold is written as a JSON escape."""
-    return escaped(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
+    return escaped(json.dumps(value, ensure_ascii=False)).encode()
 
 
 def print_json(value: object, stream: IO[bytes] | None = None) -> None:

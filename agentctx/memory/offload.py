@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -15,6 +14,7 @@ from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_content, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
+from agentctx.providers.native import is_json
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
 _CODE = re.compile(
@@ -179,21 +179,13 @@ def kind_of(result: ToolResult) -> str:
     text = result.text
     if not text.strip():
         return next((part.kind for part in result.content if isinstance(part, Media)), "text")
-    if text.lstrip()[:1] in ("{", "[") and _is_json(text):
+    if text.lstrip()[:1] in ("{", "[") and is_json(text):
         return "json"
     start = text[:_LOOKED_AT]
     lines = start.count("\n") + 1
     if _count(_LOG.finditer(start)) * 4 > lines:
         return "log"
     return "code" if _count(_CODE.finditer(start)) * 40 > lines else "text"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _count(found: Iterable[object]) -> int:

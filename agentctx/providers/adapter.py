@@ -9,6 +9,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.report import View
+from agentctx.providers.native import string_of
 
 Body = Mapping[str, Any]
 """A request's body: what the API calls its parameters."""
@@ -51,7 +52,7 @@ class Adapter(Protocol):
         if (messages := body.get(self.messages_key)) is None:
             return None
         system = None if self.system_key is None else body.get(self.system_key)
-        return RequestParts(messages, system, body.get("tools"), name_of_model(body))
+        return RequestParts(messages, system, body.get("tools"), string_of(body, "model"))
 
     def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The same request with the view's messages and options, and its system prompt and tools where they changed.
@@ -115,12 +116,6 @@ def merged(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         elif mine is None:
             both[name] = other
     return both
-
-
-def name_of_model(body: Body, key: str = "model") -> str | None:
-    """The model that the request names."""
-    name = body.get(key)
-    return name if isinstance(name, str) else None
 
 
 def api_path(url: str, known: Iterable[str]) -> str:

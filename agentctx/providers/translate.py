@@ -162,11 +162,6 @@ def _by_url(part: Media, target: Capabilities) -> Media | None:
     return evolve(part, media_type=part.media_type or guess_type(part.url.partition("?")[0])[0])
 
 
-def spelled_out(part: Media) -> str | None:
-    """The characters of a document that is plain text; None for any other."""
-    return document_text(part)
-
-
 def left_out(part: Media) -> Text:
     """What stands for media that cannot be sent."""
     kind = part.media_type or part.kind
@@ -400,7 +395,7 @@ class Translator:
             if part.detail not in {None, "auto", found.detail}:
                 spoken.why.append(f"the wish for resolution went: {part.detail}")
             return self._named(found, part, spoken)
-        if (text := spelled_out(part)) is not None:
+        if (text := document_text(part)) is not None:
             spoken.why.append("a document of plain text became text")
             return Text(text)
         spoken.why.append(f"this {part.kind} cannot be sent here")

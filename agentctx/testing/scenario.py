@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
 from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Native
+from agentctx.core.message import Context
 from agentctx.core.report import View
 from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ContextOverflow, InvalidInput
@@ -172,13 +172,9 @@ class Scenario:
 def text_of(native: object) -> str:
     """A native message as JSON, to compare it to the byte; an SDK object as its client sends it."""
     found = mapping_or_none(native)
-    return json.dumps(native if found is None else found, default=_dumped)
+    return json.dumps(native if found is None else found, default=as_mapping)
 
 
 def texts_of(natives: Sequence[Any]) -> list[str]:
     """Each native message as JSON."""
     return [text_of(native) for native in natives]
-
-
-def _dumped(native: Native) -> Mapping[str, Native]:
-    return as_mapping(native)

@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
+from agentctx.providers.native import string_of
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
@@ -83,9 +84,9 @@ class _Log:
 
     def add(self, line: Fields) -> None:
         """Take in one line."""
-        uuid = _word(line, "uuid")
+        uuid = string_of(line, "uuid")
         if self.id is None:
-            self.id = _word(line, "sessionId") or _word(line, "session_id")
+            self.id = string_of(line, "sessionId") or string_of(line, "session_id")
         if uuid is not None and uuid in self.parents:  # a session that was taken up again holds lines twice
             return
         side = _is_side(line)
@@ -98,7 +99,7 @@ class _Log:
 
     def _parent(self, line: Fields, chain: str | None) -> str | None:
         """The line that one stands on: where a summary, or another file, lies between them, the one before it."""
-        parent = _word(line, "parentUuid") or _word(line, "logicalParentUuid")
+        parent = string_of(line, "parentUuid") or string_of(line, "logicalParentUuid")
         if parent in self.parents:
             return parent
         summed = line.get("subtype") == "compact_boundary" or line.get("isCompactSummary") is True
@@ -167,10 +168,10 @@ def glance(lines: Iterable[bytes]) -> Glance:
         if not begins and not (b'"usage"' in line and b'"assistant"' in line):
             continue
         fields = object_of(line)
-        project = project or _word(fields, "cwd")
+        project = project or string_of(fields, "cwd")
         message = _seen_by_the_model(fields)
         if message is not None and fields["type"] == "assistant":
-            answer = _word(message, "id") or f"line {len(places)}"
+            answer = string_of(message, "id") or f"line {len(places)}"
             said = _said(None, message, fields)
             _bill(billed, places.setdefault(answer, len(places)), said)
     calls = tuple(billed.values())
@@ -214,16 +215,18 @@ def _last_branch(log: _Log, said: Sequence[_Said]) -> list[_Said]:
         return list(said)
     branch = log.ancestors(last)
     on_it = [one for one in said if one.uuid is None or one.uuid in branch]
-    answers = {_word(one.message, "id") for one in on_it if one.message.get("role") == "assistant"} - {None}
-    whole = [one for one in said if one.uuid in branch or one.uuid is None or _word(one.message, "id") in answers]
-    calls = {_word(block, "id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"}
+    answers = {string_of(one.message, "id") for one in on_it if one.message.get("role") == "assistant"} - {None}
+    whole = [one for one in said if one.uuid in branch or one.uuid is None or string_of(one.message, "id") in answers]
+    calls = {
+        string_of(block, "id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"
+    }
     kept = {id(one) for one in whole}
     return [one for one in said if id(one) in kept or _answers_only(one.message, calls)]
 
 
 def _answers_only(message: Fields, calls: set[str | None]) -> bool:
     results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
-    return bool(results) and all(_word(block, "tool_use_id") in calls for block in results)
+    return bool(results) and all(string_of(block, "tool_use_id") in calls for block in results)
 
 
 def _joined(said: Iterable[_Said]) -> tuple[list[Native], list[Billed]]:
@@ -260,9 +263,9 @@ def _hear(messages: list[dict[str, Any]], message: Fields) -> None:
 
 
 def _add_blocks(answer: dict[str, Any], message: Fields) -> None:
-    calls = {_word(block, "id") for block in _blocks(answer)} - {None}
+    calls = {string_of(block, "id") for block in _blocks(answer)} - {None}
     for block in _as_blocks(message["content"]):
-        known = isinstance(block, Mapping) and block.get("type") == "tool_use" and _word(block, "id") in calls
+        known = isinstance(block, Mapping) and block.get("type") == "tool_use" and string_of(block, "id") in calls
         if not known:
             answer["content"].append(block)
 
@@ -272,8 +275,7 @@ def _bill(billed: dict[int, Billed], place: int, said: _Said) -> None:
     usage = usage_of(said.message.get("usage"))
     if usage is None:
         return
-    model = said.message.get("model")
-    now = Billed(place, usage, model if isinstance(model, str) else None, said.at, said.cost)
+    now = Billed(place, usage, string_of(said.message, "model"), said.at, said.cost)
     before = billed.get(place)
     if before is not None:
         output = max(before.usage.output, usage.output)
@@ -315,7 +317,7 @@ def _is_side(line: Fields) -> bool:
 
 
 def _agent(line: Fields) -> str | None:
-    return _word(line, "agentId") or _word(line, "parent_tool_use_id")
+    return string_of(line, "agentId") or string_of(line, "parent_tool_use_id")
 
 
 def _as_blocks(content: Native) -> list[Native]:
@@ -325,8 +327,3 @@ def _as_blocks(content: Native) -> list[Native]:
 def _blocks(message: Fields) -> list[Fields]:
     content = message["content"]
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-
-
-def _word(line: Fields, key: str) -> str | None:
-    value = line.get(key)
-    return value if isinstance(value, str) else None

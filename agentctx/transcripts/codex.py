@@ -13,6 +13,7 @@ from attrs import define, field
 from agentctx.core.message import Native
 from agentctx.economics.prices import Usage
 from agentctx.errors import InvalidInput
+from agentctx.providers.native import string_of
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
@@ -52,7 +53,7 @@ class _Rollout:
         elif kind == "session_meta":
             self._begin(payload)
         elif kind == "turn_context":
-            self.model = _word(payload, "model") or self.model
+            self.model = string_of(payload, "model") or self.model
         elif kind == "compacted":
             self.compacted += 1
         elif kind == "response_item":
@@ -69,9 +70,9 @@ class _Rollout:
     def _begin(self, payload: Fields) -> None:
         if self.id is not None:  # a session that goes on from another begins with that one's line, too
             return
-        self.id = _word(payload, "id") or _word(payload, "session_id") or ""
+        self.id = string_of(payload, "id") or string_of(payload, "session_id") or ""
         prompt = payload.get("base_instructions")
-        self.system = _word(prompt, "text") if isinstance(prompt, Mapping) else _word(payload, "instructions")
+        self.system = string_of(prompt, "text") if isinstance(prompt, Mapping) else string_of(payload, "instructions")
 
     def _add_early(self, line: Fields) -> None:
         if "record_type" in line:
@@ -167,7 +168,7 @@ def glance(lines: Iterable[bytes]) -> Glance:
             if fields.get("type") in ("session_meta", "turn_context", "event_msg"):
                 rollout.add(fields)
             payload = fields.get("payload")
-            project = project or (_word(payload, "cwd") if isinstance(payload, Mapping) else None)
+            project = project or (string_of(payload, "cwd") if isinstance(payload, Mapping) else None)
     return Glance(project, rollout.model, tuple(rollout.billed))
 
 
@@ -182,8 +183,3 @@ def _more(now: Usage | None, before: Usage | None) -> Usage | None:
 def _is_said(key: str, value: Native) -> bool:
     """Whether a field of an item is one that a request has: not what is empty, nor the date of early versions."""
     return key not in ("type", "timestamp") and (value is not None or key == "content")
-
-
-def _word(fields: Fields, key: str) -> str | None:
-    value = fields.get(key)
-    return value if isinstance(value, str) else None

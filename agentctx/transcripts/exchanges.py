@@ -12,7 +12,7 @@ from typing import Any
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import fields_or_none
+from agentctx.providers.native import fields_or_none, string_of
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields
@@ -63,14 +63,19 @@ def read(fields: Fields, place: str) -> Read:
     messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
     more, notes = _answer(answer)
     system = next((request[name] for name in _SYSTEM if request.get(name) is not None), None)
-    model = _word(request, "model") or _word(request, "modelId") or _word(fields, "modelId") or _word(fields, "model")
+    model = (
+        string_of(request, "model")
+        or string_of(request, "modelId")
+        or string_of(fields, "modelId")
+        or string_of(fields, "model")
+    )
     recording = Recording(
         [*messages, *more],
         system=system,
         tools=_tools(request),
         format=_format(request, key, more, fields),
         model=model or _model(answer),
-        id=_word(fields, "custom_id") or _word(fields, "id") or _word(fields, "requestId"),
+        id=string_of(fields, "custom_id") or string_of(fields, "id") or string_of(fields, "requestId"),
         pending=not more,
         billed=_billed(fields, answer, len(messages), model) if more else (),
     )
@@ -226,9 +231,4 @@ def _moment(value: Native) -> float | None:
 
 
 def _model(answer: Native) -> str | None:
-    return (_word(answer, "model") or _word(answer, "modelVersion")) if isinstance(answer, Mapping) else None
-
-
-def _word(fields: Fields, key: str) -> str | None:
-    value = fields.get(key)
-    return value if isinstance(value, str) else None
+    return (string_of(answer, "model") or string_of(answer, "modelVersion")) if isinstance(answer, Mapping) else None

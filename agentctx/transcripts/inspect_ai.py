@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from agentctx.core.message import Native, Part, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, left_out, parse
 from agentctx.transcripts.transcript import Read
@@ -158,12 +159,12 @@ def _calls(said: Fields) -> Iterator[ToolCall]:
 
 
 def _result(said: Fields) -> Part:
-    name, error = said.get("function"), said.get("error")
+    error = said.get("error")
     parts = content_parts(said.get("content"))
     if not parts and isinstance(error, Mapping):
         parts = content_parts(str(error.get("message")))
-    named = name if isinstance(name, str) else None
-    return ToolResult(str(said.get("tool_call_id")), tuple(parts), named, is_error=error is not None)
+    called, named = str(said.get("tool_call_id")), string_of(said, "function")
+    return ToolResult(called, tuple(parts), named, is_error=error is not None)
 
 
 def _model_events(sample: Fields) -> Iterator[Fields]:

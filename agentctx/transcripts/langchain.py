@@ -9,6 +9,7 @@ from attrs import evolve
 
 from agentctx.core.message import Native, Part, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.providers.native import string_of
 from agentctx.providers.other_tools import tool_of
 from agentctx.transcripts.costs import usage_of
 from agentctx.transcripts.files import Fields, left_out
@@ -40,8 +41,7 @@ def read(messages: Sequence[Native], beside: Fields) -> Read:
     turns = Turns()
     for index, message in enumerate(messages):
         _add(turns, message, f"messages[{index}]")
-    name = beside.get("id")
-    return Read(turns.recording(id=name if isinstance(name, str) else None))
+    return Read(turns.recording(id=string_of(beside, "id")))
 
 
 def read_state(state: Fields, place: str) -> Iterator[Read]:
@@ -134,10 +134,10 @@ def _calls(said: Fields) -> Iterator[ToolCall]:
 
 
 def _result(said: Fields) -> Part:
-    name, call = said.get("name"), said.get("tool_call_id")
+    call = string_of(said, "tool_call_id")
     return ToolResult(
-        call if isinstance(call, str) else str(name),
+        str(said.get("name")) if call is None else call,
         tuple(content_parts(said.get("content"))),
-        name if isinstance(name, str) else None,
+        string_of(said, "name"),
         is_error=said.get("status") == "error",
     )

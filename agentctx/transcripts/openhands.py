@@ -10,6 +10,7 @@ from attrs import define, field
 
 from agentctx.core.message import Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, left_out, parse
 from agentctx.transcripts.transcript import Read
@@ -62,9 +63,7 @@ class _Conversation:
         if self._answer is not None:
             _, parts, bill = self._answer
             self.turns.add("assistant", [part for part in parts if self._stays(part)])
-            model = bill.get("model")
-            usage = usage_of(bill.get("usage"))
-            self.turns.bill(usage, model if isinstance(model, str) else None, seconds(bill.get("timestamp")))
+            self.turns.bill(usage_of(bill.get("usage")), string_of(bill, "model"), seconds(bill.get("timestamp")))
             self._answer = None
         self.turns.add("tool", self._results)
         self._results = []
@@ -171,8 +170,7 @@ def _answer(conversation: _Conversation, event: Fields, args: dict[str, Any]) ->
     response = _response_of(event)
     bill = {"usage": response.get("usage"), "model": response.get("model"), "timestamp": event.get("timestamp")}
     if (message := _message_of(response)) is not None:
-        name_of_answer = response.get("id")
-        conversation.ask(name_of_answer if isinstance(name_of_answer, str) else None, _parts(message), bill)
+        conversation.ask(string_of(response, "id"), _parts(message), bill)
     elif event.get("action") == "message":
         conversation.ask(None, content_parts(args.get("content")), bill)
     elif event.get("action") == "finish":
@@ -284,6 +282,4 @@ def _observe_of_sdk(conversation: _Conversation, event: Fields) -> None:
     if content is None:
         content = event.get("error") or event.get("rejection_reason") or arguments(held)
     parts = content_parts(content if isinstance(content, (str, list)) else arguments(content))
-    name = event.get("tool_name")
-    named = name if isinstance(name, str) else None
-    conversation.hear(ToolResult(_call_of(event), tuple(parts), named, is_error=failed))
+    conversation.hear(ToolResult(_call_of(event), tuple(parts), string_of(event, "tool_name"), is_error=failed))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from agentctx.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields
 from agentctx.transcripts.transcript import Read
@@ -35,9 +36,8 @@ def read(messages: Sequence[Native], _beside: Fields) -> Read:
         parts = [part for part in message["parts"] if isinstance(part, Mapping)]
         if message.get("kind") == "response":
             turns.add("assistant", [part for each in parts if (part := _answer(each)) is not None])
-            model = message.get("model_name")
             at = seconds(message.get("timestamp"))
-            turns.bill(usage_of(message.get("usage")), model if isinstance(model, str) else None, at)
+            turns.bill(usage_of(message.get("usage")), string_of(message, "model_name"), at)
         else:
             _add_request(turns, parts)
     return Read(turns.recording(id=name if isinstance(name, str) else None))
@@ -60,11 +60,10 @@ def _is_result(part: Fields) -> bool:
 
 
 def _result(part: Fields) -> ToolResult:
-    content, name = part.get("content"), part.get("tool_name")
+    content = part.get("content")
     said = _said(content) if isinstance(content, (str, list)) else [Text(arguments(content))]
     failed = part.get("part_kind") == "retry-prompt" or part.get("outcome") == "failed"
-    named = name if isinstance(name, str) else None
-    return ToolResult(str(part.get("tool_call_id")), tuple(said), named, is_error=failed)
+    return ToolResult(str(part.get("tool_call_id")), tuple(said), string_of(part, "tool_name"), is_error=failed)
 
 
 def _answer(part: Fields) -> Part | None:

@@ -23,6 +23,7 @@ from agentctx.providers.native import (
     needed_string,
     object_spelled,
     placed,
+    string_of,
     words_of,
 )
 
@@ -115,9 +116,8 @@ def _read_reasoning(kind: str, block: Block, native: object) -> Part:
     reasoning = fields(block[kind], f".{kind}")
     said = fields_or_none(reasoning.get("reasoningText"))
     if said is not None:
-        signature = said.get("signature")
         text = needed_string(said, "text", f".{kind}.reasoningText")
-        return Thinking(text, signature if isinstance(signature, str) else None, source=native)
+        return Thinking(text, string_of(said, "signature"), source=native)
     hidden = base64_or_text(reasoning.get("redactedContent"))
     return Opaque(kind, block, source=native) if hidden is None else Thinking("", encrypted=hidden, source=native)
 

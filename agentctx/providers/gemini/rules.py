@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 from agentctx.core.message import Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.gemini.contents import as_contents, bare_parts, data_key, signature_of, snake, value
-from agentctx.providers.native import fields_or_none, mapping_or_none
+from agentctx.providers.native import fields_or_none, mapping_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
     GrowingRequest,
@@ -56,8 +56,7 @@ class PartAt:
     @property
     def text(self) -> str | None:
         """Its text, when it is one."""
-        text = self.data.get("text")
-        return text if isinstance(text, str) else None
+        return string_of(self.data, "text")
 
     @property
     def signature(self) -> str | None:

@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import BREAKPOINT, CONTROL
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import clean_text, mapping_or_none
+from agentctx.providers.native import clean_text, mapping_or_none, string_of
 from agentctx.providers.openai_chat.messages import REASONING_BLOCKS, REASONING_TEXTS
 from agentctx.providers.openai_chat.repair import CARRIES_SIGNATURE, ID_MAX, NAME, NAME_MAX
 from agentctx.providers.rules import GrowingRequest, Natives, Rule, Seen, checked, in_order, looked_at
@@ -448,8 +448,7 @@ def _name(tool: object) -> str | None:
     native = mapping_or_none(tool) or {}
     kind = native.get("type", "function")
     body = mapping_or_none(native.get(kind)) if isinstance(kind, str) else None
-    name = (body or {}).get("name")
-    return name if isinstance(name, str) else None
+    return string_of(body or {}, "name")
 
 
 def _chosen(choice: object) -> Iterator[str]:
