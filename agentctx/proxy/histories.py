@@ -2,8 +2,10 @@
 
 Each request shows the whole history. After each message a digest stands for all that was said up to there, so that a
 conversation is known by the digest of what it showed last (its tip), and a request goes on with it when that digest is
-among its own. The longest one counts. A history that leaves a known one in its midst is another conversation: the same
-task twice, or a branch. It begins with what was decided about the part that both share.
+among its own. The longest one counts. Words at the end of a request that are for this call alone (a reminder, what was
+found for a question) are gone once the model's answer stands behind them: the conversation is the same. A history that
+leaves a known one in its midst is another: the same task twice, or a branch. It begins with what was decided about the
+part that both share.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from time import time
 from typing import Protocol
 from uuid import uuid4
@@ -32,6 +34,22 @@ _SIZE = 12
 
 
 @frozen
+class End:
+    """What the caller says at the end of a request, behind the model's last words and the results: it may not stay.
+
+    Args:
+        stem: What was said up to there; None where the caller says nothing there, or all that it says is the task.
+        words: Each message of it by itself.
+    """
+
+    stem: bytes | None = None
+    words: frozenset[bytes] = frozenset()
+
+
+NO_END = End()
+
+
+@frozen
 class History:
     """What a request shows, in digests.
 
@@ -39,24 +57,79 @@ class History:
         caller: Whose it is, and in which format: the histories of others are never looked at.
         system: The system prompt, and the system messages at its start.
         links: For each other message, what was said up to it.
+        end: What the caller says at its end.
+        words: Each message of the caller's by itself; None for one of the model's.
         bytes: How large the request is.
     """
 
     caller: str
     system: bytes
     links: Sequence[bytes] = field(repr=False)
+    end: End = field(default=NO_END, repr=False)
+    words: Sequence[bytes | None] = field(default=(), repr=False)
     bytes: int = 0
+
+    def answers(self, place: int, end: End) -> bool:
+        """Whether behind a place the model's answer stands, and before it nothing but words of that end."""
+        for said in self.words[place + 1 :]:
+            if said is None or said not in end.words:
+                return said is None
+        return False
 
 
 def history_of(request: RequestParts, caller: str, size: int = 0) -> History:
     """The history of a request. Cache markers, which move from step to step, are passed over."""
     told = list(takewhile(_is_system, request.messages))
     system = _digest(_text([request.system, *told]), b"system")
-    link, links = _digest(caller.encode(), b"caller"), []
-    for message in request.messages[len(told) :]:
-        link = _digest(_text(message), link)
-        links.append(link)
-    return History(caller, system, links or [_digest(system, link)], size)
+    said = request.messages[len(told) :]
+    words = [_digest(_text(message), b"message") for message in said]
+    links = [*accumulate(words, lambda link, word: _digest(word, link), initial=_digest(caller.encode(), b"caller"))]
+    end = _end_of(said, words, links)
+    own = [None if _is_the_models(message) else word for message, word in zip(said, words, strict=True)]
+    return History(caller, system, links[1:] or [_digest(system, links[0])], end, own, size)
+
+
+def _end_of(said: Sequence[object], words: Sequence[bytes], links: Sequence[bytes]) -> End:
+    last = len(said)
+    while last > 1 and _is_what_the_caller_says(said[last - 1]):
+        last -= 1
+    stem = links[last] if last < len(said) else None
+    if last > 1 and (results := _without_words(said[last - 1])) is not None:
+        stem = _digest(_digest(_text(results), b"message"), links[last - 1])
+    return NO_END if stem is None else End(stem, frozenset(words[last:]))
+
+
+def _is_the_models(message: object) -> bool:
+    if not isinstance(message, Mapping):
+        return False
+    role, kind = message.get("role"), message.get("type")
+    item = role is None and isinstance(kind, str)  # OpenAI's responses: calls and reasoning
+    return role in ("assistant", "model") or (item and not str(kind).endswith("_output"))
+
+
+def _is_what_the_caller_says(message: object) -> bool:
+    caller = isinstance(message, Mapping) and message.get("role") in ("user", "system", "developer")
+    return caller and not any(map(_is_result, _blocks(message)[1]))
+
+
+def _without_words(message: object) -> object:
+    """Results without what the caller says behind them in the same message; None where there is nothing of both."""
+    key, blocks = _blocks(message)
+    results = max((place for place, block in enumerate(blocks, 1) if _is_result(block)), default=0)
+    return {**message, key: blocks[:results]} if isinstance(message, dict) and 0 < results < len(blocks) else None
+
+
+def _blocks(message: object) -> tuple[str, list[object]]:
+    fields = message if isinstance(message, Mapping) else {}
+    key = next((key for key in ("content", "parts") if isinstance(fields.get(key), list)), "")
+    return key, fields.get(key, [])
+
+
+def _is_result(block: object) -> bool:
+    return isinstance(block, Mapping) and (block.get("type") == "tool_result" or not _RESULTS.isdisjoint(block))
+
+
+_RESULTS = frozenset({"toolResult", "functionResponse", "function_response"})
 
 
 def _is_system(message: object) -> bool:
@@ -111,13 +184,15 @@ class Known:
         system: Its system prompt then.
         past: What it showed before.
         bytes: How large its last request was.
+        end: What the caller said last.
     """
 
     name: str
     tip: bytes
     system: bytes
-    past: deque[bytes] = field(factory=lambda: deque(maxlen=REMEMBERED), repr=False)
+    past: deque[bytes] = field(factory=deque, repr=False)
     bytes: int = 0
+    end: End = NO_END
 
 
 @frozen
@@ -161,11 +236,15 @@ class Histories:
         """How many are known."""
         return len(self._known)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a conversation of this name is known."""
+        return name in self._known
+
     async def find(self, history: History) -> Found:
         """The conversation that a request goes on with, which has shown this history from now on."""
         known, branches_off = self._going_on(history), None
         if known is None:
-            branches_off = self._shared_with(history)
+            branches_off = self.shared_with(history)
             known = Known(f"{history.caller}-{uuid4().hex}", history.links[-1], history.system)
             self._known[known.name] = known
             self._put(known.tip, known)
@@ -198,23 +277,40 @@ class Histories:
                     return known
             if here and place > 0:
                 return here[-1]
+        return self._without_end(history)
+
+    def _without_end(self, history: History) -> Known | None:
+        """The conversation that a request goes on with, but for what the caller said at its end for one call alone."""
+        for place in range(len(history.links) - 1, -1, -1):
+            for known in reversed(self._at.get(history.links[place], ())):
+                same = place > 0 or known.system == history.system
+                if same and known.end.stem == history.links[place] and history.answers(place, known.end):
+                    return known
         return None
 
-    def _shared_with(self, history: History) -> str | None:
-        """The conversation that a new one shares the longest part with, if that is more than the task."""
+    def shared_with(self, history: History) -> str | None:
+        """The conversation that a new one shares the longest part with, if that is more than the task.
+
+        Args:
+            history: What the new one shows.
+        """
         for place in range(len(history.links) - 1, 0, -1):
             if (here := self._at.get(history.links[place])) is not None:
                 return here[-1].name
         return None
 
     def _move(self, known: Known, history: History) -> None:
-        tip = history.links[-1]
+        tip, stem = history.links[-1], history.end.stem
         if known.tip != tip:
-            if len(known.past) == known.past.maxlen:
-                self._take(known.past[0], known)
             known.past.append(known.tip)
             known.tip = tip
             self._put(tip, known)
+        if stem is not None and known.end.stem != stem:
+            known.past.append(stem)
+            self._put(stem, known)
+        known.end = history.end
+        while len(known.past) > REMEMBERED:
+            self._take(known.past.popleft(), known)
         known.system = history.system
         self._bytes += history.bytes - known.bytes
         known.bytes = history.bytes
@@ -307,7 +403,8 @@ class SharedHistories:
             except StoreError as error:
                 logger.warning("conversations of other workers cannot be found: %s", error)
                 break
-            return Found(name, None, self.here.hold(name, history))
+            branches_off = None if name in self.here else self.here.shared_with(history)
+            return Found(name, branches_off, self.here.hold(name, history))
         return await self.here.find(history)
 
     def hold(self, name: str, history: History) -> Sequence[str]:
@@ -329,7 +426,7 @@ class SharedHistories:
             if len(known.pieces) >= MOST_ALIKE:
                 oldest = sorted(known.pieces, key=lambda piece: json.loads(known.pieces[piece])["at"])
                 left += oldest[: len(oldest) - MOST_ALIKE + 1]
-            tip = json.dumps({"name": name, "at": time()}).encode()
+            tip = json.dumps({"name": name, "at": time(), **_written_end(history.end)}).encode()
             await self.store.save_state(index, {**dict.fromkeys(left), now: tip}, known.version)
         return name
 
@@ -340,7 +437,29 @@ class SharedHistories:
             same = _piece(history.links[place], history.system)
             if same in here or (here and place > 0):
                 return same if same in here else here[-1]
-        return None
+        return self._without_end(pieces, history)
+
+    def _without_end(self, pieces: Mapping[str, bytes], history: History) -> str | None:
+        """As where it was seen here: but for what the caller said at its end for one call alone."""
+        places = {link: place for place, link in enumerate(history.links)}
+        system, found = history.system.hex(), (-1, "")
+        for piece, known in pieces.items():
+            end = _read_end(known)
+            place = -1 if end.stem is None else places.get(end.stem, -1)
+            if place > found[0] and (place > 0 or piece.endswith(system)) and history.answers(place, end):
+                found = place, piece
+        return found[1] or None
+
+
+def _written_end(end: End) -> dict[str, object]:
+    return {} if end.stem is None else {"stem": end.stem.hex(), "words": [word.hex() for word in end.words]}
+
+
+def _read_end(piece: bytes) -> End:
+    known = json.loads(piece)
+    if "stem" not in known:
+        return NO_END
+    return End(bytes.fromhex(known["stem"]), frozenset(map(bytes.fromhex, known["words"])))
 
 
 def _piece(link: bytes, system: bytes) -> str:

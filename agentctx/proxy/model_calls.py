@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from time import perf_counter
 
@@ -143,7 +143,7 @@ class Asked(Conversations):
         caller = f"{self.caller}-{format_name}"
         if self.named is not None:
             name = f"{caller}/{self.named}"
-            named = History(caller, b"", (name.encode(),), self.size)
+            named = History(caller, b"", (name.encode(),), bytes=self.size)
             await self._forget(self.known.histories.hold(name, named))
             async with self.sessions.using(name, request.model, format_name) as session:
                 yield session.holding(request.messages, request.system, format_name, request.model)
@@ -157,7 +157,8 @@ class Asked(Conversations):
         await self._forget(found.forgotten)
         before = None if found.branches_off is None else self.sessions.get(found.branches_off)
         if before is not None and before.steps and found.name not in self.sessions:
-            self.sessions[found.name] = Session.load(self.pipeline, before.dump())
+            with suppress(InvalidInput):  # JSON cannot hold what it has shown
+                self.sessions[found.name] = Session.load(self.pipeline, {**before.dump(), "id": found.name})
         return found.name
 
     async def _forget(self, names: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Conversations are told apart by their histories alone."""
 
-from itertools import cycle
+from itertools import chain, cycle
 
 import anyio
 import pytest
@@ -74,6 +74,49 @@ def test_what_moves_in_requests_does_not_matter():
     assert found(histories, said("a", "b")).name == one.name
 
 
+def reminded(rounds, kind, who="one"):
+    """A history of so many rounds, as a client shows it that says something for this call alone."""
+    messages, now = [TASK], f"This is step {rounds} of {who}."
+    for number in range(rounds):
+        answer, output = f"{who} looks for {number}", {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": [output]}]
+    said = {"role": "user", "content": now}
+    if kind == "block" and rounds:
+        return [*messages[:-1], {"role": "user", "content": [output, {"type": "text", "text": now}]}]
+    if kind == "found" and rounds:  # for a question, which stays
+        question = {"role": "user", "content": f"{who} asks {rounds}"}
+        asked = [each for each in messages if each["role"] == "assistant"]
+        return [TASK, *chain(*zip(asked, questions(who, rounds - 1), strict=False)), asked[-1], said, question]
+    return [*messages, *([said] if kind == "reminder" else [])]
+
+
+def questions(who, number):
+    return [{"role": "user", "content": f"{who} asks {each + 1}"} for each in range(number)]
+
+
+@pytest.mark.parametrize("kind", ["reminder", "block", "found"])
+@pytest.mark.parametrize("shared", [False, True], ids=["here", "store"])
+def test_what_is_said_for_one_call_alone_makes_no_other_conversation(kind, shared):
+    """Words that stand at the end of a request and not in the next, of two that take turns: each stays what it is."""
+    histories = SharedHistories(MemoryStore()) if shared else Histories()
+    names = {"one": set(), "two": set()}
+    for rounds in range(1, 6):
+        for who, seen in names.items():
+            seen.add(found(histories, reminded(rounds, kind, who)).name)
+    assert [1, 1] == [len(each) for each in names.values()]
+    assert names["one"] != names["two"]
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["here", "store"])
+def test_other_words_behind_the_same_answer_are_a_branch(shared):
+    """Two that ask something else after an equal answer are two conversations; the later begins as both do."""
+    histories = SharedHistories(MemoryStore()) if shared else Histories()
+    one, two = found(histories, said("hello", "mine")), found(histories, said("hello", "its"))
+    assert (one.name != two.name, two.branches_off) == (True, one.name)
+    for who, word in ((one, "mine"), (two, "its")):
+        assert found(histories, said("hello", word, f"of {word}", "on")).name == who.name
+
+
 def test_what_is_forgotten_is_said():
     """Above a number of conversations or of bytes those unused for longest go, and nothing of them is kept."""
     histories = Histories(most=10, most_bytes=1_000)
@@ -82,7 +125,7 @@ def test_what_is_forgotten_is_said():
         asked = RequestParts([{"role": "user", "content": str(number)}, *said("a", "b")])
         gone += drive(histories.find(history_of(asked, "one", 300))).forgotten
     assert (len(histories), len(gone)) == (3, 47)
-    assert len(histories._at) == 3
+    assert 3 == len({known.name for here in histories._at.values() for known in here})
 
 
 @settings(max_examples=30)

@@ -219,6 +219,8 @@ def test_a_branch_keeps_what_its_conversation_decided(given):
     assert len(sent[0]) < len(asked[0])
     assert sent[1][: len(sent[0])] == sent[0]
     assert sent[2][:-1] == sent[1][:-1]
+    kept = [(name, session.id) for each in at.proxy._known._sessions.values() for name, session in each.items()]
+    assert all(name == identity for name, identity in kept)  # by which a store tells their contents apart
 
 
 SHAPES = {
