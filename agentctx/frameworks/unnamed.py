@@ -1,16 +1,18 @@
 """Which conversation a call goes on with that a framework gives no name: the one whose history it shows.
 
 Many conversations of one hook may begin alike: the same task for three agents at once, or again and again. A call goes
-on with the one that it shows all of, from the task on, as the caller or as we have written it. Where it shows all of
-none, since its history was edited or cut at the start, that is one whose last message it still has. Anything else is a
-conversation of its own: another run, or one that leaves a known one in its midst, which begins with what was decided
-there about what both share.
+on with the one that it shows all of, from the task on, as the caller or as we have written it. Words at the end of a
+request that are for that call alone, and gone once the model's answer stands behind them, do not matter. Where it shows
+all of none, since its history was edited or cut at the start, that is one of which it has what the model said last
+and what followed. Anything else is a conversation of its own: another run, or one that leaves a known one in its midst,
+which begins with what was decided there about what both share.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from threading import Lock
 from uuid import uuid4
 
@@ -122,12 +124,11 @@ class Unnamed(Conversations):
 
 
 def _going_on(known: list[_Held], opening: Opening) -> Hashable | None:
-    task = opening.beginning.task
-    for name, session, begun in known:
-        if begun.task == task and session.all_shown_by(opening, begun):
-            return name
+    alike = [held for held in known if held[2].task == opening.beginning.task]
+    whole = (name for name, session, begun in alike if session.all_shown_by(opening, begun))
+    staying = (name for name, session, begun in alike if session.what_stays_shown_by(opening, begun))
     edited = (name for name, session, begun in known[:MOST_EDITED] if session.edited_in(opening, begun))
-    return next(edited, None)
+    return next(chain(whole, staying, edited), None)
 
 
 def _beginning_with(alike: list[Session], name: str, opening: Opening) -> Session:

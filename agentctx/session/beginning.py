@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import ROLES, Message, Native, Text
+from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.protection import is_user_turn
-from agentctx.session.fingerprint import begins_with, digest, shared_length
+from agentctx.errors import InvalidInput
+from agentctx.providers.cache_markers import unmarked
+from agentctx.session.fingerprint import Digest, digest, shared_length
 from agentctx.session.record import Record
 from agentctx.session.step_context import State
 from agentctx.wire_format import WireFormat
@@ -34,6 +37,10 @@ class Beginning:
         return cls(digest(system) if system else b"", digest(task) if task else b"")
 
 
+MOST_FOR_ONE_CALL = 8
+"""So many messages at the end of a request may be for that call alone."""
+
+
 @frozen(eq=False, repr=False)
 class Opening:
     """What a request begins with.
@@ -42,11 +49,13 @@ class Opening:
         beginning: Its words.
         natives: All its messages.
         place: The index of the first one in which the user speaks.
+        wire: Their format.
     """
 
     beginning: Beginning
     natives: Sequence[Any]
     place: int
+    wire: WireFormat
 
     def goes_on(self, known: Beginning, record: Record) -> bool:
         """Whether the request is one of the conversation that began as ``known``.
@@ -66,9 +75,51 @@ class Opening:
         return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
 
     def shows_all(self, record: Record) -> bool:
-        """Whether the request has, from the task on, all that is known of a conversation, as it came or as it went."""
-        mine = self.natives[self.place :]
-        return any(begins_with(mine, known[self.place :]) for known in (record.seen, record.shown))
+        """Whether the request has, from the task on, all that is known of a conversation, as it came or as it went.
+
+        Cache markers, which move from request to request, are passed over.
+        """
+        return any(self._shared(known) == len(known) for known in self._known(record))
+
+    def shows_what_stays(self, record: Record) -> bool:
+        """Whether the request has all that is known of a conversation but for words that were for its last call alone.
+
+        They stood at its end (a reminder, what was found for a question) and are gone, with the model's answer behind
+        what is left of them.
+        """
+        return any(self._goes_on_without_end(known) for known in self._known(record))
+
+    def _known(self, record: Record) -> Iterator[list[Any]]:
+        return (known[self.place :] for known in (record.seen, record.shown) if len(known) > self.place)
+
+    def _shared(self, known: list[Any]) -> int:
+        mine, place = self.natives[self.place :], 0
+        while place < len(known):
+            place += shared_length(mine[place:], known[place:])
+            if place in (len(mine), len(known)) or unmarked(mine[place]) != unmarked(known[place]):
+                break
+            place += 1
+        return place
+
+    def _goes_on_without_end(self, known: list[Any]) -> bool:
+        shared = self._shared(known)
+        end = known[shared:]
+        if not 0 < shared < len(known) <= shared + MOST_FOR_ONE_CALL:
+            return False
+        mine = iter(self.natives[self.place + shared :])
+        with suppress(InvalidInput):
+            said, words = self._read(next(mine, None)), [self._read(each) for each in end]
+            for each in words:
+                if said is not None and each is not None and _is_left_of(said, each):
+                    said = self._read(next(mine, None))
+                elif each is None or not _is_the_caller_s(each):
+                    return False
+            return said is not None and said.role == "assistant"
+        return False
+
+    def _read(self, native: Native) -> Message | None:
+        """A message; None for none, or for one of which only a digest is kept."""
+        return None if native is None or isinstance(native, Digest) else self.wire.read_message(unmarked(native), 0)
 
     def shows_last(self, record: Record) -> bool:
         """Whether the request has, in a row, what the model said last in a conversation and all that came after it.
@@ -145,7 +196,18 @@ def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> O
         read.append(wire.read_message(native, index))
         if is_user_turn(read[-1]):
             break
-    return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1)
+    return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1, wire)
+
+
+def _is_the_caller_s(message: Message) -> bool:
+    return (message.role == "user" or message.is_system) and not message.results
+
+
+def _is_left_of(said: Message, before: Message) -> bool:
+    """Whether it is what was there before, with or without the words that the caller had put behind it."""
+    after = before.parts[len(said.parts) :]
+    same = said.role == before.role and said.parts == before.parts[: len(said.parts)]
+    return same and bool(said.parts) and not any(isinstance(part, (ToolCall, ToolResult)) for part in after)
 
 
 def _since_the_model_spoke(roles: bytes | bytearray) -> int:

@@ -695,6 +695,16 @@ class Session:
         record = self._state.record
         return self.steps > 0 and opening.shows_all(record) and opening.goes_on(begun, record)
 
+    def what_stays_shown_by(self, opening: Opening, begun: Beginning) -> bool:
+        """Whether a request goes on with this conversation, without the words that were for its last call alone.
+
+        Args:
+            opening: What the request begins with.
+            begun: How this conversation began.
+        """
+        record = self._state.record
+        return self.steps > 0 and opening.shows_what_stays(record) and opening.goes_on(begun, record)
+
     def edited_in(self, opening: Opening, begun: Beginning) -> bool:
         """Whether a request goes on with a history of this conversation that was edited, or cut at its start.
 

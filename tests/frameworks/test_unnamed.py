@@ -113,6 +113,42 @@ async def test_those_that_there_is_no_room_for_are_forgotten(monkeypatch):
     assert [3] == [session.steps for session in calls.sessions.values()][-1:]
 
 
+def for_one_call(history, kind, number):
+    """A history as a client shows it that says something for this call alone, or marks its last message."""
+    now = transcript("openai-chat", user(f"This is step {number}."))
+    if kind == "reminder":
+        return [*history, *now]
+    if kind == "found":  # for a question, which stays
+        return [*history[:-1], *now, history[-1]]
+    if kind == "marker":
+        mark = {"type": "text", "text": history[-1]["content"], "cache_control": {"type": "ephemeral"}}
+        return [*history[:-1], {**history[-1], "content": [mark]}]
+    said = [{"type": "text", "text": history[-1]["content"]}]
+    return [*history[:-1], {**history[-1], "content": [*said, {"type": "text", "text": now[0]["content"]}]}]
+
+
+@settings(max_examples=8)
+@given(turns=st.lists(st.integers(0, 2), max_size=40), kinds=st.permutations(["reminder", "found", "marker", "block"]))
+def test_what_is_said_for_one_call_alone_makes_no_other_conversation(turns, kinds):
+    """Each of three that take turns is sent what it would be sent alone, and has one session to the end."""
+
+    def asked(who, number):
+        rounds = [each for part in range(number) for each in (assistant(f"{who} says {part}. " * 40), user("Go on."))]
+        history = transcript("openai-chat", user("Read all of it."), *rounds)
+        return for_one_call(history, kinds[who], number) if number else history
+
+    async def run():
+        calls, sessions, steps = ModelCalls("Hook", pipeline(), None), [pipeline().session() for _ in range(3)], [0] * 3
+        for who in [*turns, *(who for who in range(3) for _ in range(ROUNDS))]:
+            if steps[who] < ROUNDS:
+                expected = (await sessions[who].prepare(asked(who, steps[who]))).messages
+                assert expected == await sent(calls, asked(who, steps[who]))
+                steps[who] += 1
+        assert 3 == len(calls.sessions)
+
+    anyio.run(run)
+
+
 @pytest.mark.parametrize("change", ["clock", "middle", "start", "views"])
 async def test_a_history_that_was_edited_is_the_same_conversation(change):
     """Under a system prompt that tells the time, with a message less, without its start, and where views came back."""
