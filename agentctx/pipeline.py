@@ -38,7 +38,7 @@ from agentctx.protocols import (
     declared,
 )
 from agentctx.providers.registry import format_named
-from agentctx.session.current import preparing
+from agentctx.session.lock import preparing
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter

@@ -22,8 +22,7 @@ from anyio.from_thread import BlockingPortal
 
 from agentctx.errors import ConfigError
 from agentctx.printable import shown
-from agentctx.session.current import speaking
-from agentctx.session.lock import blocking_the_loop
+from agentctx.session.lock import blocking_the_loop, speaking
 
 P = ParamSpec("P")
 T = TypeVar("T")

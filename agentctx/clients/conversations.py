@@ -20,12 +20,11 @@ from agentctx.errors import AgentctxError, ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.overflow import Overflow
-from agentctx.session.current import steps_around
 from agentctx.session.fingerprint import digest
-from agentctx.session.learned_limits import LearnedLimits, OverflowLimit
+from agentctx.session.lock import steps_around
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
-from agentctx.session.usage import is_one_prompt, prompt_tokens
+from agentctx.session.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 
 if TYPE_CHECKING:
     from agentctx.clients.model_call import ModelCall

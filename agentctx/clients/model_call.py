@@ -25,8 +25,7 @@ from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import classify_error
-from agentctx.session.current import preparing, steps_around
-from agentctx.session.lock import Deadlock
+from agentctx.session.lock import Deadlock, preparing, steps_around
 from agentctx.session.session import Session
 from agentctx.session.step_context import Given
 from agentctx.session.usage import prompt_tokens

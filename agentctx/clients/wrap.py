@@ -11,7 +11,7 @@ from agentctx.core.message import Native
 from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
-from agentctx.session.current import patch_threads_once
+from agentctx.session.lock import patch_threads_once
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 

@@ -22,7 +22,7 @@ from agentctx.errors import ConfigError
 from agentctx.frameworks.unnamed import OWNER, Unnamed
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, RequestParts
-from agentctx.session.current import patch_threads_once
+from agentctx.session.lock import patch_threads_once
 from agentctx.session.sessions import Sessions
 
 M = TypeVar("M")

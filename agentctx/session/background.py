@@ -17,8 +17,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message, Native
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, declared
-from agentctx.session.current import Within, Work
-from agentctx.session.lock import Deadlock, SessionLock, running_loop
+from agentctx.session.lock import Deadlock, SessionLock, Within, Work, running_loop
 from agentctx.users_code import FAILURES, described
 
 if TYPE_CHECKING:

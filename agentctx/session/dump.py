@@ -26,10 +26,10 @@ from agentctx.printable import shown
 from agentctx.providers.native import clean_text, from_json, to_json
 from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
-from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
-from agentctx.session.loading import as_recap, as_system, known_again, not_given
+from agentctx.session.matching import as_recap, as_system, known_again, not_given
 from agentctx.session.record import LastRequest, Missing, Record, Uncounted, Unsaid, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State
+from agentctx.session.usage import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
 

@@ -6,30 +6,583 @@ is the one that a session would have made that had never moved. What only this w
 last save, and steps that a failing store has not taken, of which was said that they are not kept.
 
 A store that fails, hangs or answers nonsense costs no step: what is unsaved is saved with the next one that can.
+
+A state is kept in named pieces (``Pieces``), of which a save writes those that have changed. What a caller passes at
+each step anyway is not in them: of a message that goes out as it came in there is a digest, and the numbers that belong
+to it. There are
+
+- ``head``: what may change at every step, the end of each list that grows, and a checksum over all other pieces
+- ``rows/N``: of messages of the history, so many at a time, digest, sizes, role, and when a stage last decided about it
+- ``said/N``: changes in force, so many at a time
+- ``gone``: what has left the view, and the handles of it
+- ``edited/N``: a message of the view that is made of message N of the history; ``made/P``: one that a stage made, at P
+
+Each begins with a checksum of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import sys
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, count, groupby
 from math import inf
+from operator import is_not
 from os import urandom
 from random import random
 from time import monotonic
 from typing import Any, TypeVar
 
 import anyio
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
+from agentctx.core.change_log import Span
+from agentctx.core.compare import Change
 from agentctx.core.events import SessionSaved
-from agentctx.core.message import ROLES
+from agentctx.core.message import ROLES, Native
 from agentctx.engine.listeners import logger, observe
+from agentctx.engine.plan import Plan
 from agentctx.engine.store_waits import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.offload import offload
-from agentctx.protocols import StateStore
-from agentctx.session.saving import NewerState, Pieces, read, written_by
+from agentctx.protocols import Listeners, StateStore
+from agentctx.providers.native import from_json, to_json
+from agentctx.session.dump import (
+    LETTERS,
+    VERSION,
+    dump_around,
+    dump_head_seen,
+    dump_opening,
+    dump_runs,
+    has_payload_of_its_own,
+)
+from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
+from agentctx.session.matching import Beginning
+from agentctx.session.record import Record, goes_out_as_another
 from agentctx.session.session import Session
+from agentctx.session.step_context import State
 from agentctx.stores.store import ConversationStore
+
+SAVED = 2
+"""The version of these pieces."""
+
+ROWS = 32
+"""Messages of the history in a piece."""
+
+CHANGES = 16
+"""Changes in a piece."""
+
+_SUM_BYTES = 8
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class NewerState(InvalidInput):
+    """A state that a newer release has saved; this one cannot read it, and leaves it alone."""
+
+
+@frozen
+class Column:
+    """A number of some bytes for each message of the history.
+
+    Args:
+        name: The record's attribute.
+        width: Bytes of each number.
+    """
+
+    name: str
+    width: int
+
+    def of(self, record: Record) -> bytes:
+        """The numbers of all messages, the smallest byte first."""
+        if self.name == "digests":
+            return record.digested()
+        known = getattr(record, self.name)
+        if isinstance(known, array):
+            if sys.byteorder == "big":
+                known = known[:]
+                known.byteswap()
+            return known.tobytes()
+        return bytes(known)
+
+
+_COLUMNS = (
+    Column("digests", DIGEST_BYTES),
+    Column("sizes", 4),
+    Column("byte_sizes", 4),
+    Column("decided", 4),
+    Column("roles", 1),
+    Column("calls", 1),
+)
+_WIDTH = sum(column.width for column in _COLUMNS)
+
+
+@define(eq=False, repr=False)
+class Pieces:
+    """What a store has of a session, and how to tell what has changed since.
+
+    Args:
+        sums: The checksum of each piece but the head, by name.
+        total: Their sum.
+        lengths: The bytes of each piece, the head among them.
+        size: Their sum.
+        head: What the head said, without what tells one write from another; empty where there is none.
+        columns: The columns of the history.
+        record: The record that was saved.
+        shown: What each message of the view looked like.
+        origins: Where each came from.
+        runs: The same as runs: place, index in the history (or None), how many.
+        system: Places and indexes of system messages that go out under another role.
+        changes: The changes of the log.
+        spans: What has left the view; None where that is not known.
+        handles: Where that is kept.
+    """
+
+    sums: dict[str, int] = field(factory=dict)
+    total: int = 0
+    lengths: dict[str, int] = field(factory=dict)
+    size: int = 0
+    head: str = ""
+    columns: Sequence[bytes] = (b"",) * len(_COLUMNS)
+    record: Record | None = None
+    shown: Sequence[Native] = field(factory=list)
+    origins: Sequence[int | None] = field(factory=list)
+    runs: list[list[int | None]] = field(factory=list)
+    system: list[tuple[int, int]] = field(factory=list)
+    changes: Sequence[Change] = field(factory=list)
+    spans: Sequence[Span] | None = None
+    handles: Mapping[int, str] = field(factory=dict)
+    _digests: dict[str, tuple[tuple[object, ...], str | None]] = field(factory=dict)
+
+    @classmethod
+    def of(cls, pieces: Mapping[str, bytes]) -> Pieces:
+        """What a store has, of which nothing else is known; a piece that is damaged has the checksum of no other."""
+        sums = {
+            name: _number(body) if body[:_SUM_BYTES] == _sum(name, body[_SUM_BYTES:]) else -1
+            for name, body in pieces.items()
+            if name != "head"
+        }
+        lengths = {name: len(body) for name, body in pieces.items()}
+        return cls(sums, sum(sums.values()), lengths, sum(lengths.values()))
+
+    def new(self, session: Session) -> int:
+        """About how many messages have to be looked at to tell what has changed."""
+        record, view = session._state.record, session.view  # noqa: SLF001 - a part of the session
+        edited = len(record.shown) if view is None else sum(len(stage.changes) for stage in view.report.stages)
+        return len(record) - len(self.columns[-1]) + abs(len(record.shown) - len(self.shown)) + edited
+
+    def changed(self, session: Session, write: str) -> tuple[dict[str, bytes | None], Pieces]:
+        """The pieces that have changed (None: is gone), none where nothing has; and what the store has with them.
+
+        Args:
+            session: The session; no step of it is under way.
+            write: What tells this write from others.
+
+        Raises:
+            InvalidInput: If JSON cannot hold a message of the view that is not the caller's; names it.
+        """
+        state = session._state  # noqa: SLF001 - a part of the session
+        record = state.record
+        made = _Changed(self._copy())
+        head = {
+            "saved": SAVED,
+            "id": session.id,
+            "children": session._children,  # noqa: SLF001
+            "billed_tokens": session.billed_tokens,
+            "retried": session._retried,  # noqa: SLF001
+            "around": dump_around(state),
+            "fixed": self._once("fixed", (state.head_seen,), lambda: dump_head_seen(state)),
+            "opening": self._once("opening", _head_of(state), lambda: dump_opening(state)),
+            "begun": _dump_begun(session._begun),  # noqa: SLF001
+            "rows": made.rows(record),
+            "view": made.view(record),
+            "said": made.said(record.log.changes),
+            "marks": list(map(_dump_change, record.log.marks.values())),
+            "settled": record.final,
+            "tail": len(record.tail),
+            "quiet_until": record.quiet_until,
+            "unbound_from": record.unbound_from,
+            "waiting": record.waiting,
+            "foreign": record.foreign_count,
+            "instructions": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
+            "unsaid": list(record.unsaid),
+            "uncounted": [list(each) for each in record.uncounted],
+            "stands": [[index, *stands] for index, stands in record.stands.items()],
+        }
+        made.gone(record)
+        known = made.after
+        text = _encode(head)
+        if text == known.head and not made.pieces:
+            return {}, self
+        known.head = text
+        made.write("head", _closed("head", f'{{"write":"{write}","sum":{known.total},"head":{text}}}'.encode("ascii")))
+        return made.pieces, known
+
+    def _copy(self) -> Pieces:
+        """The same, with checksums of its own: what is saved only counts when the store has it."""
+        return Pieces(
+            dict(self.sums), self.total, dict(self.lengths), self.size, self.head, self.columns, self.record,
+            self.shown, self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
+        )  # fmt: skip
+
+    def _once(self, name: str, of: tuple[object, ...], make: Callable[[], str | None]) -> str | None:
+        """What is made of objects, made again only when they are others."""
+        known = self._digests.get(name)
+        if known is None or len(known[0]) != len(of) or any(map(is_not, known[0], of)):
+            known = self._digests[name] = of, make()
+        return known[1]
+
+
+def _head_of(state: State) -> tuple[object, ...]:
+    """What the digest of system prompt and tools is of."""
+    return (state.head_digest,) if state.ctx is None else (state.ctx.system, state.ctx.tools)
+
+
+@define(eq=False, repr=False)
+class _Changed:
+    """The pieces that have changed so far.
+
+    Args:
+        after: What the store has with them.
+        pieces: They.
+    """
+
+    after: Pieces
+    pieces: dict[str, bytes | None] = field(factory=dict)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a piece, unless the store has it."""
+        closed, known = _closed(name, content), self.after
+        before, now = known.sums.get(name), _number(closed)
+        if before != now:
+            self.write(name, closed)
+            known.sums[name] = now
+            known.total += now - (before or 0)
+
+    def write(self, name: str, closed: bytes) -> None:
+        """Write a piece."""
+        known = self.after
+        known.size += len(closed) - known.lengths.get(name, 0)
+        self.pieces[name], known.lengths[name] = closed, len(closed)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Take pieces away, as far as the store has them."""
+        for name in names:
+            if (before := self.after.sums.pop(name, None)) is not None:
+                self.pieces[name] = None
+                self.after.total -= before
+                self.after.size -= self.after.lengths.pop(name, 0)
+
+    def rows(self, record: Record) -> dict[str, Any]:
+        """The columns of the history; gives what is not a whole piece yet."""
+        known, length = self.after, len(record)
+        columns = [column.of(record) for column in _COLUMNS]
+        before = len(known.columns[-1])
+        same = all(now.startswith(old) for now, old in zip(columns, known.columns, strict=True))
+        for number in range(before // ROWS if same else 0, length // ROWS):
+            self.put(f"rows/{number}", _rows(columns, number * ROWS, (number + 1) * ROWS))
+        if not same or not before:
+            self._drop_chunks("rows", length // ROWS)
+        known.columns = columns
+        rest = _rows(columns, length - length % ROWS, length)
+        return {"length": length, "rest": b64encode(rest).decode("ascii")}
+
+    def _drop_chunks(self, name: str, full: int) -> None:
+        number = full
+        while f"{name}/{number}" in self.after.sums:
+            self.drop([f"{name}/{number}"])
+            number += 1
+
+    def view(self, record: Record) -> dict[str, Any]:
+        """The view: where its messages come from, and those that are not the caller's."""
+        known, shown, origins = self.after, record.shown, record.origins
+        same = known.record is record  # then what is equal was the same object before
+        start = min(_same_start(known.shown, shown, equal=same), _same_start(known.origins, origins))
+        before = {_name(place, known.origins[place]) for place in range(start, len(known.origins))}
+        if not known.shown:  # after a load
+            before = {name for name in known.sums if name.startswith(("edited/", "made/"))}
+        runs = [list(run) for run in known.runs if (run[0] or 0) < start]
+        if runs:
+            runs[-1][2] = min(runs[-1][2] or 0, start - (runs[-1][0] or 0))
+        system = [each for each in known.system if each[0] < start]
+        now: set[str] = set()
+        for place in range(start, len(origins)):
+            origin = origins[place]
+            last = runs[-1] if runs else None
+            if last is not None and origin is not None and last[1] is not None and last[1] + (last[2] or 0) == origin:
+                last[2] = (last[2] or 0) + 1
+            else:
+                runs.append([place, origin, 1])
+            if origin is not None and goes_out_as_another(record.view[place]):
+                system.append((place, origin))
+            if not record.as_given(place):
+                now.add(name := _name(place, origin))
+                self.put(name, _dump_message(record, place))
+        self.drop(before - now)
+        known.record, known.shown, known.origins = record, list(shown), list(origins)
+        known.runs, known.system = runs, system
+        tail = zip(record.tail, record.tail_origin, strict=True)
+        told = {index for _, index in system}.union(index for each, index in tail if goes_out_as_another(each))
+        if record.missing is not None:
+            told = {*record.missing.system}
+        return {"runs": [run[1:] for run in runs], "system": sorted(told)}
+
+    def said(self, changes: Sequence[Change]) -> dict[str, Any]:
+        """The changes of the log; gives those that are not a whole piece yet."""
+        known, length = self.after, len(changes)
+        start = _same_start(known.changes, changes)
+        for number in range(start // CHANGES, length // CHANGES):
+            some = changes[number * CHANGES : (number + 1) * CHANGES]
+            self.put(f"said/{number}", _encode(list(map(_dump_change, some))).encode("ascii"))
+        if start < len(known.changes) or not known.changes:
+            self._drop_chunks("said", length // CHANGES)
+        known.changes = list(changes)
+        rest = changes[length - length % CHANGES :]
+        return {"length": length, "rest": list(map(_dump_change, rest))}
+
+    def gone(self, record: Record) -> None:
+        """What has left the view."""
+        known, log = self.after, record.log
+        if known.spans == log.spans and known.handles == log.handles:
+            return
+        spans = [[span.start, span.stop, span.outcome, span.stage, span.reason] for span in log.spans]
+        handles = list(log.handles.items())
+        if spans or handles:
+            self.put("gone", _encode([spans, handles]).encode("ascii"))
+        else:
+            self.drop(["gone"])
+        known.spans, known.handles = list(log.spans), dict(log.handles)
+
+
+def _same_start(before: Sequence[Any], now: Sequence[Any], *, equal: bool = True) -> int:
+    """How many at the start are the very same objects; all, too, where they are equal and that suffices."""
+    shared = min(len(before), len(now))
+    if equal and before == now[: len(before)]:  # much faster, and so it is after nearly every step
+        return len(before)
+    return next(compress(count(), map(is_not, before, now)), shared)
+
+
+def _rows(columns: Sequence[bytes], start: int, stop: int) -> bytes:
+    pairs = zip(_COLUMNS, columns, strict=True)
+    return b"".join(known[start * column.width : stop * column.width] for column, known in pairs)
+
+
+def _name(place: int, origin: int | None) -> str:
+    return f"made/{place}" if origin is None else f"edited/{origin}"
+
+
+def _dump_message(record: Record, place: int) -> bytes:
+    """A message of the view as it went out, whether its payload is its own, and what is said of it if it was made."""
+    shown = record.shown[place]
+    native = to_json(record.out[place] if isinstance(shown, Digest) else shown, f"messages[{place}]")
+    added = record.made.get(id(record.view[place]))
+    said = None if added is None else _dump_change(evolve(added[1], index=place))
+    return _encode([native, has_payload_of_its_own(record, place), said]).encode("ascii")
+
+
+def _dump_change(change: Change) -> list[Any]:
+    before, after = change.tokens_before, change.tokens_after
+    return [change.index, change.role, change.outcome, change.stage, change.reason, before, after, change.handle]
+
+
+def _dump_begun(begun: Beginning | None) -> list[str] | None:
+    return None if begun is None else [begun.system.hex(), begun.task.hex()]
+
+
+def _closed(name: str, content: bytes) -> bytes:
+    return _sum(name, content) + content
+
+
+def _number(closed: bytes) -> int:
+    return int.from_bytes(closed[:_SUM_BYTES], "big")
+
+
+def _sum(name: str, content: bytes) -> bytes:
+    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, for what is written down only
+
+    return blake2b(name.encode("ascii", "replace") + b"\0" + content, digest_size=_SUM_BYTES).digest()
+
+
+@frozen(eq=False)
+class SavedState:
+    """What was read of a session's pieces.
+
+    Args:
+        session: The session; the messages that are the caller's are put into it by its next step.
+        write: What told the write from others that saved it.
+        pieces: What the store has.
+    """
+
+    session: Session
+    write: str
+    pieces: Pieces
+
+
+def written_by(pieces: Mapping[str, bytes]) -> str | None:
+    """What told the last write from others; None where that cannot be read."""
+    try:
+        return _head(pieces)[0]
+    except InvalidInput:
+        return None
+
+
+def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None = None) -> SavedState:
+    """The session that was saved.
+
+    Args:
+        plan: The pipeline.
+        pieces: What the store has.
+        on_compact: Told of the session's compactions.
+
+    Raises:
+        NewerState: If a newer release has saved it.
+        InvalidInput: If it is damaged; names the piece.
+        UnknownModel: If the budget is the model's and the model table does not know it.
+    """
+    write, total, head = _head(pieces)
+    contents = {name: _opened(name, body) for name, body in pieces.items() if name != "head"}
+    known = Pieces.of(pieces)
+    if known.total != total:
+        raise _damaged("head", "the pieces are not those that were saved with it")
+    try:
+        state = _state(head, contents)
+        begun = None if head["begun"] is None else Beginning(*map(bytes.fromhex, head["begun"]))
+    except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
+        raise _damaged("head", f"{type(error).__name__}: {error}") from error
+    session = Session.load(plan, state, on_compact)
+    session._begun = begun  # noqa: SLF001 - a part of the session
+    return SavedState(session, write, known)
+
+
+def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, dict[str, Any]]:
+    """What tells the write, the checksum over all other pieces, and what the head says."""
+    if "head" not in pieces:
+        raise _damaged("head", "it is missing")
+    try:
+        known = json.loads(_opened("head", pieces["head"]))
+        write, total, head = known["write"], known["sum"], known["head"]
+        version = head["saved"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _damaged("head", f"{type(error).__name__}: {error}") from error
+    if isinstance(version, int) and version > SAVED:
+        where = "state.saved"
+        raise NewerState(where, f"a newer release has saved it, with version {version} of the pieces")
+    if version != SAVED:
+        raise _damaged("head", f"version {version!r:.80} of the pieces is not known")
+    return write, total, head
+
+
+def _opened(name: str, body: object) -> bytes:
+    content = body[_SUM_BYTES:] if isinstance(body, bytes) else b""
+    if not isinstance(body, bytes) or body[:_SUM_BYTES] != _sum(name, content):
+        raise _damaged(name, "its checksum is another")
+    return content
+
+
+def _damaged(piece: str, what: str) -> InvalidInput:
+    return InvalidInput(f"state.{piece}", what)
+
+
+def _state(head: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """The state as a dump has it, with None for messages of the view that the caller holds."""
+    columns = _read_columns(head["rows"], contents)
+    length = head["rows"]["length"]
+    origins = [origin for run in head["view"]["runs"] for origin in _places_of(*run)]
+    ours = {place: _json(contents[name]) for place, name in _ours(origins, contents)}
+    out = [ours[place][0] if place in ours else None for place in range(len(origins))]
+    tail = [None] * head["tail"]
+    sums = *(digest(from_json(out[place])) for place in ours), exact_digest(out), exact_digest(tail)
+    spans, handles = _json(contents["gone"]) if "gone" in contents else ([], [])
+    changes = [*_read_changes(head["said"], contents), *head["marks"]]
+    changes += [said for _, _, said in ours.values() if said is not None]
+    stands = {index: (messages, calls) for index, messages, calls in head["stands"]}
+    told = [stands.get(index, (1, calls)) for index, calls in enumerate(columns["calls"])]
+    return {
+        "version": VERSION,
+        **{name: head[name] for name in ("id", "children", "billed_tokens", "retried", "fixed", "opening")},
+        **head["around"],
+        "head": None,
+        "record": {
+            "seen": b64encode(columns["digests"]).decode("ascii"),
+            "sizes": _numbers(columns["sizes"]),
+            "weights": _numbers(columns["byte_sizes"]),
+            "roles": "".join(LETTERS[role] for role in columns["roles"]),
+            "decided": dump_runs(_numbers(columns["decided"])),
+            "out": out,
+            "origins": origins,
+            "edited": [place for place in ours if origins[place] is not None],
+            "sums": b64encode(b"".join(sums)).decode("ascii"),
+            "settled": head["settled"],
+            "tail": tail,
+            "tail_origin": list(range(length - len(tail), length)),
+            "changes": [_as_run(list(run)) for _, run in groupby(changes, lambda change: change[1:5])],
+            "spans": [dict(zip(("start", "stop", "outcome", "stage", "reason"), span, strict=True)) for span in spans],
+            "handles": {str(index): handle for index, handle in handles},
+            "quiet_until": head["quiet_until"],
+            "unbound_from": head["unbound_from"],
+            "waiting": head["waiting"],
+            "foreign": head["foreign"],
+            "payloads": [place for place, (_, own, _) in ours.items() if own],
+            "system_sent_as_user": head["view"]["system"],
+            "instruction_digests": head["instructions"],
+            "stands": dump_runs([messages for messages, _ in told]),
+            "calls": [calls for _, calls in told],
+            "unsaid": head["unsaid"],
+            "uncounted": head["uncounted"],
+        },
+    }
+
+
+def _places_of(origin: int | None, times: int) -> Iterable[int | None]:
+    return [None] * times if origin is None else range(origin, origin + times)
+
+
+def _ours(origins: Sequence[int | None], contents: Mapping[str, bytes]) -> Iterator[tuple[int, str]]:
+    """The places of messages that are not the caller's, and the names of their pieces."""
+    names = ((place, _name(place, origin)) for place, origin in enumerate(origins))
+    return ((place, name) for place, name in names if name in contents or name.startswith("made/"))
+
+
+def _read_columns(rows: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    chunks = [contents[f"rows/{number}"] for number in range(rows["length"] // ROWS)]
+    chunks.append(b64decode(rows["rest"], validate=True))
+    expected = [ROWS] * (len(chunks) - 1) + [rows["length"] % ROWS]
+    if [len(chunk) for chunk in chunks] != [_WIDTH * times for times in expected]:
+        raise _damaged("rows", "they are not so long as the head says")
+    made, start = {}, 0
+    for column in _COLUMNS:
+        stop = start + column.width
+        pairs = zip(chunks, expected, strict=True)
+        made[column.name] = b"".join(chunk[start * times : stop * times] for chunk, times in pairs)
+        start = stop
+    return made
+
+
+def _read_changes(said: Mapping[str, Any], contents: Mapping[str, bytes]) -> list[list[Any]]:
+    chunks = [_json(contents[f"said/{number}"]) for number in range(said["length"] // CHANGES)]
+    return [change for chunk in [*chunks, said["rest"]] for change in chunk]
+
+
+def _as_run(changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Changes that say the same, as a dump has them."""
+    index, _, _, _, _, before, after, handles = map(list, zip(*changes, strict=True))
+    _, role, outcome, stage, reason = changes[0][:5]
+    said = {"role": role, "outcome": outcome, "stage": stage, "reason": reason}
+    told = handles if any(handles) else None
+    return {"index": index, **said, "tokens_before": before, "tokens_after": after, "handle": told}
+
+
+def _numbers(column: bytes) -> list[int]:
+    known = array("I", column)
+    if sys.byteorder == "big":
+        known.byteswap()
+    return list(known)
+
+
+def _json(content: bytes) -> Native:
+    return json.loads(content)
+
 
 T = TypeVar("T")
 

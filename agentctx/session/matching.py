@@ -1,30 +1,36 @@
-"""Match what the caller shows with what is known, by place and value."""
+"""Match what the caller shows with what is known, by place and value.
+
+In this order: the record to go on from (``match``); after a load, what the state leaves to the caller (``link``,
+``read_missing``); late answers, for which all since an old call is decided anew (``answered_from``); and which
+conversation a request belongs to (``Opening``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from itertools import compress, count
+from itertools import chain, compress, count, pairwise
 from operator import is_not
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from agentctx.core.message import ROLES, Message
+from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.protection import knowing_the_recap, unread
-from agentctx.core.recap import is_recap
+from agentctx.core.protection import is_user_turn, knowing_the_recap, unread
+from agentctx.core.recap import Recap, is_recap, stands_for
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
-from agentctx.engine.repair import REPAIR
+from agentctx.engine.repair import REPAIR, stands_in
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
+from agentctx.providers.cache_markers import unmarked
 from agentctx.providers.native import snapshot
-from agentctx.session.fingerprint import begins_with, shared_length, snapshots
-from agentctx.session.loading import read_missing
-from agentctx.session.record import Record, rebased, rewound, with_instructions
+from agentctx.session.fingerprint import Digest, begins_with, digest, shared_length, snapshots
+from agentctx.session.record import Record, call_ids, rebased, rewound, with_instructions
 from agentctx.session.step_context import Given, State, StepContext
 from agentctx.wire_format import WireFormat
 
@@ -412,3 +418,405 @@ def _made_of(message: Message, read: Message) -> Message:
     if message.given is not None:
         return evolve(message, given=read.source)
     return evolve(message, source=read.source, read_role=read.role, read_parts=read.parts)
+
+
+def answered_from(record: Record, natives: Sequence[Any], new: Sequence[Message], wire: WireFormat) -> int | None:
+    """The index in the history of the first call that new results answer and that is not answered yet.
+
+    Or of the first result that was left out for want of a call, where a new call has that id and no answer. None when
+    there is neither, as in nearly every step: results answer the calls that they follow.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The whole history.
+        new: The new messages.
+        wire: The format of the history.
+    """
+    late, waiting = _open(record.tail, new)
+    if late:  # repair may have spelled the id of the call as it will spell that of the result
+        repaired = [made for _, made, _ in wire.repair(new, {}) if made is not None]
+        late |= {each.call_id for message in repaired for each in message.results}
+    found = _early(record, natives, waiting, wire) if waiting else []
+    if late:
+        # where the place tells which call a result answers, it may be any of that tool
+        names = {each.name for message in new for each in message.results if each.call_id in late}
+        found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
+        gone = late - {call.id for message in record.view[: record.final] for call in message.calls}
+        if gone and len(record.view) < len(record.seen):
+            found += _among_dropped(record, natives, gone, wire)
+    return min(found, default=None)
+
+
+def _open(tail: Iterable[Message], new: Iterable[Message]) -> tuple[set[str], set[str]]:
+    """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
+    waiting: dict[str, int] = {}
+    for call in [call for message in tail for call in message.calls]:
+        waiting[call.id] = waiting.get(call.id, 0) + 1
+    for result in [result for message in tail for result in message.results]:
+        if waiting.get(result.call_id, 0) > 0:
+            waiting[result.call_id] -= 1
+    late: set[str] = set()
+    for message in new:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                waiting[part.id] = waiting.get(part.id, 0) + 1
+            elif isinstance(part, ToolResult):
+                if waiting.get(part.call_id, 0) > 0:
+                    waiting[part.call_id] -= 1
+                else:
+                    late.add(part.call_id)
+    return late, {name for name, count in waiting.items() if count > 0}
+
+
+def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: WireFormat) -> list[int]:
+    """The indexes of results of these calls that came before them and were left out."""
+    return [
+        index
+        for index in _repaired(record)
+        for message in legible(natives, index, wire)
+        if any(result.call_id in waiting for result in message.results)
+    ]
+
+
+def _repaired(record: Record) -> Iterator[int]:
+    """The indexes of what repair left out, or edited."""
+    for span in record.log.spans:
+        if span.stage == REPAIR:
+            yield from range(span.start, span.stop)
+    yield from (change.index for change in record.log.changes if change.stage == REPAIR)
+
+
+def _in_view(
+    record: Record, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
+) -> list[int]:
+    """The indexes of calls in the final view that have no answer, or one that only holds its place."""
+    open_calls: dict[str, deque[int]] = defaultdict(deque)
+    found: list[int] = []
+    for place, message in enumerate(record.view[: record.final]):
+        origin = record.origins[place]
+        if origin is not None:
+            for name in _late_calls(record, place, natives, late, wire, names):
+                open_calls[name].append(origin)
+        for result in message.results:
+            if open_calls.get(result.call_id):
+                answered = open_calls[result.call_id].popleft()
+                found += [answered] if origin is None or stands_in(result) else []
+    return [*found, *chain.from_iterable(open_calls.values())]
+
+
+def _late_calls(
+    record: Record, place: int, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
+) -> Iterator[str]:
+    """The ids of the calls at this place of the view that late results may be meant for.
+
+    Repair may have given a call another id, so that no two have the same: results come with the one of the caller.
+    """
+    calls, origin = record.view[place].calls, record.origins[place]
+    if not calls or origin is None:
+        return iter(())
+    given = (
+        set() if record.as_given(place) else {each.id for read in legible(natives, origin, wire) for each in read.calls}
+    )
+    return (call.id for call in calls if call.id in late or call.name in names or not late.isdisjoint(given))
+
+
+def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:
+    """The indexes of calls that were left out of the view unanswered."""
+    open_calls: dict[str, int] = {}
+    for index in range(len(record.seen)):
+        for message in legible(natives, index, wire):
+            for call in message.calls:
+                if call.id in gone:
+                    open_calls[call.id] = index
+            for result in message.results:
+                open_calls.pop(result.call_id, None)
+    return list(open_calls.values())
+
+
+def read_missing(record: Record, passed: Mapping[int, Native], natives: Sequence[Native], wire: WireFormat) -> None:
+    """Read the view of a loaded record whose state leaves out what the caller holds.
+
+    Where the caller passes only a part of that, for example after going back, the rest stays missing: what is decided
+    about it goes in this step.
+
+    Args:
+        record: The record.
+        passed: The caller's messages, by their places in the view, as far as they are the same.
+        natives: The history; empty where the caller passes views, which have the messages of the tail read again.
+        wire: Their format.
+    """
+    assert record.missing is not None  # noqa: S101 - asked only then
+    places = [place for place, native in enumerate(record.out) if native is not None or place in passed]
+    out = {place: passed.get(place, record.out[place]) for place in places}
+    read = wire.pair([wire.read_message(out[place], place) for place in places])
+    made = {place for place, message in enumerate(record.view) if id(message) in record.made}
+    known = [
+        message
+        if record.as_given(place)
+        else not_given(message, made=record.origins[place] is None, own=place in record.missing.payloads)
+        for place, message in zip(places, read, strict=True)
+    ]
+    origins = [record.origins[place] for place in places]
+    known = known_again(as_system(known, origins, record.missing.system), origins, record.stands_for)
+    for place, message in zip(places, known, strict=True):
+        before, record.out[place], record.view[place] = record.view[place], out[place], message
+        if place in made:
+            record.made[id(message)] = message, record.made.pop(id(before))[1]
+    record.ids = call_ids(record.view[: record.final])
+    if len(natives) >= len(record):
+        ours = {origin for message, origin in zip(known, origins, strict=True) if message.as_recap}
+        tail = wire.pair([wire.read_message(natives[index], index) for index in record.tail_origin])
+        record.tail = as_recap(as_system(tail, record.tail_origin, record.missing.system), record.tail_origin, ours)
+    if len(places) == len(record.out) and (len(natives) >= len(record) or not record.tail):
+        record.missing = None
+
+
+def not_given(message: Message, *, made: bool, own: bool) -> Message:
+    """A message of the view that the caller has not passed like that.
+
+    Args:
+        message: As it was sent.
+        made: Whether a stage made it.
+        own: Whether it has a payload other than the caller's, for example one that repair wrote.
+    """
+    if made:
+        ours = Recap.read(message) is not None
+        return evolve(message, as_recap=ours) if own else Message(message.role, message.parts, as_recap=ours)
+    if own:  # until the caller passes its own
+        return evolve(message, given=message.source)
+    return Message(message.role, message.parts, source=message.source)
+
+
+def as_system(messages: Sequence[Message], origins: Sequence[int | None], system: AbstractSet[int]) -> list[Message]:
+    """The messages, those that were read from these places of the history as system messages."""
+    pairs = zip(messages, origins, strict=True)
+    return [evolve(message, as_system=True) if origin in system else message for message, origin in pairs]
+
+
+def known_again(
+    messages: list[Message], origins: Sequence[int | None], stood_for: Callable[[int], tuple[int, int]]
+) -> list[Message]:
+    """The messages, the recap among them as such; not one of which the record knows that it was the user's own.
+
+    Args:
+        messages: The messages of the view.
+        origins: The index in the history of each; None when a stage made it.
+        stood_for: Gives for how many messages, and with how many tool calls, one of the history stood.
+    """
+    pairs = zip(knowing_the_recap(messages), origins, strict=True)
+    return [
+        evolve(message, as_recap=False)
+        if message.as_recap and origin is not None and stood_for(origin) != stands_for(message)
+        else message
+        for message, origin in pairs
+    ]
+
+
+def as_recap(messages: Sequence[Message], origins: Sequence[int], ours: AbstractSet[int | None]) -> list[Message]:
+    """The messages, those that were read from these places of the history as recaps of ours."""
+    pairs = zip(messages, origins, strict=True)
+    return [evolve(message, as_recap=True) if origin in ours else message for message, origin in pairs]
+
+
+@frozen(eq=False, repr=False)
+class Beginning:
+    """The start of a conversation, in any format: digests of the words, which a state that is kept has room for.
+
+    Args:
+        system: Of the words of the system prompt; empty when there is none, or it is not known any more.
+        task: Of the words of the first message in which the user speaks; empty when there is none.
+    """
+
+    system: bytes = b""
+    task: bytes = b""
+
+    @classmethod
+    def of(cls, system: Sequence[str], task: Sequence[str] = ()) -> Beginning:
+        """The start that has these words."""
+        return cls(digest(system) if system else b"", digest(task) if task else b"")
+
+
+MOST_FOR_ONE_CALL = 8
+"""So many messages at the end of a request may be for that call alone."""
+
+
+@frozen(eq=False, repr=False)
+class Opening:
+    """What a request begins with.
+
+    Args:
+        beginning: Its words.
+        natives: All its messages.
+        place: The index of the first one in which the user speaks.
+        wire: Their format.
+    """
+
+    beginning: Beginning
+    natives: Sequence[Any]
+    place: int
+    wire: WireFormat
+
+    def goes_on(self, known: Beginning, record: Record) -> bool:
+        """Whether the request is one of the conversation that began as ``known``.
+
+        It is when system prompt and task are the same. A system prompt that changes (it tells the time) is taken for
+        the same conversation when the message after the task is, too; another task under the same prompt, when that is
+        a later part of the same history, of which the caller has cut off the beginning; and anything that begins as the
+        last view does, in which a system message may stand as the user's.
+
+        Args:
+            known: How the conversation begins.
+            record: What is known of it.
+        """
+        mine = self.beginning
+        if mine.task == known.task:
+            return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
+        return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
+
+    def shows_all(self, record: Record) -> bool:
+        """Whether the request has, from the task on, all that is known of a conversation, as it came or as it went.
+
+        Cache markers, which move from request to request, are passed over.
+        """
+        return any(self._shared(known) == len(known) for known in self._known(record))
+
+    def shows_what_stays(self, record: Record) -> bool:
+        """Whether the request has all that is known of a conversation but for words that were for its last call alone.
+
+        They stood at its end (a reminder, what was found for a question) and are gone, with the model's answer behind
+        what is left of them.
+        """
+        return any(self._goes_on_without_end(known) for known in self._known(record))
+
+    def _known(self, record: Record) -> Iterator[list[Any]]:
+        return (known[self.place :] for known in (record.seen, record.shown) if len(known) > self.place)
+
+    def _shared(self, known: list[Any]) -> int:
+        mine, place = self.natives[self.place :], 0
+        while place < len(known):
+            place += shared_length(mine[place:], known[place:])
+            if place in (len(mine), len(known)) or unmarked(mine[place]) != unmarked(known[place]):
+                break
+            place += 1
+        return place
+
+    def _goes_on_without_end(self, known: list[Any]) -> bool:
+        shared = self._shared(known)
+        end = known[shared:]
+        if not 0 < shared < len(known) <= shared + MOST_FOR_ONE_CALL:
+            return False
+        mine = iter(self.natives[self.place + shared :])
+        with suppress(InvalidInput):
+            said, words = self._read(next(mine, None)), [self._read(each) for each in end]
+            for each in words:
+                if said is not None and each is not None and _is_left_of(said, each):
+                    said = self._read(next(mine, None))
+                elif each is None or not _is_the_caller_s(each):
+                    return False
+            return said is not None and said.role == "assistant"
+        return False
+
+    def _read(self, native: Native) -> Message | None:
+        """A message; None for none, or for one of which only a digest is kept."""
+        return None if native is None or isinstance(native, Digest) else self.wire.read_message(unmarked(native), 0)
+
+    def shows_last(self, record: Record) -> bool:
+        """Whether the request has, in a row, what the model said last in a conversation and all that came after it.
+
+        What came after it tells no conversation from another: in each a tool says "ok", and the user "Go on.".
+        """
+        length = _since_the_model_spoke(record.roles)
+        return any(self._has(known[len(known) - length :]) for known in (record.seen, record.shown) if length)
+
+    def _has(self, row: list[Any]) -> bool:
+        mine = self.natives
+        starts = range(len(mine) - len(row), self.place, -1)
+        return any(mine[start] == row[0] and list(mine[start : start + len(row)]) == row for start in starts)
+
+    def shares(self, record: Record) -> int:
+        """How many messages, from the task on, are those of a conversation."""
+        return shared_length(self.natives[self.place :], record.seen[self.place :])
+
+    def _follows(self, record: Record) -> bool:
+        after = slice(self.place + 1, self.place + 2)
+        mine = list(self.natives[after])
+        return bool(mine) and mine in (record.seen[after], record.shown[after])
+
+    def _begins_as(self, shown: list[Any]) -> bool:
+        start = slice(self.place + 2)
+        mine = list(self.natives[start])
+        return len(mine) > 1 and mine == shown[start]
+
+    def _is_within(self, seen: Sequence[Any]) -> bool:
+        mine = list(self.natives[self.place : self.place + 2])
+        return len(mine) > 1 and any(mine == list(pair) for pair in pairwise(seen))
+
+
+def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
+    """How a conversation begins.
+
+    Args:
+        messages: Its messages.
+        system: The system prompt, where the format keeps it apart.
+    """
+    said: list[str] = [] if system is None else list(_words(system))
+    for message in messages:
+        if message.is_system:
+            said += _words(message)
+        elif is_user_turn(message):
+            return Beginning.of(said, _words(message))
+    return Beginning.of(said)
+
+
+def beginning_of(state: State) -> Beginning | None:
+    """How a conversation that is known begins; None before its first step."""
+    if not state.steps:
+        return None
+    if state.record.missing is not None:  # its words are with the caller
+        return None
+    if state.last is not None and state.ctx is not None:
+        return opening_of(state.last.messages, state.last.system, state.ctx.reader.wire).beginning
+    return beginning(state.record.view, None) if state.record.view else None
+
+
+def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> Opening:
+    """What a request begins with; no more of it is read.
+
+    Args:
+        natives: Its messages.
+        system: The system prompt, where the format keeps it apart.
+        wire: The format.
+
+    Raises:
+        InvalidInput: If a message cannot be read; names it.
+    """
+    read: list[Message] = []
+    for index, native in enumerate(natives):
+        read.append(wire.read_message(native, index))
+        if is_user_turn(read[-1]):
+            break
+    return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1, wire)
+
+
+def _is_the_caller_s(message: Message) -> bool:
+    return (message.role == "user" or message.is_system) and not message.results
+
+
+def _is_left_of(said: Message, before: Message) -> bool:
+    """Whether it is what was there before, with or without the words that the caller had put behind it."""
+    after = before.parts[len(said.parts) :]
+    same = said.role == before.role and said.parts == before.parts[: len(said.parts)]
+    return same and bool(said.parts) and not any(isinstance(part, (ToolCall, ToolResult)) for part in after)
+
+
+def _since_the_model_spoke(roles: bytes | bytearray) -> int:
+    """How many messages stand at the end from the first on that the model said last; 0 where it never spoke."""
+    model = bytes([ROLES.index("assistant")])
+    said = roles.rstrip(bytes(range(len(ROLES))).replace(model, b""))
+    return len(roles) - len(said.rstrip(model)) if said else 0
+
+
+def _words(message: Message) -> tuple[str, ...]:
+    """What it says, without what a repair takes away."""
+    texts = (part.text.strip() for part in message.parts if isinstance(part, Text))
+    return tuple(text for text in texts if text)

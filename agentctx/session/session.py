@@ -29,14 +29,30 @@ from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
 from agentctx.session.background import Background
-from agentctx.session.beginning import Beginning, Opening, beginning_of, opening_of
-from agentctx.session.current import Preparing, SessionBlock, enter, leave, preparing, speaker, steps_around
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
-from agentctx.session.learned_limits import LearnedLimits
-from agentctx.session.lock import SessionLock, Turn
+from agentctx.session.lock import (
+    Preparing,
+    SessionBlock,
+    SessionLock,
+    Turn,
+    enter,
+    leave,
+    preparing,
+    speaker,
+    steps_around,
+)
+from agentctx.session.matching import Beginning, Opening, beginning_of, opening_of
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
-from agentctx.session.usage import Judgement, cleared_tokens, is_one_prompt, judge, prompt_tokens, suspected
+from agentctx.session.usage import (
+    Judgement,
+    LearnedLimits,
+    cleared_tokens,
+    is_one_prompt,
+    judge,
+    prompt_tokens,
+    suspected,
+)
 
 MOST_OTHERS = 16
 """So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""

@@ -24,9 +24,8 @@ from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.protocols import StateStore
 from agentctx.providers.native import clean_text
-from agentctx.session.current import Within, start_outside
 from agentctx.session.keeping import StateKeeper
-from agentctx.session.lock import SessionLock
+from agentctx.session.lock import SessionLock, Within, start_outside
 from agentctx.session.session import Session
 from agentctx.stores.redacting import RedactingStore
 

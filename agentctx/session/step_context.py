@@ -26,8 +26,8 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, declared
 from agentctx.providers.native import snapshot
 from agentctx.session.fingerprint import Digest, shared_length
-from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
 from agentctx.session.record import LastRequest, Record, Sizes
+from agentctx.session.usage import LearnedLimits, LimitsByModel
 
 if TYPE_CHECKING:
     from agentctx.session.background import Background

@@ -1,23 +1,294 @@
-"""How large a prompt was, by the provider's own count."""
+"""What a provider's answers teach: how large a prompt was by its own count, and how much room its models have.
+
+A report of usage is read (``prompt_tokens``), judged (``judge``), and learned from, and so is a refusal
+(``LearnedLimits``): it is the budget of each model of a session, corrected by what its answers taught.
+
+One refusal may be of one request alone: a gateway that fell back to a smaller deployment, a proxy set up wrongly for an
+hour. So a limit holds only as long as the provider does not take larger prompts, by its own count. What it took before
+the refusal speaks against the limit, too; where the same is refused again, it does not any more.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
+from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, evolve, field, frozen
 
+from agentctx.core.budget import Budget
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Thinking, ToolResult
 from agentctx.core.report import SilentTruncationSuspected, StageReport
 from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.engine.listeners import logger
+from agentctx.engine.plan import Plan
+from agentctx.engine.reading import known_profile
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
 from agentctx.providers.registry import usage_keys
-from agentctx.session.learned_limits import LearnedLimits
-from agentctx.session.step_context import StepContext
+from agentctx.tokens.calibration import Calibration
 from agentctx.tokens.overheads import serialise
 from agentctx.wire_format import UsageKeys
+
+if TYPE_CHECKING:
+    from agentctx.economics.truncation import Suspicion
+    from agentctx.providers.overflow import Overflow
+    from agentctx.session.step_context import StepContext
+
+
+CONTRADICTED = 10
+"""So many accepted prompts that were larger than a limit say that it is none. A few may be sums of several prompts,
+which some providers report when tools ran on the server."""
+
+OBEYED = 64
+"""So many accepted prompts after the one error that named a limit, the room of before is tried once more: whoever obeys
+a limit never contradicts it. Refused again, it is believed."""
+
+FEW = 16
+"""So many are enough where larger ones were accepted."""
+
+REMEMBERED = 32
+"""The sizes of so many accepted prompts are remembered."""
+
+
+@define(eq=False, repr=False)
+class OverflowLimit:
+    """The most that a provider takes, as far as its errors and its answers tell.
+
+    Args:
+        tokens: The most by our count, in tokens; None when no error taught any, or it was given up.
+        stated: The same by the provider's count: a larger prompt that it takes contradicts the limit.
+        accepted: The sizes of the last prompts that it took, by its count, in tokens.
+        given_up: The limit, by the provider's count, that was given up last; None once a larger prompt was taken.
+        obeyed: So many prompts were accepted since one error named the limit; None where it is believed, or guessed.
+    """
+
+    tokens: int | None = None
+    stated: int | None = None
+    accepted: deque[int] = field(factory=lambda: deque(maxlen=REMEMBERED))
+    given_up: int | None = None
+    obeyed: int | None = None
+
+    def taken(self, billed: int) -> bool:
+        """Take in that the provider took a prompt of this size, by its count, and say whether a limit was given up."""
+        self.accepted.append(billed)
+        if self.given_up is not None and billed > self.given_up:
+            self.given_up = None
+        if self.stated is None:
+            return False
+        larger = sum(size > self.stated for size in self.accepted)
+        if self.obeyed is not None:
+            self.obeyed += 1
+        if larger < CONTRADICTED and (self.obeyed or 0) < (FEW if larger else OBEYED):
+            return False
+        self.given_up = self.stated
+        self.reset()
+        return True
+
+    def refused(self, tokens: int, stated: int, *, named: bool = False) -> None:
+        """Take in that the provider takes no more than this; of two limits the smaller one holds.
+
+        Args:
+            tokens: The most by our count.
+            stated: The most by the provider's count, as it says or as far as it can be told.
+            named: Whether it says so.
+        """
+        if self.given_up is not None and stated <= self.given_up:
+            self.accepted.clear()  # refused again, and nothing larger was taken in between
+            self.obeyed = None
+        elif self.stated is None or stated < self.stated:
+            self.obeyed = 0 if named else None
+        self.given_up = None
+        self.tokens = tokens if self.tokens is None else min(tokens, self.tokens)
+        self.stated = stated if self.stated is None else min(stated, self.stated)
+
+    def reset(self) -> None:
+        """Forget the limit; what was accepted stays known."""
+        self.tokens = self.stated = self.obeyed = None
+
+
+WORTH_IT = 0.99
+"""A correction that leaves this share of the budget or more is not made: it would move the cut for nothing."""
+
+SAFE = 0.98
+"""Share of a limit that an error named which is used from then on."""
+
+NEARLY = 0.95
+"""A provider that clears this share of what was expected clears as it says."""
+
+STRICTLY = 0.95
+"""The next view has at most this share of the one that was refused."""
+
+BLIND = 0.75
+"""Share of the refused view when the error names no number."""
+
+MOST_RESERVED = 0.5
+"""Share of a limit that an error named which is kept free for the answer at most: the reserve was set for another."""
+
+
+@define(eq=False, repr=False)
+class LearnedLimits:
+    """The budget in force.
+
+    Args:
+        given: The budget as it was configured; None when there is none.
+        calibration: How the provider counts, compared to us.
+        learned: The most that the provider takes, as an error taught.
+        truncation: Why the provider is suspected of cutting prompts silently; None when it is not.
+        clears: The share of what the provider should clear of a request by itself that it did clear at the last answer.
+        in_force: The budget to keep now; None when there is none.
+    """
+
+    given: Budget | None
+    calibration: Calibration = field(factory=Calibration)
+    learned: OverflowLimit = field(factory=OverflowLimit)
+    truncation: Suspicion | None = None
+    clears: float = 1.0
+    in_force: Budget | None = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Work out what is in force."""
+        self._renew()
+
+    def learn(self, sent: int, billed: int, cleared: int = 0) -> None:
+        """Take in a report of usage, in tokens: what we counted, what was billed, what the provider cleared of it."""
+        self.calibration.learn(sent, billed + cleared)
+        self.learned.taken(billed)
+        self._renew()
+
+    def cleared(self, share: float, expected: float) -> None:
+        """Take in which share of a request the provider cleared by itself, and which one it was expected to."""
+        if expected > 0:
+            self.clears = 1.0 if share >= NEARLY * expected else share / expected
+
+    def suspects(self, doubt: Suspicion) -> bool:
+        """Take in that a prompt was probably cut, take back what was learned on the way, and say whether it is new."""
+        self.calibration.go_back()
+        self._renew()
+        new = self.truncation is None
+        self.truncation = doubt if new else self.truncation
+        return new
+
+    def refused(self, overflow: Overflow, sent: int) -> None:
+        """Take in that a view which we counted as ``sent`` tokens was too large, whatever the provider clears of it."""
+        self.clears = 0.0
+        says = overflow.limit if overflow.kind in ("window", "rate") else None
+        stated = self.calibration.estimate(sent) if says is None else says
+        most = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))
+        self.learned.refused(most, max(1, stated), named=says is not None)
+        self._renew()
+
+    def taught(self) -> tuple[OverflowLimit, float]:
+        """What errors have taught up to now, to go back to."""
+        return deepcopy(self.learned), self.clears
+
+    def forget(self, before: tuple[OverflowLimit, float] | None = None) -> None:
+        """Take back what errors taught.
+
+        Args:
+            before: What they had taught before the one of which nothing smaller could be made; None: nothing.
+        """
+        self.learned, self.clears = (OverflowLimit(), self.clears) if before is None else before
+        self._renew()
+
+    def _taken(self, overflow: Overflow, sent: int) -> int:
+        """The largest view that the provider would have taken, by our count, as far as its error tells."""
+        limit, requested, prompt = overflow.limit, overflow.requested, overflow.prompt
+        size = requested if prompt is None or prompt < 1 else prompt
+        if limit is not None and size is not None and size > 0:
+            answer = 0 if prompt is None or requested is None else max(0, requested - prompt)
+            return int(sent * max(0, limit - max(answer, self._reserve(overflow, limit))) / size * SAFE)
+        if overflow.excess is not None and overflow.kind == "window":
+            return int((sent - overflow.excess) * SAFE)
+        if limit is not None and overflow.kind == "window":
+            most = self.calibration.local(limit - self._reserve(overflow, limit))
+            if most < sent:
+                return int(most * SAFE)
+        return int(sent * BLIND)
+
+    def _reserve(self, overflow: Overflow, limit: int) -> int:
+        """Tokens of the limit to keep free for the answer: most providers count both together, and few say so."""
+        if self.given is None or overflow.kind not in ("window", "rate"):
+            return 0
+        return min(self.given.reserved, int(limit * MOST_RESERVED))
+
+    def local(self, limit: int) -> int:
+        """A limit in the provider's tokens by our count, and at most what an error taught."""
+        limit = self.calibration.local(limit)
+        return limit if self.learned.tokens is None else min(limit, self.learned.tokens)
+
+    def _renew(self) -> None:
+        given = self.given
+        if given is None:
+            self.in_force = None if self.learned.tokens is None else Budget(self.learned.tokens)
+            return
+        share = self.local(given.limit) / given.limit
+        self.in_force = given if share >= WORTH_IT else given.scaled(share)
+
+
+MOST_MODELS = 16
+"""So many models of one conversation are remembered; the one that was called longest ago is forgotten first."""
+
+
+@define(eq=False, repr=False)
+class LimitsByModel:
+    """The limits of each model: what its provider's answers taught holds for it alone.
+
+    Args:
+        plan: Has the budget, or says that it is the model's.
+        home: The model that the budget was made for, if it is known.
+        own: The conversation's own budget, instead of the plan's.
+        known: What was learned of each model, the current model last.
+    """
+
+    plan: Plan
+    home: str | None = None
+    own: Budget | None = None
+    known: OrderedDict[str | None, LearnedLimits] = field(init=False, factory=OrderedDict)
+
+    def of(self, model: str | None) -> LearnedLimits:
+        """What is known of a model.
+
+        Raises:
+            UnknownModel: If a budget is needed and the model table does not know the model.
+        """
+        known = self.known.get(model)
+        return LearnedLimits(self._given(model)) if known is None else evolve(known, given=self._given(model))
+
+    def keep(self, model: str | None, limits: LearnedLimits) -> None:
+        """Remember what is known of the model that is called now."""
+        if self.home is None:
+            self.home = model
+        self.known[model] = limits
+        self.known.move_to_end(model)
+        if len(self.known) > MOST_MODELS:
+            self.known.popitem(last=False)
+
+    def _given(self, model: str | None) -> Budget | None:
+        """The budget for a model; smaller in proportion when it was made for another one with a larger window."""
+        given = self.plan.budget_for(model) if self.own is None else self.own
+        profile = None if model == self.home or self.home is None else known_profile(model)
+        if (
+            given is None
+            or profile is None
+            or (room := profile.max_input or profile.window) is None
+            or room >= given.window
+        ):
+            return given
+        return given.scaled(room / given.window)
+
+    def for_child(self, own: Budget | None, model: str | None) -> LimitsByModel:
+        """Those of a child with a budget of its own, which begins with what is known by now.
+
+        Args:
+            own: The child's budget.
+            model: The model that the child begins with.
+        """
+        made = LimitsByModel(self.plan, model, own)
+        made.known = deepcopy(self.known)
+        return made
 
 
 @frozen

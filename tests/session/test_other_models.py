@@ -24,7 +24,7 @@ from agentctx import (
 from agentctx.engine.reading import reader
 from agentctx.engine.reasoning import FOREIGN_ID
 from agentctx.providers.translate import FOREIGN_REASONING
-from agentctx.session.learned_limits import MOST_MODELS
+from agentctx.session.usage import MOST_MODELS
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 
 pytestmark = pytest.mark.anyio
