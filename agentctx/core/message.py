@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_not
 from typing import Any, Literal, TypeAlias
 
@@ -20,7 +20,17 @@ def _caller() -> Native:
     return field(default=None, repr=False, kw_only=True)
 
 
-@frozen
+def _unfrozen(kind: type) -> Callable[[], Native]:
+    """Makes objects laid out as those of a frozen class, whose fields can be set until they are given that class.
+
+    A field of a frozen object is set by a call of its own. There may be thousands of objects with ten fields, and to
+    make them takes most of the time that it takes to read messages.
+    """
+    made: Callable[[], Native] = type(f"Unfrozen{kind.__name__}", (), {"__slots__": vars(kind)["__slots__"]})
+    return made
+
+
+@frozen(weakref_slot=False)
 class Text:
     """Text that the model reads.
 
@@ -36,6 +46,23 @@ class Text:
 
     text: str
     source: Native = _source()
+
+    @staticmethod
+    def read(text: str, source: Native) -> Text:
+        """What a wire format has read from a native block.
+
+        Args:
+            text: The characters.
+            source: The block.
+        """
+        made = _unfrozen_text()
+        made.text, made.source = text, source
+        made.__class__ = Text
+        read: Text = made
+        return read
+
+
+_unfrozen_text = _unfrozen(Text)
 
 
 @frozen
@@ -93,7 +120,7 @@ class Thinking:
         return self.signature is not None or self.encrypted is not None
 
 
-@frozen
+@frozen(weakref_slot=False)
 class ToolCall:
     """The model asks for a tool.
 
@@ -120,8 +147,29 @@ class ToolCall:
     optional: bool = field(default=False, eq=False, repr=False, kw_only=True)
     caller: str | None = _caller()
 
+    @staticmethod
+    def read(call_id: str, name: str, arguments: str, signature: str | None, source: Native) -> ToolCall:
+        """What a wire format has read from a native call, of which nothing else has to be known.
 
-@frozen
+        Args:
+            call_id: The call's id.
+            name: The tool's name.
+            arguments: The arguments.
+            signature: A signature that travels with the call, when there is one.
+            source: The call as it came.
+        """
+        made = _unfrozen_call()
+        made.id, made.name, made.arguments, made.signature, made.source = call_id, name, arguments, signature, source
+        made.optional, made.caller = False, None
+        made.__class__ = ToolCall
+        read: ToolCall = made
+        return read
+
+
+_unfrozen_call = _unfrozen(ToolCall)
+
+
+@frozen(weakref_slot=False)
 class ToolResult:
     """What a tool answered.
 
@@ -152,6 +200,39 @@ class ToolResult:
     def text(self) -> str:
         """The text of all text parts, joined as they stand."""
         return "".join([part.text for part in self.content if isinstance(part, Text)])
+
+    @staticmethod
+    def read(call_id: str, content: tuple[Part, ...], name: str | None, source: Native) -> ToolResult:
+        """What a wire format has read from a native result, of which nothing else has to be known.
+
+        Args:
+            call_id: The id of the call that it answers.
+            content: What the tool said.
+            name: The tool's name, when the format carries it in the result.
+            source: The result as it came.
+        """
+        made = _unfrozen_result()
+        made.call_id, made.content, made.name, made.source = call_id, content, name, source
+        made.is_error, made.interim, made.caller = False, False, None
+        made.__class__ = ToolResult
+        read: ToolResult = made
+        return read
+
+    def with_content(self, content: tuple[Part, ...]) -> ToolResult:
+        """The same result with another content.
+
+        Args:
+            content: What the tool said instead.
+        """
+        made = _unfrozen_result()
+        made.call_id, made.content, made.name, made.is_error = self.call_id, content, self.name, self.is_error
+        made.source, made.interim, made.caller = self.source, self.interim, self.caller
+        made.__class__ = ToolResult
+        result: ToolResult = made
+        return result
+
+
+_unfrozen_result = _unfrozen(ToolResult)
 
 
 @frozen
@@ -201,7 +282,7 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 _NOT_COUNTED = (object(), 0, 0)
 
 
-@frozen
+@frozen(weakref_slot=False)
 class Message:
     """One native message.
 
@@ -239,8 +320,8 @@ class Message:
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
 
-    @classmethod
-    def read(cls, role: str, parts: tuple[Part, ...], source: Native) -> Message:
+    @staticmethod
+    def read(role: str, parts: tuple[Part, ...], source: Native) -> Message:
         """What a wire format has read from the native payload ``source``.
 
         Args:
@@ -248,7 +329,13 @@ class Message:
             parts: What the payload says, in its order.
             source: The native payload, which is kept as it is.
         """
-        return cls(role, parts, source=source, read_role=role, read_parts=parts)
+        made = _unfrozen_message()
+        made.role, made.parts, made.source, made.read_role, made.read_parts = role, parts, source, role, parts
+        made.given, made.as_system, made.as_recap = None, False, False
+        made._counted, made._bare = _NOT_COUNTED, None  # noqa: SLF001 - they are its own
+        made.__class__ = Message
+        read: Message = made
+        return read
 
     @property
     def as_read(self) -> bool:
@@ -258,7 +345,7 @@ class Message:
     @property
     def untouched(self) -> bool:
         """Whether it still says what the caller's own payload says, so that the payload itself can go back."""
-        return self.given is None and self.as_read
+        return self.given is None and self.read_parts is self.parts and self.read_role == self.role
 
     @property
     def is_system(self) -> bool:
@@ -297,16 +384,15 @@ class Message:
         Args:
             parts: What it says instead.
         """
-        return Message(
-            self.role,
-            parts,
-            source=self.source,
-            read_role=self.read_role,
-            read_parts=self.read_parts,
-            given=self if self.payload is None else self.given,
-            as_system=self.as_system,
-            as_recap=self.as_recap,
-        )
+        made = _unfrozen_message()
+        made.role, made.parts, made.source = self.role, parts, self.source
+        made.read_role, made.read_parts = self.read_role, self.read_parts
+        made.given = self if self.payload is None else self.given
+        made.as_system, made.as_recap = self.as_system, self.as_recap
+        made._counted, made._bare = _NOT_COUNTED, None  # noqa: SLF001 - they are its own
+        made.__class__ = Message
+        other: Message = made
+        return other
 
     def replaced(self, made: Message) -> Message:
         """The same message as another one says it, which was read from another payload or from none.
@@ -336,6 +422,9 @@ class Message:
             markers: How markers are written that it has none of (``wire_format.CacheMarkers``), compared by identity.
         """
         object.__setattr__(self, "_bare", markers)
+
+
+_unfrozen_message = _unfrozen(Message)
 
 
 @frozen

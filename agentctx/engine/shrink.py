@@ -302,19 +302,6 @@ def edited(
     return context.with_messages(tuple(messages))
 
 
-def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
-    """The same result with another content. As quick as it gets: a cut may do this to thousands."""
-    return ToolResult(
-        result.call_id,
-        content,
-        result.name,
-        result.is_error,
-        source=result.source,
-        interim=result.interim,
-        caller=result.caller,
-    )
-
-
 CLEARED = "[old tool result cleared]"
 """What stands for an old result."""
 
@@ -333,7 +320,7 @@ def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
     """The result with a few words in the place of what it says; itself where they would be no fewer."""
     if len(result.text) <= len(placeholder) and all(isinstance(part, Text) for part in result.content):
         return result
-    return with_content(result, (Text(placeholder),))
+    return result.with_content((Text(placeholder),))
 
 
 def cleared_with_pointer(result: ToolResult, placeholder: str, pointer: str, call: Call) -> ToolResult:
@@ -350,9 +337,9 @@ def with_text(result: ToolResult, text: str) -> ToolResult:
     texts = [part for part in result.content if isinstance(part, Text)]
     others = tuple(part for part in result.content if not isinstance(part, Text))
     if not text.strip():
-        return with_content(result, others)
+        return result.with_content(others)
     source = texts[0].source if texts else None
-    return with_content(result, (Text(text, source=source), *others))
+    return result.with_content((Text(text, source=source), *others))
 
 
 SMALLEST = 24

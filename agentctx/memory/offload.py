@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Media, Message, Part, Text, ToolResult
 from agentctx.engine.options import check_whole
-from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_content, with_text
+from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
 from agentctx.providers.native import is_json
@@ -171,7 +171,7 @@ class Offload(Stage):
         lines = f"{text.count(chr(10)) + 1:,} lines, {len(text):,} characters" if text else "no text"
         head = f"{OFFLOADED}{kind_of(result)} of {lines}{pointer}]"
         preview = f"{head}\n{cut_to_tokens(text, self.preview, call.counter, Cut())}".rstrip()
-        return with_text(result, preview) if self.over is not None else with_content(result, (Text(preview),))
+        return with_text(result, preview) if self.over is not None else result.with_content((Text(preview),))
 
 
 def kind_of(result: ToolResult) -> str:

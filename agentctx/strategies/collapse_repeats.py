@@ -13,7 +13,7 @@ from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import breathe
 from agentctx.core.references import refers
 from agentctx.engine.options import check_places
-from agentctx.engine.shrink import edit_results, edited, results_of, with_content, with_pointer
+from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
 from agentctx.strategies.compress.later_lines import SHORTEST, Meant, checksum_of
@@ -134,7 +134,7 @@ class CollapseRepeats(Stage):
                 text = f"{_came_again(found.tool, result)}{found.but}{call.pointer(message, result)}]"
             else:
                 text = self._mark(found.tool, result, _sum(result.content))
-            shorter = with_content(result, (Text(text),))
+            shorter = result.with_content((Text(text),))
             return shorter if call.meter.parts((shorter,)) < call.meter.parts((result,)) else result
 
         return edit_results(message, collapse)
@@ -243,7 +243,7 @@ def _with_content(message: Message, number: int, content: Sequence[Part]) -> Mes
     """The message whose result of this number says something else."""
     numbers = iter(range(len(message.results)))
     bare = tuple([Text(part.text) if isinstance(part, Text) else part for part in content])
-    return edit_results(message, lambda result: with_content(result, bare) if next(numbers) == number else result)
+    return edit_results(message, lambda result: result.with_content(bare) if next(numbers) == number else result)
 
 
 Place = tuple[int, int]

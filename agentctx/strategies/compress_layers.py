@@ -11,7 +11,7 @@ from agentctx.core.codes import LEAST, codebook_in
 from agentctx.core.json_text import compact, may_be_json
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
-from agentctx.engine.shrink import edit_results, with_content, with_pointer
+from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call
@@ -126,7 +126,7 @@ class CompressLayers(RewriteResults):
             used.update(dict.fromkeys(layers))
             if layers == [JSON_LAYER] and call.wire is not None and call.wire.is_object(only):
                 return result  # the blanks are not sent
-            return with_content(result, (evolve(only, text=said),)) if layers else result
+            return result.with_content((evolve(only, text=said),)) if layers else result
 
         made = edit_results(message, shorter)
         if made is message or call.count(made) >= call.count(message):

@@ -15,7 +15,7 @@ from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolRe
 from agentctx.core.pace import paced
 from agentctx.core.references import SHOWN_AGAIN, may_say
 from agentctx.engine.artifacts import Did, FileEvent
-from agentctx.engine.shrink import edit_results, edited, with_content, with_pointer, with_text
+from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import read_calls
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
@@ -322,7 +322,7 @@ def _edited(message: Message, gone: Mapping[int, _Again], call: Call) -> Message
 def _marked(result: ToolResult, gone: _Again, pointer: str, call: Call) -> ToolResult:
     """The result with marks in the place of those spans that take more; the first one says how to get all of it."""
     if gone.instead:
-        return with_content(result, (Text(with_pointer(gone.instead, pointer)),))
+        return result.with_content((Text(with_pointer(gone.instead, pointer)),))
     text, stop = result.text, 0
     pieces: list[str] = []
     for span in gone.spans:
@@ -398,7 +398,7 @@ class _Mending:
             if content is not None and self._has_room(content, size):
                 self.later.found[mark.meant] = content
                 if isinstance(content, tuple):
-                    return with_content(result, content)
+                    return result.with_content(content)
                 instead = content
             else:
                 gone = (each for each in mark.meant.gone(mark.pointer) if self.call.counter.count(each) <= size)

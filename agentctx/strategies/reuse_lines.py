@@ -15,7 +15,7 @@ from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
 from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, may_say, text_in
 from agentctx.engine.options import check_whole
-from agentctx.engine.shrink import cutter_of, edit_results, with_content
+from agentctx.engine.shrink import cutter_of, edit_results
 from agentctx.protocols import Call, Scope, Stage
 
 LEAST = 8
@@ -346,9 +346,8 @@ class _Written:
 
 def saying(result: ToolResult, text: str) -> ToolResult:
     """A result whose one text is another."""
-    return with_content(
-        result,
-        tuple([evolve(part, text=text) if isinstance(part, Text) else part for part in result.content]),
+    return result.with_content(
+        tuple([evolve(part, text=text) if isinstance(part, Text) else part for part in result.content])
     )
 
 

@@ -79,7 +79,7 @@ def read_block(block: Native, index: int, place: int) -> Part:
     if kind == "text":
         if not isinstance(text := data.get("text"), str):
             _refuse(f"{_at(index)}content[{place}].text", "a string", text)
-        return Text(text, source=block)
+        return Text.read(text, block)
     media = _media(kind, data, block) if isinstance(kind, str) else None
     return media or Opaque(kind if isinstance(kind, str) else "unknown", data, source=block)
 
@@ -96,7 +96,7 @@ def read_call(call: Native, index: int, place: int) -> ToolCall:
         found = (("id", identity), (f"{key}.name", name), (f"{key}.{words}", arguments))
         field, value = next(pair for pair in found if not isinstance(pair[1], str))
         _refuse(f"{_at(index)}tool_calls[{place}].{field}", "a string", value)
-    return ToolCall(identity, name, arguments, _signature(data), source=call)
+    return ToolCall.read(identity, name, arguments, _signature(data), call)
 
 
 def read_function_call(call: Native, index: int) -> ToolCall:
@@ -141,7 +141,7 @@ def _text_or_none(value: object) -> str | None:
 
 def _content(content: Native, index: int) -> tuple[Part, ...]:
     if isinstance(content, str):
-        return (Text(content, source=content),)
+        return (Text.read(content, content),)
     if content is None:
         return ()
     if not isinstance(content, (list, tuple)):
@@ -172,7 +172,7 @@ def _result(native: Native, data: Mapping[str, Native], index: int) -> ToolResul
         return ToolResult(LEGACY + name, _content(data.get("content"), index), name, source=native)
     if not isinstance(call_id := data.get("tool_call_id"), str):
         _refuse(f"{_at(index)}tool_call_id", "a string", call_id)
-    return ToolResult(call_id, _content(data.get("content"), index), _text_or_none(name), source=native)
+    return ToolResult.read(call_id, _content(data.get("content"), index), _text_or_none(name), native)
 
 
 def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:

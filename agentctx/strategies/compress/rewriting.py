@@ -11,7 +11,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe
 from agentctx.engine.options import as_names
-from agentctx.engine.shrink import answered_calls, edit_results, edited, results_of, with_content
+from agentctx.engine.shrink import answered_calls, edit_results, edited, results_of
 from agentctx.protocols import Call, Scope, Stage
 
 Pointer = Callable[[], str]
@@ -87,7 +87,7 @@ class RewriteResults(Stage):
         parts = [self._part(part, call, lambda: call.pointer(message, result)) for part in result.content]
         if not any(map(is_not, parts, result.content)):
             return result
-        made = with_content(result, tuple(parts))
+        made = result.with_content(tuple(parts))
         return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
 
     def _part(self, part: Part, call: Call, pointer: Pointer) -> Part:
