@@ -6,7 +6,8 @@ of its conversation, apart from other agents of that name and from calls that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import aclosing
 from itertools import groupby
 from operator import is_
 from typing import Any, Generic, TypeVar
@@ -14,6 +15,7 @@ from weakref import ref
 
 from attrs import define, field, frozen
 
+from agentctx.clients.bridge import blocking
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.model_call import ModelCall, begin
 from agentctx.core.message import Native
@@ -25,6 +27,7 @@ from agentctx.providers.adapter import Adapter, RequestParts
 from agentctx.session.lock import patch_threads_once
 from agentctx.session.sessions import Sessions
 
+A = TypeVar("A")
 M = TypeVar("M")
 """A framework's own message."""
 
@@ -112,6 +115,55 @@ class PreparedCall(Generic[M]):
             return False
         self._write()
         return True
+
+    async def answered(self, send: Callable[[], Awaitable[A]]) -> A:
+        """What ``send`` answers to ``messages``; where they were too large, to the smaller ones, once."""
+        try:
+            return await send()
+        except Exception as error:
+            if not await self.recover(error):
+                raise
+            return await send()
+
+    def answered_blocking(self, send: Callable[[], A]) -> A:
+        """As ``answered``, for a caller that is not async."""
+        try:
+            return send()
+        except Exception as error:
+            if not blocking(self.recover, error):
+                raise
+            return send()
+
+    async def streamed(self, send: Callable[[], AsyncGenerator[A]]) -> AsyncGenerator[A]:
+        """The pieces of the answer; where ``messages`` were too large for a first one, those of another, once."""
+        begun = False
+        try:
+            async with aclosing(send()) as pieces:
+                async for piece in pieces:
+                    begun = True
+                    yield piece
+        except Exception as error:
+            if begun or not await self.recover(error):
+                raise
+        else:
+            return
+        async with aclosing(send()) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def streamed_blocking(self, send: Callable[[], Iterator[A]]) -> Iterator[A]:
+        """As ``streamed``, for a caller that is not async."""
+        begun = False
+        try:
+            for piece in send():
+                begun = True
+                yield piece
+        except Exception as error:
+            if begun or not blocking(self.recover, error):
+                raise
+        else:
+            return
+        yield from send()
 
     def record(self, usage: Native) -> None:
         """Take note of what was billed: a provider's usage, as its JSON is. It raises nothing."""

@@ -116,13 +116,7 @@ class ContextChatGenerator:
         request = _request(self.chat_generator, messages, tools)
         call = blocking(self.agentctx.begin, request)
         given = _given(streaming_callback, generation_kwargs, tools)
-        try:
-            replies = self._other.run(messages=call.messages, **given)
-        except Exception as error:
-            if not blocking(call.recover, error):
-                raise
-            replies = self._other.run(messages=call.messages, **given)
-        return _recorded(call, replies)
+        return _recorded(call, call.answered_blocking(lambda: self._other.run(messages=call.messages, **given)))
 
     @component.output_types(replies=list[ChatMessage])
     async def run_async(
@@ -136,13 +130,8 @@ class ContextChatGenerator:
         request = _request(self.chat_generator, messages, tools)
         call = await self.agentctx.begin(request)
         given = _given(streaming_callback, generation_kwargs, tools)
-        try:
-            replies = await _execute_component_async(self._other, messages=call.messages, **given)
-        except Exception as error:
-            if not await call.recover(error):
-                raise
-            replies = await _execute_component_async(self._other, messages=call.messages, **given)
-        return _recorded(call, replies)
+        run = _execute_component_async
+        return _recorded(call, await call.answered(lambda: run(self._other, messages=call.messages, **given)))
 
     @property
     def _other(self) -> Native:

@@ -57,12 +57,7 @@ class ContextMiddleware(AgentMiddleware[Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Prepare a call of ``agent.invoke``."""
         call = blocking(self.agentctx.begin, _read(request))
-        try:
-            response = handler(_with(request, call))
-        except Exception as error:
-            if not blocking(call.recover, error):
-                raise
-            response = handler(_with(request, call))
+        response = call.answered_blocking(lambda: handler(_with(request, call)))
         _record(call, response)
         if call.is_kept:
             blocking(call.save)
@@ -75,12 +70,7 @@ class ContextMiddleware(AgentMiddleware[Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Prepare a call of ``agent.ainvoke``."""
         call = await self.agentctx.begin(_read(request))
-        try:
-            response = await handler(_with(request, call))
-        except Exception as error:
-            if not await call.recover(error):
-                raise
-            response = await handler(_with(request, call))
+        response = await call.answered(lambda: handler(_with(request, call)))
         _record(call, response)
         await call.save()
         return response

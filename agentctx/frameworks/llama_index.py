@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from agentctx.clients.bridge import blocking
@@ -107,41 +107,19 @@ class ContextLLM(FunctionCallingLLM):
         """The other model's answer to the prepared messages."""
         request = self._request(messages, kwargs)
         call = blocking(self._calls.begin, request)
-        try:
-            answer = self.llm.chat(call.messages, **kwargs)
-        except Exception as error:
-            if not blocking(call.recover, error):
-                raise
-            answer = self.llm.chat(call.messages, **kwargs)
-        return _recorded(call, answer)
+        return _recorded(call, call.answered_blocking(lambda: self.llm.chat(call.messages, **kwargs)))
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> ChatResponse:
         """The other model's answer to the prepared messages."""
         request = self._request(messages, kwargs)
         call = await self._calls.begin(request)
-        try:
-            answer = await self.llm.achat(call.messages, **kwargs)
-        except Exception as error:
-            if not await call.recover(error):
-                raise
-            answer = await self.llm.achat(call.messages, **kwargs)
-        return _recorded(call, answer)
+        return _recorded(call, await call.answered(lambda: self.llm.achat(call.messages, **kwargs)))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> Iterator[ChatResponse]:
         """As ``chat``, in pieces."""
         request = self._request(messages, kwargs)
         call = blocking(self._calls.begin, request)
-        said = False
-        try:
-            for piece in self.llm.stream_chat(call.messages, **kwargs):
-                said = True
-                yield _recorded(call, piece)
-        except Exception as error:
-            if said or not blocking(call.recover, error):
-                raise
-        else:
-            return
-        for piece in self.llm.stream_chat(call.messages, **kwargs):
+        for piece in call.streamed_blocking(lambda: self.llm.stream_chat(call.messages, **kwargs)):
             yield _recorded(call, piece)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Native) -> AsyncIterator[ChatResponse]:
@@ -149,21 +127,11 @@ class ContextLLM(FunctionCallingLLM):
         request = self._request(messages, kwargs)
         call = await self._calls.begin(request)
 
-        async def pieces() -> AsyncIterator[ChatResponse]:
-            said = False
-            try:
-                async for piece in await self.llm.astream_chat(call.messages, **kwargs):
-                    said = True
-                    yield _recorded(call, piece)
-            except Exception as error:
-                if said or not await call.recover(error):
-                    raise
-            else:
-                return
+        async def pieces() -> AsyncGenerator[ChatResponse]:
             async for piece in await self.llm.astream_chat(call.messages, **kwargs):
                 yield _recorded(call, piece)
 
-        return pieces()
+        return call.streamed(pieces)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Native) -> CompletionResponse:  # noqa: FBT001, FBT002 - LlamaIndex's
         """As the other model does."""

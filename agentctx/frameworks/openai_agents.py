@@ -5,7 +5,8 @@ The SDK's items are those of Responses, whatever API a model has.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -80,12 +81,7 @@ class ContextModel(Model):
         """Prepare a call, and have it answered."""
         asked = _Asked(system_instructions, model_settings, tools, output_schema, handoffs, tracing, more)
         call = await self.agentctx.begin(self._read(asked, input))
-        try:
-            said = await self.model.get_response(*self._sent(asked, call), **more)
-        except Exception as error:
-            if not await call.recover(error):
-                raise
-            said = await self.model.get_response(*self._sent(asked, call), **more)
+        said: ModelResponse = await call.answered(lambda: self.model.get_response(*self._sent(asked, call), **more))
         call.record(_usage(said.usage))
         await call.save()
         return said
@@ -104,18 +100,13 @@ class ContextModel(Model):
         """Prepare a call, and have it answered in a stream."""
         asked = _Asked(system_instructions, model_settings, tools, output_schema, handoffs, tracing, more)
         call = await self.agentctx.begin(self._read(asked, input))
-        begun = False
-        try:
-            async for event in _recorded(call, self.model.stream_response(*self._sent(asked, call), **more)):
-                begun = True
+
+        def send() -> AsyncGenerator[Any]:
+            return _recorded(call, self.model.stream_response(*self._sent(asked, call), **more))
+
+        async with aclosing(call.streamed(send)) as events:
+            async for event in events:
                 yield event
-        except Exception as error:
-            if begun or not await call.recover(error):
-                raise
-        else:
-            return
-        async for event in _recorded(call, self.model.stream_response(*self._sent(asked, call), **more)):
-            yield event
 
     def _read(self, asked: _Asked, given: str | list[Any]) -> Request[Any]:
         if any(asked.more.get(name) is not None for name in ("previous_response_id", "conversation_id")):
@@ -179,7 +170,7 @@ def _names_runs(model: Native) -> bool:
     return bool(known()) if callable(known) else False
 
 
-async def _recorded(call: PreparedCall[Any], events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _recorded(call: PreparedCall[Any], events: AsyncIterator[Any]) -> AsyncGenerator[Any]:
     async for event in events:
         answer = getattr(event, "response", None)
         if answer is not None:

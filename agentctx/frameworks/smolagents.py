@@ -79,12 +79,7 @@ class ContextModel(Model):
     def generate(self, messages: Sequence[Any], *args: Native, **kwargs: Native) -> ChatMessage:
         """The other model's answer to the prepared messages."""
         call = self._begin(messages, args, kwargs)
-        try:
-            answer = self.model.generate(_flat(call), *args, **kwargs)
-        except Exception as error:
-            if not blocking(call.recover, error):
-                raise
-            answer = self.model.generate(_flat(call), *args, **kwargs)
+        answer: ChatMessage = call.answered_blocking(lambda: self.model.generate(_flat(call), *args, **kwargs))
         _record(call, answer)
         return answer
 
@@ -95,18 +90,7 @@ class ContextModel(Model):
 
         def generate_stream(messages: Sequence[Any], *args: Native, **kwargs: Native) -> Iterator[Any]:
             call = self._begin(messages, args, kwargs)
-            said = False
-            try:
-                for delta in stream(_flat(call), *args, **kwargs):
-                    said = True
-                    _record(call, delta)
-                    yield delta
-            except Exception as error:
-                if said or not blocking(call.recover, error):
-                    raise
-            else:
-                return
-            for delta in stream(_flat(call), *args, **kwargs):
+            for delta in call.streamed_blocking(lambda: stream(_flat(call), *args, **kwargs)):
                 _record(call, delta)
                 yield delta
 
