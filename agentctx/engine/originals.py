@@ -97,7 +97,8 @@ PATIENCE = 10.0
 LONGEST_HANDLE = 64
 """Characters of the longest handle: the model reads it in each mark, and writes it to get the original back."""
 
-_HANDLE = re.compile(rf"(?=.{{1,{LONGEST_HANDLE}}}\Z)[A-Za-z0-9_~/=+@%:.-]*[A-Za-z0-9_~/=+@%-]", re.ASCII)
+_WORD = "[A-Za-z0-9_~/=+@%:.-]*[A-Za-z0-9_~/=+@%-]"
+_HANDLE = re.compile(rf"(?=.{{1,{LONGEST_HANDLE}}}\Z){_WORD}", re.ASCII)
 _EXPECTED = re.compile("[0-9a-f]{16}")
 
 
@@ -123,7 +124,7 @@ class _Known:
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
     earlier: dict[str, tuple[str, str]] = field(factory=dict)
-    failures: dict[int, str] = field(factory=dict)
+    failures: dict[int, StoreError] = field(factory=dict)
     waited: dict[int, float] = field(factory=dict)
 
 
@@ -161,7 +162,7 @@ class StoreShelf:
     @property
     def failures(self) -> Collection[str]:
         """What went wrong with stores."""
-        return self.known.failures.values()
+        return list(map(str, self.known.failures.values()))
 
     def pointer(self, message: Message, result: ToolResult | None = None) -> str:
         """How a text says with what to get back a message, or one of the results in it; empty without the tool."""
@@ -182,7 +183,7 @@ class StoreShelf:
         """Whether the store has failed in this step, here or where the session's state is kept."""
         place = id(self.store)
         if place not in self.known.failures and is_given_up(self.store):
-            self.known.failures[place] = f"the store {type(self.store).__name__} {AGAIN_LATER}"
+            self.known.failures[place] = StoreUnavailable(f"the store {type(self.store).__name__} {AGAIN_LATER}")
         return place in self.known.failures
 
     def _mark_in(self, text: str) -> re.Match[str] | None:
@@ -245,7 +246,7 @@ class StoreShelf:
                 try:
                     known[place, content] = await self._put(content)
                 except StoreError as error:
-                    self.known.failures.setdefault(place, str(error))
+                    self.known.failures.setdefault(place, _later(error))
 
         with self._waiting() as scope:
             async with anyio.create_task_group() as group:
@@ -257,7 +258,7 @@ class StoreShelf:
                 said = "did not answer"
                 give_up(self.store)
             msg = f"the store {type(self.store).__name__} {said} within {self._limit:g} seconds"
-            self.known.failures.setdefault(place, msg)
+            self.known.failures.setdefault(place, StoreUnavailable(msg))
 
     @property
     def _limit(self) -> float:
@@ -285,25 +286,38 @@ class StoreShelf:
                 raise
             return await put(store, content)
 
-    async def put_again(self, changes: Iterable[Change], messages: Sequence[Native]) -> int:
-        """Put what the store has lost into it again, as far as the caller still shows it; how much of it is missing.
+    async def put_again(
+        self, changes: Iterable[Change], messages: Sequence[Native], sent: Sequence[Message], tool: str | None
+    ) -> tuple[int, int]:
+        """Put what the store has lost into it again, as far as the caller still shows it.
 
         Args:
             changes: The changes in force, with the handles of what they have left out.
             messages: What the caller shows.
+            sent: What is sent: its texts may name handles of what nobody shows any more.
+            tool: The name of the recall tool in the request; None where there is none.
+
+        Returns:
+            How many originals are missing then, and how many handles besides that the request names.
+
+        Raises:
+            StoreUnavailable: If the store cannot be asked now, or takes nothing now: later it may.
+            StoreError: If it cannot tell what it has.
         """
         handles = {change.handle.partition("#")[0] for change in changes if change.handle}
+        named = await offload(partial(_named_in, sent, tool), len(sent)) - handles
         part = of_conversation(self.store, self.conversation)
         tells = getattr(part, "handles", None)
-        if not handles or tells is None:
-            return 0
-        try:
-            there: object = await answer_of(part, tells, self.store)
-        except StoreError:  # the report says so where something is to be kept
-            return 0
-        lost = handles.difference(there) if isinstance(there, Iterable) else handles
-        shown = await offload(lambda: _contents_under(lost, messages), len(messages)) if lost else {}
-        return len(lost) - len(await self.keep_all(shown.values()))
+        there: object = await answer_of(part, tells, self.store) if tells and (handles or named) else None
+        if not isinstance(there, Iterable):
+            return 0, 0
+        lost, expected = (handles | named).difference(there), getattr(part, "expected_handle", expected_handle)
+        shown = await offload(partial(_contents_under, lost, messages, expected), len(messages)) if lost else {}
+        lost -= set((await self.keep_all(shown.values())).values())
+        failure = self.known.failures.get(id(self.store))
+        if isinstance(failure, StoreUnavailable) and not lost.isdisjoint(shown):
+            raise failure
+        return len(handles & lost), len(named & lost)
 
     async def settled(self, before: Context, after: Context) -> Context:
         """What a stage returned, with the handles that the store has given for what the stage was to say."""
@@ -450,8 +464,8 @@ async def answer_of(store: Store, ask: Callable[[], Awaitable[T]], whole: Store 
     except StoreError as error:
         if took_too_long(begun, limit):
             give_up(whole or store)
-        if isinstance(error.__cause__, (ConnectionError, TimeoutError)):
-            raise StoreUnavailable(str(error)) from error
+        if (later := _later(error)) is not error:
+            raise later from error
         raise
     give_up(whole or store)
     msg = f"{name} did not answer within {limit:g} seconds"
@@ -487,17 +501,34 @@ def original_bytes(native: Native) -> bytes:
         raise StoreError(msg) from error
 
 
-def _contents_under(handles: Collection[str], messages: Sequence[Native]) -> dict[str, bytes]:
+def _contents_under(
+    handles: Collection[str], messages: Sequence[Native], expected: Callable[[bytes], str]
+) -> dict[str, bytes]:
     """What was put under these handles, of those messages that are as they were."""
     found = {}
     for native in paced(messages):
         try:
             content = original_bytes(native)
+            handle = expected(content)
         except StoreError:  # nor was it put in then
             continue
-        if (handle := expected_handle(content)) in handles:
+        if handle in handles:
             found[handle] = content
     return found
+
+
+def _named_in(messages: Sequence[Message], tool: str | None) -> set[str]:
+    """The handles that texts name with which the model can get something back."""
+    if tool is None:
+        return set()
+    named = re.compile(rf"(?:; |^){re.escape(tool)} ({_WORD})(?:#[0-9]+)?(?=[\]: ])", re.MULTILINE)
+    return {found for message in paced(messages) for text in _texts(message.parts) for found in named.findall(text)}
+
+
+def _later(error: StoreError) -> StoreError:
+    """The error, as one that says that the same call may succeed later, where that is known."""
+    passing = isinstance(error.__cause__, (ConnectionError, TimeoutError)) and not isinstance(error, StoreUnavailable)
+    return StoreUnavailable(str(error)) if passing else error
 
 
 def _as_sent(value: object) -> Native:

@@ -607,12 +607,14 @@ class StateKeeper:
         name: The conversation.
         timeout: Seconds that one call of the store may take.
         unsaved: Why something is not kept; None when all is.
+        lost: Whether the store was found to have lost the state, and what was left out has to be put in again.
     """
 
     store: StateStore
     name: str
     timeout: float
     unsaved: str | None = None
+    lost: bool = False
     # The version that was loaded, or saved last; None before it was loaded.
     _version: int | None = None
     # What the store has with that version.
@@ -629,8 +631,6 @@ class StateKeeper:
     _silent_until: float = -inf
     # Whether this step began before then.
     _skips: bool = False
-    # Whether the store was found to have lost the state in this step.
-    _lost: bool = False
     # What is to be said with the step.
     _notes: list[str] = field(factory=list)
 
@@ -644,11 +644,6 @@ class StateKeeper:
         notes = (*self._notes, *(() if self.unsaved is None else (self.unsaved,)))
         self._notes.clear()
         return notes
-
-    def has_lost(self) -> bool:
-        """Whether the store was found to have lost the state; asked once."""
-        lost, self._lost = self._lost, False
-        return lost
 
     async def refresh(self, session: Session, /, *, surely: bool = False) -> None:
         """Load the state, where it was not loaded yet, or others write too.
@@ -756,7 +751,7 @@ class StateKeeper:
         if not pieces:
             if self._version is not None:
                 self._notes.append(LOST)
-                self._lost = True
+                self.lost = True
             self._version, self._known, self._empty = version, Pieces(), not session.steps
             return False
         if self._pending and written_by(pieces) in self._pending:  # ours, though no answer came

@@ -19,11 +19,11 @@ from agentctx.economics.conditions import clearing_forecast, expected_forecast, 
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
-from agentctx.engine.originals import StoreShelf, tells_apart
+from agentctx.engine.originals import StoreShelf, name_of_recall, tells_apart
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.engine.store_waits import waiting_once
-from agentctx.errors import ContextOverflow
+from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
@@ -82,9 +82,8 @@ class Keeper(Protocol):
         """Save the session between steps, and say whether all of it is kept."""
         ...
 
-    def has_lost(self) -> bool:
-        """Whether it was found in this step that the store has lost what it had; asked once."""
-        ...
+    lost: bool
+    """Whether the store was found to have lost what it had, and what was left out has to be put in again."""
 
     def notes(self) -> tuple[str, ...]:
         """What has to be said with the step."""
@@ -377,7 +376,7 @@ class Session:
                     break
                 for _, number in made:
                     self._untold_steps.pop(number, None)
-            lost = await self._put_again(made[-1][0]) if made and keeper.has_lost() else ()
+            lost = await self._put_again(keeper, made[-1][0]) if made and keeper.lost else ()
         if made and (notes := (*keeper.notes(), *lost)):
             view, number = made[-1]
             size = view.report.tokens_after
@@ -387,14 +386,21 @@ class Session:
             made[-1] = self.view, number
         return made
 
-    async def _put_again(self, view: View) -> tuple[str, ...]:
+    async def _put_again(self, keeper: Keeper, view: View) -> tuple[str, ...]:
         """After the store has lost what it had: put in again what was left out; what is to be said of it."""
         store, given, ctx = self.plan.originals, self._state.last, self._state.ctx
-        if store is None or given is None or ctx is None:
-            return ()
-        shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
-        missing = await shelf.put_again(view.report.in_force, given.messages)
-        return (f"{missing:,} originals of what was left out are in the store no more",) if missing else ()
+        missing = named = 0
+        keeper.lost = False
+        if store is not None and given is not None and ctx is not None:
+            shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
+            sent, tool = view.context.messages, name_of_recall(view.context.tools)
+            try:
+                missing, named = await shelf.put_again(view.report.in_force, given.messages, sent, tool)
+            except StoreError as error:
+                keeper.lost = isinstance(error, StoreUnavailable)  # the next step tries it again
+                return (f"originals of what was left out may be in the store no more: {error}",)
+        said = (missing, "originals of what was left out"), (named, "other contents that the request has handles of")
+        return tuple(f"{count:,} {what} are in the store no more" for count, what in said if count)
 
     @property
     def is_kept(self) -> bool:

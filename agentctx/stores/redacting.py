@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from agentctx.core.message import Native
 from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.engine.options import check_redactor, check_store
-from agentctx.engine.originals import original_bytes
+from agentctx.engine.originals import expected_handle, original_bytes
 from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store
@@ -64,6 +64,14 @@ class RedactingStore:
             StoreError: If there is nothing under it.
         """
         return await self.store.get(handle)
+
+    def expected_handle(self, content: bytes, /) -> str:
+        """The handle that ``content`` gets, where the store that keeps it is one of ours: that of what is left of it.
+
+        Raises:
+            StoreError: If secrets cannot be taken out of it.
+        """
+        return expected_handle(self._without_secrets(content))
 
     def __getattr__(self, name: str) -> Native:
         """What else the store can do."""

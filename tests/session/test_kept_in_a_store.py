@@ -364,7 +364,7 @@ async def test_what_is_lost_is_saved_anew(kept):
 @pytest.mark.parametrize("room", [None, 20_000])
 @pytest.mark.anyio
 async def test_originals_that_are_lost_are_put_in_again(room):
-    """The next step does it, and says how many the store does not take; no other step says or does anything of it."""
+    """The next step does it, and says what is missing then; no other step says or does anything of it."""
     store, messages = MemoryStore(), rounds(40)
     worker, tools = Sessions(pipeline(store=store), store), [Recall(store).definition("openai-chat")]
 
@@ -379,9 +379,82 @@ async def test_originals_that_are_lost_are_put_in_again(room):
         store.max_conversation_bytes = room
         gone, said = await step(63)
         assert bool(gone) == bool(room)
-        assert said == [LOST, f"{len(gone)} originals of what was left out are in the store no more"][: 1 + bool(room)]
+        missing = [f"{len(gone)} originals of what was left out are in the store no more"] if room else []
+        of_a_list = "1 other contents that the request has handles of are in the store no more"
+        assert said == [LOST, *missing, of_a_list]
         store.max_conversation_bytes = None
         assert await step(65) == (gone, [])
+
+
+class Part(Faulty):
+    """What one conversation has of a store that can go wrong."""
+
+    async def handles(self):
+        return await self._do(self.store.handles)
+
+    async def put(self, content):
+        return await self._do(lambda: self.store.put(content))
+
+    async def get(self, handle):
+        return await self.store.get(handle)
+
+
+class Shelf(Faulty):
+    """A store of originals that can go wrong."""
+
+    def for_conversation(self, name):
+        return Part(self.store.for_conversation(name), self.how)
+
+    put, get = Part.put, Part.get
+
+
+@pytest.mark.parametrize("how", ["down", "hangs", "broken"])
+@pytest.mark.anyio
+async def test_a_store_that_is_down_when_it_has_lost_originals_gets_them_later(how):
+    """Each step says that they may not be there, until one can put them in."""
+    states, store, messages = MemoryStore(), MemoryStore(timeout=0.05), rounds(40)
+    shelf = Shelf(store)
+    shelf.timeout = 0.05
+    worker, tools = Sessions(pipeline(store=shelf), states), [Recall(store).definition("openai-chat")]
+    async with worker.open("x") as session:
+
+        async def step(stop):
+            view = await session.prepare(messages[:stop], tools=tools)
+            handles = {change.handle.partition("#")[0] for change in view.report.in_force if change.handle}
+            kept = await store.for_conversation("x").handles()
+            return len(handles.difference(kept)), [note.partition(":")[0] for note in notes(view)]
+
+        assert await step(61) == (0, [BEGUN_ANEW.partition(":")[0]])
+        await store.purge("x")
+        await states.purge("x")
+        shelf.how, lost = how, LOST.partition(":")[0]
+        missing, said = await step(63)
+        assert missing
+        unsure = "originals of what was left out may be in the store no more"
+        assert said == [lost, unsure]
+        if how == "broken":  # it may never tell what it has
+            return
+        assert (await step(64))[1] == [unsure]
+        shelf.how = "well"
+        assert await step(65) == (0, ["1 other contents that the request has handles of are in the store no more"])
+        assert await step(67) == (0, [])
+
+
+@pytest.mark.anyio
+async def test_originals_with_secrets_are_put_in_again_without_them():
+    """They have the handles of what is left of them."""
+    kept, messages = MemoryStore(), [user("Mend it.")]
+    for number in range(30):
+        told = f"password=xk29-fj3n-QQ{number} " + "word " * 150
+        messages += [assistant(call(f"c{number}", "read", {})), result(f"c{number}", told)]
+    store, messages = RedactingStore(kept), transcript("openai-chat", *messages)
+    async with Sessions(pipeline(store=store), kept).open("x") as session:
+        await session.prepare(messages[:-2])
+        await kept.purge("x")
+        view = await session.prepare(messages)
+        handles = {change.handle.partition("#")[0] for change in view.report.in_force if change.handle}
+        assert handles
+        assert handles <= set(await kept.for_conversation("x").handles())
 
 
 class Cancelling(Faulty):
