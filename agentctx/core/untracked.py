@@ -5,37 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from gc import is_tracked
+from operator import attrgetter
 from typing import Any
 
 from agentctx.core.compare import Change
 from agentctx.core.message import Message, Text, Thinking, ToolCall, ToolResult
 
-
-def _nothing(_value: object) -> Iterable[object]:
-    return ()
-
-
-def _content(result: ToolResult) -> Iterable[object]:
-    return (result.content,)
-
-
-def _parts(message: Message) -> Iterable[object]:
-    return (message.parts,)
+_TEXT_ONLY = frozenset({Text, Thinking, ToolCall, Change})
+"""Types whose values hold nothing beside text, numbers and the like, and the payload of the caller, who knows nothing
+of the values that are read from it."""
 
 
 _HELD: dict[type, Callable[[Any], Iterable[object]]] = {
     dict: dict.values,
     list: iter,
     tuple: iter,
-    Text: _nothing,
-    Thinking: _nothing,
-    ToolCall: _nothing,
-    Change: _nothing,
-    ToolResult: _content,
-    Message: _parts,
+    Message: attrgetter("parts"),
+    ToolResult: attrgetter("content"),
 }
-"""What a value of a type holds beside text, numbers and the like, and the payload of the caller, who knows nothing of
-the values that are read from it."""
+"""What else a value of a type holds."""
 
 
 @cache
@@ -62,11 +50,17 @@ def untrack(value: object) -> bool:
     """
     if not is_tracked(value):
         return True
-    held, function = _HELD.get(type(value)), _untrack()
-    if held is None or function is None:
+    kind, function = type(value), _untrack()
+    if function is None or (kind not in _TEXT_ONLY and kind not in _HELD):
         return False
-    for each in held(value):
-        if is_tracked(each) and not untrack(each):
-            return False
+    held: Iterable[object] = _HELD[kind](value) if kind in _HELD else ()
+    for each in held:
+        if is_tracked(each):
+            if type(each) in _TEXT_ONLY:
+                function(each)
+            elif not untrack(each):
+                return False
+    if type(held) is tuple and held:
+        function(held)
     function(value)
     return True

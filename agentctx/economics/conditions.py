@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from math import ceil, inf
 
 from attrs import evolve, frozen
@@ -357,15 +356,12 @@ def bill(
     given: int,
     prefix: int,
     size: int,
-    warmth: float,
+    idle: float | None,
     moved: int | None = None,
-) -> Callable[[], Forecast] | None:
-    """Works out, when asked, what a call costs with and without what was cut for it.
-
-    Returns:
-        None when the model has no known prices.
-    """
+) -> Forecast | None:
+    """What a call costs with and without what was cut for it; None when the model has no known prices."""
     if profile is None or not priced(profile):
         return None
     known = prefix if given < sent or not prefix else sent  # else the caller went back, or changed what is first
-    return partial(compared, profile, Request(given, known), Request(size, prefix), warmth, None, moved)
+    warmth = warmth_after(profile, idle)
+    return compared(profile, Request(given, known), Request(size, prefix), warmth, None, moved)

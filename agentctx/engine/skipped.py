@@ -180,19 +180,14 @@ class Skipped:
         every = dict(zip(self.origins, around, strict=True)) | theirs
         return [every[index] for index in range(len(every))]
 
-    def told(self, report: Report, billed: Callable[[int], Callable[[], Forecast] | None]) -> Report:
+    def told(self, report: Report, billed: Callable[[int], Forecast | None]) -> Report:
         """The report on a step that has read what is around them only, with them in it.
 
         Args:
             report: The report.
-            billed: Works out what the call costs where so many tokens more were passed in.
+            billed: Works out, when asked, what the call costs where so many tokens more were passed in.
         """
         first, *others = report.stages
-
-        def forecast() -> Forecast | None:
-            known = billed(self.tokens)
-            return None if known is None else known()
-
         whole = with_later(
             evolve(first), {"changes": partial(self._among, first), "tokens_before": lambda: self._with(first)}
         )
@@ -202,7 +197,7 @@ class Skipped:
                 stages=(whole, *others),
                 messages_before=report.messages_before + len(self),
                 first_changed=self.start if report.first_changed is None else min(self.start, report.first_changed),
-                forecast=None if billed(0) is None else forecast,
+                forecast=lambda: billed(self.tokens),
             ),
             {
                 "tokens_before": lambda: report.tokens_before + self.tokens,

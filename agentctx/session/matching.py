@@ -447,14 +447,20 @@ def answered_from(record: Record, natives: Sequence[Any], new: Sequence[Message]
     return min(found, default=None)
 
 
-def _open(tail: Iterable[Message], new: Iterable[Message]) -> tuple[set[str], set[str]]:
-    """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
+def _unanswered(tail: Sequence[Message]) -> dict[str, int]:
+    """How many calls of each id wait for an answer at the end of the tail."""
     waiting: dict[str, int] = {}
     for call in [call for message in tail for call in message.calls]:
         waiting[call.id] = waiting.get(call.id, 0) + 1
     for result in [result for message in tail for result in message.results]:
         if waiting.get(result.call_id, 0) > 0:
             waiting[result.call_id] -= 1
+    return waiting
+
+
+def _open(tail: Sequence[Message], new: Iterable[Message]) -> tuple[set[str], set[str]]:
+    """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
+    waiting = _unanswered(tail) if tail else {}
     late: set[str] = set()
     for message in new:
         for part in message.parts:
@@ -465,7 +471,7 @@ def _open(tail: Iterable[Message], new: Iterable[Message]) -> tuple[set[str], se
                     waiting[part.call_id] -= 1
                 else:
                     late.add(part.call_id)
-    return late, {name for name, count in waiting.items() if count > 0}
+    return late, {name for name, count in waiting.items() if count > 0} if any(waiting.values()) else set()
 
 
 def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: WireFormat) -> list[int]:

@@ -327,22 +327,23 @@ class Record:
             start, self.otherwise = 0, []
         while self.otherwise and self.otherwise[-1] >= start:
             self.otherwise.pop()
-        self.otherwise += [at for at in range(start, len(self.view)) if not self.as_given(at)]
-        run = max(len(self.origins) - 1, 0)
-        while run and self._follows(run):
+        origins, seen, shown = self.origins, self.seen, self.shown
+        for at in range(start, len(self.view)):
+            if (origin := origins[at]) is None or shown[at] is not seen[origin]:  # ``as_given`` is not
+                self.otherwise.append(at)
+        run = max(len(origins) - 1, 0)
+        while run:
+            before, origin = origins[run - 1], origins[run]
+            if before is None or origin != before + 1:  # it does not stand directly behind that in the history too
+                break
             run = self.run if self.run < run < start else run - 1  # what is before ``start`` is known
         if run != self.run or start < run:
             self.run, self.before_run = run, itemgetter(0, 0, *[origin or 0 for origin in self.origins[:run]])
 
-    def _follows(self, place: int) -> bool:
-        """Whether the message at this place of the view stands directly behind the one before in the history too."""
-        before, origin = self.origins[place - 1 : place + 1]
-        return before is not None and origin == before + 1
-
     def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
-        self.roles.extend([ROLES.index(message.role) for message in arrived])
         for message in arrived:
+            self.roles.append(ROLES.index(message.role))
             self.note_stands(*stands_for(message))
         self.seen.extend(seen)
         self.decided.extend([0] * len(arrived))
@@ -504,15 +505,18 @@ def goes_out_as_another(message: Message) -> bool:
     return message.is_system and message.role not in SYSTEM_ROLES
 
 
-def instruction_digests(messages: Iterable[Message], natives: Iterable[Any]) -> Iterator[bytes]:
+def instruction_digests(messages: Iterable[Message], natives: Iterable[Any]) -> list[bytes]:
     """The digests of the system messages that go out under another role, without their cache markers.
 
     Args:
         messages: Messages of a view.
         natives: The same, as they go out.
     """
-    pairs = zip(messages, natives, strict=True)
-    return (_bare_digest(native) for message, native in pairs if goes_out_as_another(message))
+    found = []
+    for message, native in zip(messages, natives, strict=True):
+        if (message.as_system or message.read_role != message.role) and goes_out_as_another(message):
+            found.append(_bare_digest(native))
+    return found
 
 
 def _bare_digest(native: Native) -> bytes:

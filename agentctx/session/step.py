@@ -35,7 +35,7 @@ from agentctx.core.pace import paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import untrack
-from agentctx.economics.conditions import bill, found_again, warmth_after
+from agentctx.economics.conditions import bill, found_again
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
 from agentctx.engine.reading import naming_what_is_too_deep, place_of, write_native
@@ -149,11 +149,10 @@ async def take_in(
         remembered: See ``take_step``.
     """
     idle = None if ctx.model != state.model else state.last_request.idle(now)
-    warmth = warmth_after(ctx.reader.profile, idle)
     if record is state.record and 0 < len(given.messages) == len(record.seen):
-        step = _stand_still(ctx, record, given.messages, warmth)
+        step = _stand_still(ctx, record, given.messages, idle)
     else:
-        step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
+        step = await _read_in(ctx, record, given.messages, idle, remembered=remembered)
         step.memo, cleared = state.memo, [place for place in state.cleared_by_provider if place < len(record.view)]
         step.hidden = frozenset([record.view[place].identity for place in cleared])
         if remembered and step.read.messages:
@@ -166,17 +165,17 @@ async def take_in(
     return step
 
 
-def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
+def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
     tail_tokens = sum(map(ctx.reader.meter.message, record.view[record.final :]))
     size = ctx.head_tokens + record.view_tokens + tail_tokens
     trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
     read = Read(list(record.tail), list(record.tail_origin), [], Sizes())
-    return Step(ctx, record, natives, read, trail, warmth, tail_from=next(iter(read.origins), None))
+    return Step(ctx, record, natives, read, trail, idle, tail_from=next(iter(read.origins), None))
 
 
 async def _read_in(
-    ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float, *, remembered: bool = True
+    ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
 ) -> Step:
     """The step with what is new read, counted and made legal."""
     record, new, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
@@ -188,7 +187,7 @@ async def _read_in(
     trail = Trail(
         ctx.context(read.messages), [*read.origins], size, unbound_from=record.unbound_from, start=record.final
     )
-    step = Step(ctx, record, natives, read, trail, warmth, remembered)
+    step = Step(ctx, record, natives, read, trail, idle, remembered)
     if read.messages:
         await _make_legal(step)
     return step
@@ -362,7 +361,7 @@ async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step
     await ctx.reader.meter.settle(messages)
     read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
     trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
-    step = Step(ctx, record, natives, read, trail, 0.0, remembered=False, skipped=found)
+    step = Step(ctx, record, natives, read, trail, None, remembered=False, skipped=found)
     await _make_legal(step)
     if trail.reports:
         return None
@@ -402,13 +401,13 @@ async def _decided_anew(refused: Step) -> Step | None:
     """The step with nothing decided before, as without a session; None when that does not fit either."""
     record = undecided(refused.record, binds_reasoning=refused.ctx.binds)
     # as without a session: nothing of the cache is worth sparing
-    anew = await _read_in(refused.ctx, record, refused.natives, 0.0)
+    anew = await _read_in(refused.ctx, record, refused.natives, None)
     step = evolve(anew, reasoning_made_with=refused.reasoning_made_with)  # no marked_for: this record has no view yet
     try:
         await run_at_once(step)
     except ContextOverflow:
         return None
-    return evolve(step, warmth=refused.warmth)
+    return evolve(step, idle=refused.idle)
 
 
 def report_on(done: Committed, step: Step, started: float) -> Report:
@@ -431,7 +430,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         sent=done.tokens_before,
         prefix=found,
         size=trail.tokens - step.cleared_tokens,
-        warmth=step.warmth,
+        idle=step.idle,
         moved=moved,
     )
     more = sum(stage.tokens_before - began for stage in taken_off)
@@ -450,7 +449,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         rebilled_tokens=max(0, done.tokens_before - done.prefix),
         cleared_tokens=step.cleared_tokens,
         seconds=perf_counter() - started,
-        forecast=billed(given=began),
+        forecast=partial(billed, given=began),
     )
     return report if step.skipped is None else step.skipped.told(report, lambda more: billed(given=began + more))
 

@@ -13,6 +13,7 @@ from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
+from agentctx.economics.conditions import warmth_after
 from agentctx.engine.cache_markers import check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
@@ -330,7 +331,7 @@ class Step:
         read: What is new, and read again.
         trail: The part of the view that the step works on, and what the stages did: from the place ``trail.start`` of
             the record's view on, its messages replace it.
-        warmth: The believed share of the last request that the provider's cache still holds.
+        idle: Seconds since the last request to this model was prepared; None when there was none.
         remembered: Whether a later step goes on from this one; else all stages run at once.
         tail_from: The index in the history at which the tail begins; None when there is none.
         quiet_until: See ``Record``.
@@ -353,7 +354,7 @@ class Step:
     natives: Sequence[Any]
     read: Read
     trail: Trail
-    warmth: float
+    idle: float | None
     remembered: bool = True
     tail_from: int | None = None
     quiet_until: int = 0
@@ -368,6 +369,11 @@ class Step:
     background: Background | None = None
     memo: dict[object, object] = field(factory=dict)
     hidden: frozenset[int] = frozenset()
+
+    @property
+    def warmth(self) -> float:
+        """The believed share of the last request that the provider's cache still holds."""
+        return warmth_after(self.ctx.reader.profile, self.idle)
 
     @property
     def cleared_tokens(self) -> int:
