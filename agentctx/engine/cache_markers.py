@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import match, shared
 from agentctx.core.message import CacheMarker, Context, Message, Tool
-from agentctx.core.pace import paced
+from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import StageReport
 from agentctx.engine.changes import head_changes
 from agentctx.errors import InvalidInput
@@ -72,7 +72,7 @@ def find_marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
     """
     found: Marked = {}
     unknown = _not_known_bare(messages, markers)
-    for place in paced(unknown) if unknown else ():
+    for place in unknown if len(unknown) < EVERY else paced(unknown):
         if carried := markers.of(messages[place]):
             found[place] = carried
         else:

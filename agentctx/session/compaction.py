@@ -26,7 +26,7 @@ from agentctx.engine.drop import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import mend, run_stage
-from agentctx.offload import offload
+from agentctx.offload import SOME, offload
 from agentctx.protocols import ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
@@ -249,7 +249,8 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
         return True  # where reasoning lost its prefix is a place of the whole view
     if _lacks_end(step):
         return True  # the last of its messages stands further up
-    return await offload(lambda: _marks_too_much(step) or _stands_wrong(step), len(step.read.messages))
+    looked_at = len(step.read.messages)
+    return _is_misplaced(step) if looked_at < SOME else await offload(lambda: _is_misplaced(step), looked_at)
 
 
 async def _carries_foreign_markers(step: Step) -> bool:
@@ -261,15 +262,21 @@ async def _carries_foreign_markers(step: Step) -> bool:
     return await offload(lambda: carries_refused(known, ctx.reader.wire, ctx.reader.profile), len(known))
 
 
+def _is_misplaced(step: Step) -> bool:
+    """Whether what is new, or a cache marker of it, may not stand where it does."""
+    return _marks_too_much(step) or _stands_wrong(step)
+
+
 def _marks_too_much(step: Step) -> bool:
     """Whether cache markers that are new are more than the provider takes beside those that are there."""
     ctx, start = step.ctx, step.trail.start
     markers = ctx.reader.wire.cache_markers
-    arrived = (
-        step.read.messages if step.trail.reports else step.trail.context.messages
-    )  # what repair took may have to move
-    new = {} if markers is None else find_marked(arrived, markers)
-    if markers is None or not new:
+    if markers is None:
+        return False
+    new = step.marked
+    if new is None:  # what repair took may have to move
+        new = find_marked(step.read.messages if step.trail.reports else step.trail.context.messages, markers)
+    if not new:
         return False
     earlier = find_marked(step.record.view[:start], markers)
     known = earlier | {start + place: found for place, found in new.items()}

@@ -36,7 +36,7 @@ from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import untrack
 from agentctx.economics.conditions import bill, found_again
-from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, relief
+from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, find_marked, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
 from agentctx.engine.reading import naming_what_is_too_deep, place_of, write_native
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
@@ -153,8 +153,10 @@ async def take_in(
         step = _stand_still(ctx, record, given.messages, idle)
     else:
         step = await _read_in(ctx, record, given.messages, idle, remembered=remembered)
-        step.memo, cleared = state.memo, [place for place in state.cleared_by_provider if place < len(record.view)]
-        step.hidden = frozenset([record.view[place].identity for place in cleared])
+        step.memo = state.memo
+        if state.cleared_by_provider:
+            cleared = [place for place in state.cleared_by_provider if place < len(record.view)]
+            step.hidden = frozenset([record.view[place].identity for place in cleared])
         if remembered and step.read.messages:
             if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
                 limit = None if ctx.budget is None else ctx.budget.limit
@@ -181,7 +183,7 @@ async def _read_in(
     record, new, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
     meter, known = ctx.reader.meter, len(record.seen)
     await meter.settle(new)
-    sizes = await offload(partial(ctx.weigh, new), len(new))
+    sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
     read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
     size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
     trail = Trail(
@@ -212,7 +214,10 @@ class _New(NamedTuple):
 async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
     """What is new; with all since an earlier call, where something that is new answers that one."""
     known = len(record.seen)
-    new = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
+    if (arrived := len(natives) - known) < SOME:
+        new = _read(ctx, record, natives, remembered=remembered)
+    else:
+        new = await offload(partial(_read, ctx, record, natives, remembered=remembered), arrived)
     if new.answers_from is None:
         return new
     record = decided_until(new.record, natives, new.answers_from, ctx, unchanged_until=known)
@@ -254,7 +259,8 @@ async def _make_legal(step: Step) -> None:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
     """
     read, wire = step.read, step.ctx.reader.wire
-    if await offload(partial(_is_legal, step), len(read.messages)):
+    few = len(read.messages) < SOME
+    if _is_legal(step) if few else await offload(partial(_is_legal, step), len(read.messages)):
         if step.remembered and read.messages[-1].role not in _ANSWERING:
             step.tail_from = begins_at(read.messages, read.origins)
     else:
@@ -273,8 +279,13 @@ _ANSWERING = frozenset({"user", "tool"})
 def _is_legal(step: Step) -> bool:
     """Whether there is nothing at all to repair, and nothing of another model to take off."""
     reader, messages = step.ctx.reader, step.read.messages if step.skipped is None else step.skipped.odd
-    if step.record.foreign_count > step.read.origins[0] or carries_refused(messages, reader.wire, reader.profile):
+    if step.record.foreign_count > step.read.origins[0]:
         return False
+    if (markers := reader.wire.cache_markers) is not None:
+        marked = find_marked(messages, markers)
+        if marked and carries_refused(messages, reader.wire, reader.profile):
+            return False
+        step.marked = marked if step.skipped is None else None
     return is_legal(messages, reader.wire, _earlier(step))
 
 
@@ -419,8 +430,8 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         started: When the step began, by ``perf_counter``.
     """
     record, ctx, trail = done.record, step.ctx, step.trail
-    tail = sum(map(ctx.reader.meter.weight, record.view[record.final :]))
-    budget, reports = ctx.budget, trail.reports
+    tail = sum(map(ctx.reader.meter.weight, record.view[record.final :])) if record.final < len(record.view) else 0
+    budget, reports, cleared = ctx.budget, trail.reports, step.cleared_tokens
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
     found, moved = _found_again(done, step)
@@ -429,11 +440,11 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         ctx.reader.profile,
         sent=done.tokens_before,
         prefix=found,
-        size=trail.tokens - step.cleared_tokens,
+        size=trail.tokens - cleared,
         idle=step.idle,
         moved=moved,
     )
-    more = sum(stage.tokens_before - began for stage in taken_off)
+    more = sum(stage.tokens_before - began for stage in taken_off) if taken_off else 0
     report = Report(
         stages=(*taken_off, *reports),
         in_force=done.in_force,
@@ -447,7 +458,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.tokens_before - done.prefix),
-        cleared_tokens=step.cleared_tokens,
+        cleared_tokens=cleared,
         seconds=perf_counter() - started,
         forecast=partial(billed, given=began),
     )
@@ -516,7 +527,8 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     if not step.remembered:
         return await offload(partial(_committed_nowhere, state, step), len(step.read.messages))
     old, last, ctx = state.record, state.last_request, step.ctx
-    step.trail.narrow()
+    if step.trail.intact:
+        step.trail.narrow()
     same = step.record is old  # and not one of a history that was changed
     start = min(step.trail.start, last.length) if same else 0
     shown = old.shown[start : last.length]  # a slice, and now: `_enter` changes this very list
@@ -524,7 +536,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     same_head = _same_head(state, ctx, given)
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
     record = await _entered(step, on_copy=on_copy)
-    shared = min(last.intact, start + _shared_start(shown, record.shown[start:]))
+    shared = min(last.intact, start + (_shared_start(shown, record.shown[start:]) if shown else 0))
     first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if state.cleared_by_provider or step.cleared_by_provider:
         prefix = _read_alike(state, step, shared) if same_head else 0
@@ -632,7 +644,10 @@ async def _entered(step: Step, *, on_copy: bool) -> Record:
     looked_at = len(step.read.seen) + changes + (len(trail.context.messages) if again else 0)
     if looked_at >= MUCH or on_copy:
         step.record = step.record.copy()
-    await offload(partial(_enter, step), looked_at)
+    if looked_at < SOME:
+        _enter(step)
+    else:
+        await offload(partial(_enter, step), looked_at)
     return step.record
 
 
@@ -672,9 +687,10 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
     object of this step, which may have been rebuilt since it was read, and looks as it came.
     """
     record, trail, natives, wire = step.record, step.trail, step.natives, step.ctx.reader.wire
-    stood = {id(message): place for place, message in enumerate(record.view[trail.start :], trail.start)}
+    stood = _places(record.view, trail.start) if trail.start < len(record.view) else {}
     known, written, shown = len(record.seen), [], []
-    for message, origin in paced(zip(trail.context.messages, trail.origins, strict=True)):
+    pairs = zip(trail.context.messages, trail.origins, strict=True)
+    for message, origin in pairs if len(trail.origins) < SOME else paced(pairs):
         if (place := stood.get(id(message))) is not None:
             written.append(record.out[place])
             shown.append(record.shown[place])
@@ -685,6 +701,11 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
             written.append(write_native(wire, message, place_of(origin, trail.start + len(written))))
             shown.append(snapshot(written[-1]))
     return written, shown
+
+
+def _places(view: Sequence[Message], start: int) -> dict[int, int]:
+    """The place of each message of the view from ``start`` on, by its identity as an object."""
+    return {id(message): place for place, message in enumerate(view[start:], start)}
 
 
 def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
@@ -718,8 +739,12 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         record.ids = set() if ctx.reader.wire.unique_ids else record.ids
         record.items = None
     new, meter = record.view[start:final], ctx.reader.meter
-    record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
-    record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
+    if step.trail.reports or replaced or len(new) != len(read.sizes):
+        record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
+        record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
+    else:  # what is new, as it was read
+        record.view_tokens += sum(read.sizes.tokens)
+        record.view_bytes += sum(read.sizes.bytes)
     record.final = final
     _note_names(record, ctx.reader.wire, replaced, new)
 

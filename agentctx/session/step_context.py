@@ -14,7 +14,7 @@ from agentctx.core.message import ROLES, Context, Message, Native, Tool
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
 from agentctx.economics.conditions import warmth_after
-from agentctx.engine.cache_markers import check_head, relieved_head
+from agentctx.engine.cache_markers import Marked, check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader as reader_of
@@ -347,6 +347,7 @@ class Step:
         background: What stages have worked out ahead of their time; None without a session.
         memo: See ``State``.
         hidden: See ``Call``.
+        marked: The cache markers of what was read, by its place; None where that was not looked for.
     """
 
     ctx: StepContext
@@ -369,6 +370,7 @@ class Step:
     background: Background | None = None
     memo: dict[object, object] = field(factory=dict)
     hidden: frozenset[int] = frozenset()
+    marked: Marked | None = None
 
     @property
     def warmth(self) -> float:
@@ -378,6 +380,8 @@ class Step:
     @property
     def cleared_tokens(self) -> int:
         """The tokens of the request that the provider is believed to clear."""
+        if not self.cleared_by_provider:
+            return 0
         return max(0, int(sum(self.cleared_by_provider.values()) * self.ctx.limits.clears))
 
     @property
