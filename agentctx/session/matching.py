@@ -360,7 +360,9 @@ def recount(record: Record, natives: Sequence[Any], ctx: StepContext) -> None:
 def _refresh(record: Record, natives: Sequence[Any]) -> None:
     """Hand back the caller's objects of today where it has rebuilt them with the same content."""
     record.hand_back(natives)
-    if any(message.source is not natives[at] for message, at in zip(record.tail, record.tail_origin, strict=True)):
+    if record.tail and any(
+        message.source is not natives[at] for message, at in zip(record.tail, record.tail_origin, strict=True)
+    ):
         record.tail = [
             evolve(message, source=natives[origin])
             for message, origin in zip(record.tail, record.tail_origin, strict=True)

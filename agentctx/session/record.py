@@ -317,7 +317,8 @@ class Record:
         if self.otherwise is None:
             self.look_otherwise(0)
         known, first = self.out, self.origins[self.run] or 0
-        self.out = [*self.before_run(natives)[2:], *natives[first : first + len(known) - self.run]]
+        self.out = list(natives[first : first + len(known) - self.run])
+        self.out[:0] = self.before_run(natives)[2:]
         for place in self.otherwise or ():
             self.out[place] = known[place]
 
