@@ -483,7 +483,7 @@ class _Passage:
         elif isinstance(error, TIMEOUTS):
             await self._fail(504, f"agentctx proxy: {where} did not answer in time ({kind})", "failed")
         elif isinstance(error, INTERRUPTED):
-            said = f"agentctx proxy: {where} closed the connection before its answer was complete ({kind})"
+            said = f"agentctx proxy: the answer of {where} broke off, or is no valid HTTP ({kind})"
             await self._fail(502, said, "failed")
         elif isinstance(error, DAMAGED):
             await self._fail(502, f"agentctx proxy: the answer of {where} cannot be unpacked ({kind})", "failed")

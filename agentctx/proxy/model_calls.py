@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import count
 from time import perf_counter
 
 from attrs import define, field, frozen
@@ -221,9 +222,8 @@ class Exchange:
         body = self.api.body(_object(self.plain))
         call = await self._begun(body)
         self.metrics.prepared(call.view.report, perf_counter() - begun)
-        reply: Reply = await answer(call, partial(self._send, body), Ways((), _opened, NotSent, waits=True))
-        if call.recovered:
-            self.metrics.recovered.inc()
+        tries = count()
+        reply: Reply = await answer(call, partial(self._send, body, tries), Ways((), _opened, NotSent, waits=True))
         return reply
 
     async def _begun(self, body: dict[str, Native]) -> ModelCall:
@@ -259,8 +259,10 @@ class Exchange:
             size=len(self.plain),
         )
 
-    async def _send(self, given: dict[str, Native], written: dict[str, Native]) -> Reply:
+    async def _send(self, given: dict[str, Native], tries: Iterator[int], written: dict[str, Native]) -> Reply:
         """Send what was prepared; the client's own bytes where nothing has changed."""
+        if next(tries):
+            self.metrics.recovered.inc()
         content, headers = self.raw, to_send(self.request.headers, identity=True)
         if written != given:
             sendable, betas = self.api.sendable(written)

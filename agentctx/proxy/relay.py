@@ -24,7 +24,7 @@ from agentctx.proxy.aws import said_in_frame
 from agentctx.proxy.upstream import ProviderResponse
 
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_TELLS = re.compile(rb"usage|applied_edits|exception", re.IGNORECASE)
+_TELLS = (b"usage", b"applied_edits", b"exception")
 """What stands in an event that is to be read once the model has begun to speak."""
 
 LARGEST_EVENT = 16_000_000
@@ -34,8 +34,8 @@ LARGEST_EVENT = 16_000_000
 class Framing(Protocol):
     """Where the events of a stream end."""
 
-    def end(self, rest: bytearray, /) -> int | None:
-        """The length of the first event; None when its end has not come."""
+    def end(self, rest: bytearray, looked_at: int, /) -> int | None:
+        """The length of the first event; None when its end has not come, as before within the bytes looked at."""
         ...
 
     def said(self, event: bytes, /) -> Native:
@@ -46,9 +46,9 @@ class Framing(Protocol):
 class ServerSentEvents:
     """``text/event-stream``."""
 
-    def end(self, rest: bytearray, /) -> int | None:
+    def end(self, rest: bytearray, looked_at: int, /) -> int | None:
         """Behind the blank line."""
-        found = _END_OF_EVENT.search(rest)
+        found = _END_OF_EVENT.search(rest, max(0, looked_at - 3))
         return None if found is None else found.end()
 
     def said(self, event: bytes, /) -> Native:
@@ -59,7 +59,7 @@ class ServerSentEvents:
 class AwsEventStream:
     """``application/vnd.amazon.eventstream``: messages that begin with their length."""
 
-    def end(self, rest: bytearray, /) -> int | None:
+    def end(self, rest: bytearray, _looked_at: int, /) -> int | None:
         """As the message says."""
         if len(rest) < 4:
             return None
@@ -100,6 +100,7 @@ class Pieces:
     _ready: deque[Piece] = field(init=False, factory=deque)
     _rest: bytearray = field(init=False, factory=bytearray)
     _handed: int = field(init=False, default=0)
+    _looked_at: int = field(init=False, default=0)
     _over: bool = field(init=False, default=False)
 
     async def next(self) -> Piece:
@@ -109,7 +110,7 @@ class Pieces:
             StopAsyncIteration: At the end.
         """
         while not self._ready:
-            if self.begun() and len(self._rest) > self._handed:
+            if len(self._rest) > self._handed and (self.begun() or len(self._rest) > LARGEST_EVENT):
                 return self._part()
             if self._over:
                 raise StopAsyncIteration
@@ -124,11 +125,12 @@ class Pieces:
         return self._ready.popleft()
 
     def _split(self) -> None:
-        while (end := self.framing.end(self._rest)) is not None:
+        while (end := self.framing.end(self._rest, self._looked_at)) is not None:
             event = bytes(self._rest[:end])
             self._ready.append(Piece(event[self._handed :], event))
             del self._rest[:end]
-            self._handed = 0
+            self._handed = self._looked_at = 0
+        self._looked_at = len(self._rest)
 
     def _part(self) -> Piece:
         """What has come of an event that has not ended."""
@@ -136,7 +138,7 @@ class Pieces:
         self._handed = len(self._rest)
         if len(self._rest) > LARGEST_EVENT:
             self._rest.clear()
-            self._handed = 0
+            self._handed = self._looked_at = 0
         return Piece(data)
 
 
@@ -149,9 +151,10 @@ def relayed(answer: ProviderResponse, call: ModelCall, framing: Framing) -> Star
 
 
 def _said(held: Held, framing: Framing, piece: Piece) -> Native:
-    if piece.event is None or (held.begun and _TELLS.search(piece.event) is None):
+    if piece.event is None:
         return None
-    return framing.said(piece.event)
+    small = piece.event.lower()
+    return None if held.begun and not any(word in small for word in _TELLS) else framing.said(piece.event)
 
 
 MOST_OF_A_LIST = 8_000_000

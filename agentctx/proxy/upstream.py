@@ -43,7 +43,7 @@ IDLE = 4.0
 that is on its way just then is lost."""
 
 INTERRUPTED = (httpx.RemoteProtocolError, httpx.ReadError)
-"""The provider was reached, and closed the connection."""
+"""The provider was reached, and closed the connection, or said what is no HTTP."""
 DAMAGED = (httpx.DecodingError,)
 """The answer is not packed as it says."""
 
@@ -181,11 +181,19 @@ class Upstream:
     async def send(
         self, method: str, url: str, headers: Headers, content: bytes | AsyncIterator[bytes] | None
     ) -> httpx.Response:
-        """Send a request; its answer's body is still to be read, and the answer is to be closed."""
+        """Send a request; its answer's body is still to be read, and the answer is to be closed.
+
+        Raises:
+            httpx.HTTPError: If nothing answers, or with a status that HTTP does not have.
+        """
         extensions = {"timeout": self._client.timeout.as_dict()}
         passed = [*headers, (b"via", f"1.1 {self.name}".encode())]
         request = httpx.Request(method, url, headers=passed, content=content, extensions=extensions)
-        return await self._client.send(request, stream=True)
+        answer = await self._client.send(request, stream=True)
+        if not 200 <= answer.status_code < 600:
+            await answer.aclose()
+            raise httpx.RemoteProtocolError(str(answer.status_code), request=request)
+        return answer
 
     async def aclose(self) -> None:
         """Close all connections."""

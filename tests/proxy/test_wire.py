@@ -6,7 +6,7 @@ import re
 import socket
 import time
 from functools import partial
-from threading import Event
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import httpx
@@ -18,7 +18,7 @@ from conftest import WINDOW, pipeline, proxying
 from talks import plain, rounds
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
-from agentctx.proxy import Proxy, Timeouts, Upstreams
+from agentctx.proxy import Proxy, Timeouts, Upstreams, relay
 from agentctx.strategies import ClearByProvider
 from agentctx.testing.servers import serving
 
@@ -382,7 +382,61 @@ def test_an_answer_that_breaks_off_is_said(given):
     at = given(200, [(b"content-length", b"9")], [b'{"id":', _cut])
     answer = httpx.post(f"{at.through}/v1/messages", json=chat(), headers=KEYS)
     assert answer.status_code == 502
-    assert "closed the connection before its answer was complete" in answer.json()["error"]["message"]
+    assert "broke off" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "said", [b"HTTP/1.1 999 No\r\ncontent-length: 0\r\n\r\n", b"\x00 no HTTP\r\n\r\n"], ids=["status", "bytes"]
+)
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/models"])
+def test_an_answer_that_is_no_http_is_said(path, said):
+    """A status that HTTP does not have, and what is no HTTP at all, is an answer in the API's words that says so."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+
+        def answer():
+            with there.accept()[0] as client:
+                client.recv(100_000)
+                client.sendall(said)
+
+        Thread(target=answer).start()
+        upstreams = Upstreams(everything=f"http://127.0.0.1:{there.getsockname()[1]}")
+        with proxying(Proxy(pipeline(), upstreams)) as url:
+            got = httpx.post(f"{url}{path}", json=chat(), headers={**KEYS, "anthropic-version": "2023-06-01"})
+    assert got.status_code == 502
+    assert "no valid HTTP" in got.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("number", "stream"), [(0, False), (8, False), (8, True)])
+def test_what_is_sent_once_more_is_counted(given, number, stream):
+    """The metric counts the requests that were sent again, smaller, of streams too, and no overflow that stays one."""
+    said = {"error": {"message": "maximum context length is 400 tokens", "code": "context_length_exceeded"}}
+    at = given(400, [], [json.dumps(said).encode()])
+    if stream:
+        at = given(200, [(b"content-type", b"text/event-stream")], [b"data: " + json.dumps(said).encode() + b"\n\n"])
+    counted = at.proxy.metrics.recovered._value
+    before = counted.get()
+    asked = {"model": "gpt-5.4", "messages": plain(rounds(number, f"again {stream}")), "stream": stream}
+    httpx.post(f"{at.through}/v1/chat/completions", json=asked, headers=KEYS)
+    assert (1 if number else 0) == len(at.requests) - 1 == counted.get() - before
+
+
+@pytest.mark.anyio
+async def test_an_event_without_an_end_is_handed_on(monkeypatch):
+    """A stream that ends no event is kept up to a size and then handed on, and looked through once."""
+    monkeypatch.setattr(relay, "LARGEST_EVENT", 4_000_000)
+    pulled = 0
+
+    async def source():
+        nonlocal pulled
+        for _ in range(1_000):
+            pulled += 1
+            yield b"x" * 8_000
+
+    pieces, began, got = relay.Pieces(source(), relay.ServerSentEvents(), lambda: False), time.process_time(), 0
+    while got < 8_000_000:
+        got += len((await pieces.next()).data)
+        assert pulled * 8_000 - got <= 4_008_000
+    assert time.process_time() - began < 2
 
 
 def test_a_way_in_a_circle_is_found(given):
