@@ -161,7 +161,7 @@ def calls_of(recording: Recording, *, model: str | None = None) -> list[int]:
     Raises:
         InvalidInput: If a message cannot be read.
     """
-    given = _reader(recording, model).messages(as_list(recording.messages))
+    given = reader_of(recording, model).messages(as_list(recording.messages))
     calls = turns(given)
     waits = given[-1].role != "assistant"
     return [*calls, len(given)] if waits and (recording.pending or not calls) else calls
@@ -184,7 +184,7 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
         InvalidInput: If a message cannot be read.
         AmbiguousFormat: If several formats fit and none is named.
     """
-    source = _reader(recording, model)
+    source = reader_of(recording, model)
     session = pipeline.session(model=model or recording.model, format=source.wire.name, id=recording.id)
     walk = _Walk(recording, source, session, source.wire.validator(source.profile))
     fresh = 0
@@ -193,7 +193,17 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
         fresh = index
 
 
-def _reader(recording: Recording, model: str | None) -> Reader:
+def reader_of(recording: Recording, model: str | None = None) -> Reader:
+    """Reads a recording: in its format, which is found out when it is not named, and as the model counts.
+
+    Args:
+        recording: The recording.
+        model: The model, when it is not the recorded one.
+
+    Raises:
+        InvalidInput: If no format fits.
+        AmbiguousFormat: If several formats fit and none is named.
+    """
     return reader(
         as_list(recording.messages),
         system=recording.system,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from attrs import evolve
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.table import Table
@@ -15,8 +16,8 @@ from agentctx.cli.console import NARROW, Tally, UnknownModels, in_one_line, prin
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
-from agentctx.engine.reading import as_list, reader
 from agentctx.printable import on_one_line, printable
+from agentctx.replay import reader_of
 from agentctx.show import part_texts
 from agentctx.transcripts import Transcript
 
@@ -57,13 +58,7 @@ def count(
 
 def _counted(entry: Transcript, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
     recording = entry.recording
-    source = reader(
-        as_list(recording.messages),
-        system=recording.system,
-        tools=recording.tools,
-        format=format or recording.format,
-        model=model or recording.model,
-    )
+    source = reader_of(evolve(recording, format=format or recording.format), model)
     context = Context(tuple(source.messages(recording.messages)), *source.head(recording.system, recording.tools))
     return {
         "id": recording.id,

@@ -21,11 +21,11 @@ from agentctx.cli.transcripts import SessionFile, SessionNumber, from_tool, note
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Native
-from agentctx.engine.reading import as_list, reader
+from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
-from agentctx.replay import Recording, Step, calls_of, replay as replay_steps
+from agentctx.replay import Recording, Step, calls_of, reader_of, replay as replay_steps
 from agentctx.retention import Watch, needs, watched
 from agentctx.show import (
     Shown,
@@ -167,7 +167,7 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
 
 def _watch(recording: Recording, model: str | None) -> Watch:
     """Looks for what the calls of a recording need."""
-    given = reader(recording.messages, format=recording.format, model=model).messages(as_list(recording.messages))
+    given = reader_of(recording, model).messages(as_list(recording.messages))
     return Watch(given, needs(given, calls_of(recording, model=model)))
 
 
@@ -207,7 +207,7 @@ async def _show(recording: Recording, pipeline: Pipeline, model: str | None, ask
     if asked.json:
         print_json({**step_json(step), **view_json(step.view)})
         return step.valid and step.fits
-    source = reader(recording.messages, format=recording.format, model=model)
+    source = reader_of(recording, model)
     lines = shown(step.view, source.messages(recording.messages[: step.index]), source.meter.message)
     with printing() as console:
         _print_view(console, step, recording.system, lines, full=asked.full)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import typer
-from attrs import asdict
+from attrs import asdict, evolve
 
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, in_one_line, print_json, printing
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
-from agentctx.engine.reading import as_list, reader
 from agentctx.errors import ConfigError
+from agentctx.replay import reader_of
 from agentctx.sinks.drawing import picture
 from agentctx.sinks.window import Window, Windows
 from agentctx.transcripts import Transcript
@@ -54,16 +54,9 @@ def window(
 
 def _window(entry: Transcript, typed: options.Typed, model: str | None, format_name: str | None) -> Window:
     recording = entry.recording
-    name = model or recording.model
-    read = reader(
-        as_list(recording.messages),
-        system=recording.system,
-        tools=recording.tools,
-        format=format_name or recording.format,
-        model=name,
-    )
+    read = reader_of(evolve(recording, format=format_name or recording.format), model)
     context = Context(tuple(read.messages(recording.messages)), *read.head(recording.system, recording.tools))
-    return Windows().of_context(context, read, _limit(typed, name))
+    return Windows().of_context(context, read, _limit(typed, model or recording.model))
 
 
 def _limit(typed: options.Typed, model: str | None) -> int | None:

@@ -11,10 +11,10 @@ from agentctx import blocking, warmup
 from agentctx.comparison.contenders import Contender, Size
 from agentctx.core.message import Context, Message, Native
 from agentctx.economics.conditions import input_cost, priced
-from agentctx.engine.reading import Reader, as_list, reader
+from agentctx.engine.reading import Reader, as_list
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
-from agentctx.replay import Recording, Step, calls_of, replay
+from agentctx.replay import Recording, Step, calls_of, reader_of, replay
 from agentctx.retention import Watch, needs, watched
 
 
@@ -146,7 +146,7 @@ async def _measure(recording: Recording, contender: Contender, session: str, mod
     name = model or recording.model
     warmup(name)  # so that the time of the first call does not hold the loading of the vocabulary
     messages = as_list(recording.messages)
-    read = reader(messages, system=recording.system, tools=recording.tools, format=recording.format, model=name)
+    read = reader_of(recording, model)
     given = read.messages(messages)
     size = _size(read, recording, given)
     pipeline = contender.pipeline(name, size)

@@ -17,11 +17,11 @@ from agentctx.core.message import Context, Message, Tool
 from agentctx.core.protection import first_task
 from agentctx.core.report import View
 from agentctx.core.units import units
-from agentctx.engine.reading import as_list, reader
+from agentctx.engine.reading import as_list
 from agentctx.engine.shrink import OFFLOADED
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Meter, declared
-from agentctx.replay import Recording, Step, replay
+from agentctx.replay import Recording, Step, reader_of, replay
 from agentctx.tokens.kinds import KINDS, KindSizes, tokens_of_head
 from agentctx.transcripts.costs import billed_cost, spent
 
@@ -450,7 +450,7 @@ async def session_data(
     """
     model = model or recording.model
     natives = as_list(recording.messages)
-    source = reader(natives, system=recording.system, tools=recording.tools, format=recording.format, model=model)
+    source = reader_of(recording, model)
     given = source.messages(natives)
     head = Context((), *source.head(recording.system, recording.tools))
     items, sizes = Items(), KindSizes(source.meter)

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Native
 from agentctx.economics.prices import Usage, cost
-from agentctx.engine.reading import as_list, reader
+from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
-from agentctx.replay import Billed, Recording, Step, calls_of
+from agentctx.replay import Billed, Recording, Step, calls_of, reader_of
 
 _WHOLE = ("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count", "inputTokens")
 _ANSWER = ("output_tokens", "completion_tokens", "candidatesTokenCount", "candidates_token_count", "outputTokens")
@@ -222,7 +222,7 @@ def unlogged(recording: Recording, model: str | None = None) -> int:
         return 0
     given = as_list(recording.messages)[: calls[0]]
     model = model or recording.model
-    source = reader(given, system=recording.system, tools=recording.tools, format=recording.format, model=model)
+    source = reader_of(evolve(recording, messages=given), model)
     head = source.head(recording.system, recording.tools)
     missing = first.usage.prompt - source.meter.size(Context(tuple(source.messages(given)), *head))
     profile = None if model is None else find(model)
@@ -281,9 +281,8 @@ class _Call:
 
 
 def _calls(recording: Recording, steps: Sequence[Step], model: str | None) -> list[_Call]:
-    given = as_list(recording.messages)
-    source = reader(given, system=recording.system, tools=recording.tools, format=recording.format, model=model)
-    messages = source.messages(given)
+    source = reader_of(recording, model)
+    messages = source.messages(as_list(recording.messages))
     calls: list[_Call] = []
     for step, end in zip(steps, [*(step.index for step in steps[1:]), len(messages)], strict=True):
         its = [bill for bill in recording.billed if step.index <= bill.index < end]
