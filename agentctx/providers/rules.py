@@ -266,8 +266,16 @@ class GrowingRequest(ABC, Generic[R]):
     def keys(self) -> frozenset[str]:
         """What else a request may have of which no rule needs all messages."""
 
+    @property
+    def family(self) -> str | None:
+        """The family of the model, if that is known."""
+        return None if self.profile is None else self.profile.family
+
+    @staticmethod
     @abstractmethod
-    def anew(self, request: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Violation, ...]:
+    def anew(
+        request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+    ) -> tuple[Violation, ...]:
         """What the rules find in the whole request."""
 
     @abstractmethod
@@ -296,7 +304,7 @@ class GrowingRequest(ABC, Generic[R]):
             found = self._of_the_rest(request, before)
         except RecursionError:  # nested too deep to be copied: the rules never raise
             self._sent, self._given, found = _Messages(self._sent.named), _Messages(self._given.named), None
-        return self.anew(request, before) if found is None else found
+        return self.anew(request, self.profile, before) if found is None else found
 
     def _of_the_rest(
         self, request: Mapping[str, Any], before: Mapping[str, Any] | None

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import CacheMarker, Message, Native, Opaque, Text, Thinking, Tool, Ttl, is_marker
+from agentctx.core.message import CacheMarker, Message, Native, Opaque, Thinking, Tool, Ttl, is_marker
 from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
@@ -158,6 +158,7 @@ class Bedrock(WireFormat):
     arrange_for = staticmethod(arrange_for)
     numbered = staticmethod(IDS.numbered)
     validate = staticmethod(violations)
+    is_object = staticmethod(is_object)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
@@ -172,10 +173,6 @@ class Bedrock(WireFormat):
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The members of ``toolConfig.tools`` as values."""
         return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
-
-    def is_object(self, text: Text, /) -> bool:
-        """Whether a text of a result stands for an object."""
-        return is_object(text)
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the payload it was read from when nobody touched it."""

@@ -607,10 +607,7 @@ class GrowingConverse(GrowingRequest[ConverseRequest]):
 
     messages_key = "messages"
     keys = frozenset({"messages", "system", "toolConfig"})
-
-    def anew(self, request: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Violation, ...]:
-        """What the rules find in the whole request."""
-        return violations(request, self.profile, before)
+    anew = staticmethod(violations)
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> ConverseRequest:
         """A request of which only these messages are looked at."""

@@ -73,6 +73,7 @@ class Gemini(WireFormat):
     arrange_for = staticmethod(with_signatures)
     repair = staticmethod(repair)
     validate = staticmethod(violations)
+    is_object = staticmethod(is_object)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
@@ -85,10 +86,6 @@ class Gemini(WireFormat):
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The functions of the native tools, and each built-in tool, as values."""
         return tuple(tool for index, each in enumerate(native or ()) for tool in _read_tool(each, f"tools[{index}]"))
-
-    def is_object(self, text: Text, /) -> bool:
-        """Whether a text of a result stands for an object."""
-        return is_object(text)
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the content it was read from when nobody touched it."""

@@ -443,10 +443,7 @@ class GrowingContents(GrowingRequest[GenerateRequest]):
 
     messages_key = "contents"
     keys = frozenset({"contents", "tools", "system_instruction", "systemInstruction"})
-
-    def anew(self, request: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Violation, ...]:
-        """What the rules find in the whole request."""
-        return violations(request, self.profile, before)
+    anew = staticmethod(violations)
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> GenerateRequest:
         """A request of which only these contents are looked at."""

@@ -598,18 +598,11 @@ class GrowingChat(GrowingRequest[ChatRequest]):
 
     messages_key = "messages"
     keys = frozenset({"messages", "tools", "system"})
-
-    @property
-    def _model(self) -> str | None:
-        return None if self.profile is None else self.profile.family
-
-    def anew(self, request: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Violation, ...]:
-        """What the rules find in the whole request."""
-        return validate(request, self.profile, before)
+    anew = staticmethod(validate)
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> ChatRequest:
         """A request of which only these messages are looked at."""
-        whole = opened({**request, "messages": []}, self._model)
+        whole = opened({**request, "messages": []}, self.family)
         return evolve(whole, body=request, messages=tuple(natives))
 
     def found(self, request: ChatRequest, before: ChatRequest | None) -> tuple[Violation, ...]:
@@ -618,7 +611,7 @@ class GrowingChat(GrowingRequest[ChatRequest]):
 
     def read(self, native: dict[str, Any]) -> Seen:
         """What is known of a message; what it reasoned is known again."""
-        alone = opened({"messages": [native]}, self._model)
+        alone = opened({"messages": [native]}, self.family)
         asked = [call.get("id") for _, call in calls(native)]
         answering = native.get("role") == "tool"
         return looked_at(

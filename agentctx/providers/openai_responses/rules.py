@@ -642,18 +642,11 @@ class GrowingResponses(GrowingRequest[ResponsesRequest]):
 
     messages_key = "input"
     keys = frozenset({"input", "tools", "instructions"})
-
-    @property
-    def _model(self) -> str | None:
-        return None if self.profile is None else self.profile.family
-
-    def anew(self, request: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Violation, ...]:
-        """What the rules find in the whole request."""
-        return validate(request, self.profile, before)
+    anew = staticmethod(validate)
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> ResponsesRequest:
         """A request of which only these items are looked at."""
-        whole = opened({**request, "input": []}, self._model)
+        whole = opened({**request, "input": []}, self.family)
         items = tuple(Item(index, kind_of(native), native) for index, native in natives)
         return evolve(whole, body=request, items=items, total=len(request["input"]))
 
@@ -666,7 +659,7 @@ class GrowingResponses(GrowingRequest[ResponsesRequest]):
         """What is known of an item."""
         item = Item(0, kind_of(native), native)
         name = item.call_id if isinstance(item.call_id, str) else None
-        alone = evolve(opened({"input": []}, self._model), items=(item,), total=1)
+        alone = evolve(opened({"input": []}, self.family), items=(item,), total=1)
         return looked_at(
             native,
             _part(item),
