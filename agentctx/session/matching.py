@@ -21,7 +21,7 @@ from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolRe
 from agentctx.core.pace import paced
 from agentctx.core.protection import is_user_turn, knowing_the_recap, unread
 from agentctx.core.recap import Recap, is_recap, stands_for
-from agentctx.core.units import awaits_next, units
+from agentctx.core.units import Unit, awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
 from agentctx.engine.repair import REPAIR, stands_in
@@ -247,7 +247,7 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, ctx:
     """How many of the first ``length`` messages, which still stand, keep what was decided about them.
 
     What was decided when no more was known than what still stands is as true as it was. What was decided later holds
-    up to the first message that is protected, unread or in the open round now, and is not there as it came in, or of
+    up to the first message that is protected, unread or in the newest round now, and is not there as it came in, or of
     which something is said that is not true any more; or, where all that is passed has room, that was cut for room.
     """
     since = _pinned_since(record, natives, ctx) | _unread_since(record, natives, length, ctx)
@@ -297,12 +297,18 @@ def _first_needed(
     needed = call.protected(ctx.context(messages)).union(unread(heard))
     groups = units(messages)
     open_round = {index for unit in groups[-1:] if unit.is_round for index in unit.places}
-    needed |= open_round.union(_answered_early(messages, open_round))
+    needed |= open_round.union(_answered_early(messages, open_round), _newest_results(messages, groups))
     needed &= late
     lost = (needed and needed - record.whole()) | _untrue(record, messages, late, ctx) | spare
     if not lost:
         return length
     return next(unit.start for unit in groups if unit.stop > min(lost))
+
+
+def _newest_results(messages: Sequence[Message], groups: Sequence[Unit]) -> Sequence[int]:
+    """The indexes of the newest round with results: those that were newer when something of it was cut have gone."""
+    told = (unit.places for unit in reversed(groups) if any(messages[index].results for index in unit.places))
+    return next(told, ())
 
 
 def _answered_early(messages: Sequence[Message], asking: Collection[int]) -> set[int]:

@@ -544,3 +544,18 @@ async def test_results_that_repair_put_into_one_message_go_with_what_they_came_i
     for stop in stops:
         at_once = await plan.prepare(messages[:stop], format=format_name)
         assert texts_of((await session.prepare(messages[:stop])).messages) == texts_of(at_once.messages)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("way", ["at once", "after a load"])
+async def test_the_round_that_is_the_newest_again_is_there_again(format_name, way):
+    """What was dropped as an old round is the newest with results where the caller goes back to: none goes before it."""
+    turns = [user("the task"), *rounds(6), assistant("ok"), user("a wish"), *rounds(20, first=6)]
+    messages = transcript(format_name, *turns)
+    back = len(transcript(format_name, *turns[:15]))
+    plan = Pipeline(FitContextWindow(), budget=Budget(1_500, target=500))
+    session = await walked(plan.session(format=format_name), messages)
+    session = hop(session, plan) if way == "after a load" else session
+    view = await session.prepare(messages[:back])
+    assert view.messages[-4:] == messages[back - 4 : back]
+    assert len(view.messages) < back
