@@ -549,7 +549,7 @@ async def test_results_that_repair_put_into_one_message_go_with_what_they_came_i
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("way", ["at once", "after a load"])
 async def test_the_round_that_is_the_newest_again_is_there_again(format_name, way):
-    """What was dropped as an old round is the newest with results where the caller goes back to: none goes before it."""
+    """What was dropped as an old round is the newest with results, where the caller goes back to it."""
     turns = [user("the task"), *rounds(6), assistant("ok"), user("a wish"), *rounds(20, first=6)]
     messages = transcript(format_name, *turns)
     back = len(transcript(format_name, *turns[:15]))
