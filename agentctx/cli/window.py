@@ -14,7 +14,7 @@ from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
 from agentctx.replay import reader_of
-from agentctx.sinks.drawing import picture
+from agentctx.sinks.terminal import picture
 from agentctx.sinks.window import Window, Windows
 from agentctx.transcripts import Transcript
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from agentctx.protocols import Sink as Sink
     from agentctx.sinks.facts import Saved as Saved, saved as saved
     from agentctx.sinks.json_lines import JsonLines as JsonLines
-    from agentctx.sinks.live import LiveView as LiveView
     from agentctx.sinks.log import LogEvents as LogEvents
     from agentctx.sinks.opentelemetry import OpenTelemetry as OpenTelemetry
+    from agentctx.sinks.terminal import LiveView as LiveView
     from agentctx.sinks.window import Advice as Advice, ContentSize as ContentSize, Window as Window
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -32,7 +32,7 @@ else:
             "agentctx.sinks.json_lines": "JsonLines",
             "agentctx.sinks.log": "LogEvents",
             "agentctx.sinks.opentelemetry": "OpenTelemetry",
-            "agentctx.sinks.live": "LiveView",
+            "agentctx.sinks.terminal": "LiveView",
             "agentctx.sinks.facts": "Saved saved",
             "agentctx.sinks.window": "Advice ContentSize Window",
         },

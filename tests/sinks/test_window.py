@@ -13,7 +13,7 @@ from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
 from agentctx.cli.app import app
 from agentctx.core.report import View
 from agentctx.sinks import Advice, ContentSize, LiveView, Window
-from agentctx.sinks.drawing import Snapshot, bar, history, picture
+from agentctx.sinks.terminal import Snapshot, bar, history, picture
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens.kinds import KINDS
 
