@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import Factory, define, field, frozen
 
 from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult, is_marker, server_ends
-from agentctx.core.pace import breathe, paced
+from agentctx.core.pace import EVERY, breathe, paced
 
 
 def _neighbours(unit: Unit) -> Sequence[int]:
@@ -325,7 +325,8 @@ def broken_pair(
     optional: set[str] = set()
     in_run = False
     start = _run_start(messages, known) if known and not results_anywhere else 0
-    for index in paced(range(start, len(messages))):
+    places = range(start, len(messages))
+    for index in places if len(places) < EVERY else paced(places):
         message = messages[index]
         if message.role == "assistant":
             if waiting and not results_anywhere and not (in_run and merges_turns):
@@ -339,6 +340,8 @@ def broken_pair(
         problem = _take_results(message, index, waiting, anywhere=results_anywhere)
         if problem is not None:
             return problem
+    if not waiting:
+        return None
     lost = {call_id: index for call_id, index in waiting.items() if call_id not in optional}
     return _unanswered(lost) if lost else None
 

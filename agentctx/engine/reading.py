@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Message, Native, Tool
-from agentctx.core.pace import paced
+from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.models.profile import ModelProfile
@@ -51,7 +51,8 @@ class Reader:
         """
         read = self.wire.read_message
         try:
-            messages = [read(native, index) for index, native in paced(enumerate(natives, first))]
+            pairs = enumerate(natives, first)
+            messages = [read(native, index) for index, native in (pairs if len(natives) < EVERY else paced(pairs))]
         except (AgentctxError, RecursionError):
             raise
         except Exception as error:

@@ -138,16 +138,6 @@ class _Mending(Stage):
         return self.stage.mended(context, self.before, call)
 
 
-def leaves_alone(stage: ContextStrategy, context: Context, call: Call) -> bool:
-    """Whether a stage says at a glance that it would change nothing in a few messages."""
-    said = declared(stage)
-    try:
-        return said.leaves_alone(context.messages, call)
-    except FAILURES:
-        with naming(said.name):
-            raise
-
-
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:
     """What a stage makes of a context, all messages counted; for what runs a stage beside those of a pipeline."""
     after = (await run(stage, context, call, name)).context

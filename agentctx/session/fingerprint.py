@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
 
 from agentctx.core.message import Native
-from agentctx.core.pace import paced
+from agentctx.core.pace import EVERY, paced
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import BYTES, PLAIN, mapping_or_none, snapshot
 from agentctx.tokens.carried import base64_of
@@ -90,7 +90,7 @@ def _file_or_repr(native: object) -> str:
         return repr(native)
 
 
-def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
+def snapshots(natives: Sequence[Any], first: int) -> list[Any]:
     """A snapshot of each message.
 
     Args:
@@ -102,7 +102,7 @@ def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
     """
     seen: list[Any] = []
     try:
-        for native in paced(natives):
+        for native in natives if len(natives) < EVERY else paced(natives):
             seen.append(snapshot(native))  # noqa: PERF401 - its length tells which message failed
     except RecursionError:
         where = f"messages[{first + len(seen)}]"

@@ -31,7 +31,7 @@ from agentctx.core import compare
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Message, Native
-from agentctx.core.pace import paced
+from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import untrack
@@ -41,7 +41,7 @@ from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
 from agentctx.engine.reading import naming_what_is_too_deep, place_of, write_native
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, names_of, paired
-from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, mend, run_stage
+from agentctx.engine.run_stages import Trail, keep_originals, mend, naming, run_stage
 from agentctx.engine.skipped import Skipped, skipped
 from agentctx.engine.tail import Viewed, begins_at, tail_of
 from agentctx.errors import ContextOverflow
@@ -62,6 +62,7 @@ from agentctx.session.record import (
     with_instructions,
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
+from agentctx.users_code import FAILURES
 from agentctx.wire_format import WireFormat
 
 
@@ -247,7 +248,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
     seen = snapshots(arrived, known)
-    for kept in paced([*seen, *new]):
+    for kept in [*seen, *new] if len(new) < EVERY else paced([*seen, *new]):
         untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
     return _New(record, new, seen, answered_from(record, natives, new, reader.wire))
 
@@ -333,9 +334,13 @@ async def _repair(step: Step) -> None:
 async def _treat(step: Step) -> None:
     """Run the stages that look at what is new, unless a glance tells that they would leave it alone."""
     ctx, trail, call = step.ctx, step.trail, None
-    for stage in ctx.on_arrival:
-        if len(trail.context.messages) < SOME and leaves_alone(stage, trail.context, ctx.bare_call):
-            continue
+    for stage, said in ctx.on_arrival:
+        try:
+            if len(trail.context.messages) < SOME and said.leaves_alone(trail.context.messages, ctx.bare_call):
+                continue
+        except FAILURES:
+            with naming(said.name):
+                raise
         call = step.call() if call is None else call
         await run_stage(stage, trail, call)
 
@@ -690,7 +695,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
     stood = _places(record.view, trail.start) if trail.start < len(record.view) else {}
     known, written, shown = len(record.seen), [], []
     pairs = zip(trail.context.messages, trail.origins, strict=True)
-    for message, origin in pairs if len(trail.origins) < SOME else paced(pairs):
+    for message, origin in pairs if len(trail.origins) < EVERY else paced(pairs):
         if (place := stood.get(id(message))) is not None:
             written.append(record.out[place])
             shown.append(record.shown[place])

@@ -24,7 +24,7 @@ from agentctx.engine.run_stages import Trail
 from agentctx.engine.skipped import Skipped
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Meter, declared
+from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
 from agentctx.providers.native import snapshot
 from agentctx.session.fingerprint import Digest, shared_length
 from agentctx.session.record import LastRequest, Record, Sizes
@@ -109,9 +109,9 @@ class StepContext:
         return tuple([stage for stage in stages if declared(stage).concerns(self.bare_call)])
 
     @cached_property
-    def on_arrival(self) -> tuple[ContextStrategy, ...]:
-        """Those of the plan that run on what is new."""
-        return self.concerned(self.plan.on_arrival)
+    def on_arrival(self) -> tuple[tuple[ContextStrategy, Stage], ...]:
+        """Those of the plan that run on what is new, each with what it says of itself."""
+        return tuple([(stage, declared(stage)) for stage in self.concerned(self.plan.on_arrival)])
 
     @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import ToolCall
+from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.engine.options import as_names
 from agentctx.engine.shrink import with_pointer
 from agentctx.errors import ConfigError
@@ -18,6 +18,10 @@ from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 _SHORTEST = 100
 """Characters; a shorter text without control characters has nothing to fold."""
+
+
+_AT_A_GLANCE = 16 * 1024
+"""Characters; more than so many take longer to look through than a glance."""
 
 
 def _kinds(given: Iterable[str]) -> frozenset[str]:
@@ -95,6 +99,19 @@ class FoldOutput(RewriteResults):
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough, or has control characters."""
         return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
+
+    def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
+        """Whether no kind stands in the results; they are looked through for that where they are short."""
+        left = _AT_A_GLANCE
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    for said in part.content:
+                        if isinstance(said, Text) and self.concerns_text(said.text):
+                            left -= len(said.text)
+                            if left < 0 or any(fold(said.text, str) != said.text for fold in _folds(self.kinds)):
+                                return False
+        return True
 
     def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
         """The text with each kind folded that gets smaller by it.

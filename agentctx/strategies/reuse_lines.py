@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.codes import is_coded
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
 from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, may_say, text_in
@@ -70,8 +71,15 @@ class ReuseLines(Stage):
 
     def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
         """Whether no output has so many lines."""
-        results = (result for message in messages for result in message.results)
-        return not any((text_in(result) or "").count("\n") + 1 >= self.min_lines for result in results)
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    for said in part.content:
+                        if isinstance(said, Text) and (
+                            said.text.count("\n") + 1 >= self.min_lines or is_coded(said.text)
+                        ):
+                            return False
+        return True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with references to lines that stand further up."""

@@ -103,15 +103,19 @@ class TruncateToolOutputs(Stage):
 
     def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
         """Whether all results are short: so few characters, or bytes, that the tokens need no counting beyond those."""
-        results = [result.text for message in messages for result in message.results]
-        if not results:
-            return True
-        chars, tokens = self.max_chars, self.max_tokens
+        chars, tokens, exceeds = self.max_chars, self.max_tokens, None
         most = min([limit for limit in (chars, tokens) if limit is not None])
-        if any([len(text) > most for text in results]):  # noqa: C419 - faster so
-            return False
-        exceeds = cutter_of(call.counter).exceeds
-        return tokens is None or not any([exceeds(text, tokens) for text in results])  # noqa: C419 - as above
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    text = part.text
+                    if len(text) > most:
+                        return False
+                    if tokens is not None:
+                        exceeds = exceeds or cutter_of(call.counter).exceeds
+                        if exceeds(text, tokens):
+                            return False
+        return True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import evolve
 
 from agentctx.core.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.pace import paced
+from agentctx.core.pace import EVERY, paced
 from agentctx.providers.native import clean_text, finite_json
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.wire_format import Repaired, Spelling
@@ -35,10 +35,12 @@ def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
 
     Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
     """
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages) if len(messages) < EVERY else paced(enumerate(messages)):
         reasons: list[str] = []
-        repaired = _each(message.parts, message.role, reasons)
-        parts = repaired if reasons else message.parts
+        parts = message.parts
+        if not all(map(_is_ordinary, parts)):
+            repaired = _each(parts, message.role, reasons)
+            parts = repaired if reasons else parts
         reasons += _shape(message)
         if not reasons:
             continue
@@ -48,6 +50,21 @@ def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
         else:
             # Other parts, be they equal: written anew even when only what stands beside the parts was at fault.
             yield index, message.with_parts((*parts,) or (Text(""),)), why
+
+
+def _is_ordinary(part: Part) -> bool:
+    """Whether a glance tells that there is nothing to repair in a part, as in most."""
+    if type(part) is ToolResult:
+        for each in part.content:
+            if type(each) is not Text or not each.text.isascii():
+                return False
+        return len(part.call_id) <= ID_MAX and part.content != ()
+    if type(part) is not ToolCall:
+        return type(part) is Text and part.text.isascii()
+    typed = type(part.source) is dict and part.source.get("type") is not None
+    words = part.arguments
+    plain = words.isascii() and "NaN" not in words and "Infinity" not in words
+    return typed and plain and len(part.id) <= ID_MAX and NAME.fullmatch(part.name) is not None
 
 
 def _each(parts: Sequence[Part], role: str, reasons: list[str]) -> tuple[Part, ...]:
@@ -131,10 +148,14 @@ def _shape(message: Message) -> list[str]:
     if source is None or message.role == "tool":
         return []
     reasons = []
-    if message.role == "assistant" and value_of(source, "tool_calls") == [] and not message.calls:
+    said, calls = (
+        (source.get("content"), source.get("tool_calls"))
+        if type(source) is dict
+        else (value_of(source, "content"), value_of(source, "tool_calls"))
+    )
+    if message.role == "assistant" and calls == [] and not message.calls:
         reasons.append("tool_calls must not be empty")
-    says_nothing = value_of(source, "content") is None
-    if says_nothing and all(message.role == "assistant" and isinstance(part, Thinking) for part in message.parts):
+    if said is None and all(message.role == "assistant" and isinstance(part, Thinking) for part in message.parts):
         reasons.append("content must not be null")
     return reasons
 

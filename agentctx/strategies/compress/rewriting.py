@@ -58,7 +58,13 @@ class RewriteResults(Stage):
 
     def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
         """Whether no result concerns it, at a glance."""
-        return not any(map(self.concerns_text, (text for message in messages for text in _texts(message))))
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    for said in part.content:
+                        if isinstance(said, Text) and self.concerns_text(said.text):
+                            return False
+        return True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the texts rewritten."""
