@@ -216,6 +216,8 @@ def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = Fa
         identity: Whether the answer is to come unpacked, since it is read on its way.
     """
     dropped = _HOP_BY_HOP | _OURS | _named(headers) | (frozenset() if whole is None else _OF_THE_BODY)
+    if any(name == b"transfer-encoding" for name, _ in headers):  # then that says how long the body is, and no length
+        dropped |= {b"content-length"}
     kept = [(name, value) for name, value in headers if name not in dropped]
     if identity:
         kept = [(name, value) for name, value in kept if name != b"accept-encoding"]

@@ -439,6 +439,18 @@ async def test_an_event_without_an_end_is_handed_on(monkeypatch):
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
+def test_a_length_beside_chunks_means_nothing(given, path):
+    """A body in chunks is passed on as a whole, whatever length its head gives as well."""
+    at = given()
+    body = json.dumps(chat()).encode()
+    with socket.create_connection(at.through.removeprefix("http://").split(":")) as raw:
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n"
+        raw.sendall(f"{head}content-length: 9999\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n")
+        assert raw.recv(100_000).startswith(b"HTTP/1.1 200")
+    assert [body] == [request.body for request in at.requests]
+
+
 def test_a_way_in_a_circle_is_found(given):
     """Proxies that pass on to each other answer with an error that says so, after one round."""
     at = given(200, [], [])
