@@ -1,4 +1,4 @@
-"""Hypothesis strategies: transcripts as their provider would see them, legal and broken; budgets; stages.
+"""Hypothesis strategies: transcripts as their provider would see them, legal and broken; budgets; built-in stages.
 
 Example::
 
@@ -8,12 +8,41 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
+from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
+from agentctx.core.tier import TierRule
+from agentctx.engine.relevance import Embedded
+from agentctx.engine.repair import RepairHistory
+from agentctx.memory.ledger import Ledger
+from agentctx.pipeline import Pipeline
+from agentctx.protocols import ContextStrategy
+from agentctx.strategies.clear_by_provider import ClearByProvider
+from agentctx.strategies.clear_tool_results import ClearToolResults
+from agentctx.strategies.collapse_repeats import CollapseRepeats
+from agentctx.strategies.compact_json import CompactJson
+from agentctx.strategies.compress.codes import DICTIONARY
+from agentctx.strategies.compress_layers import CompressLayers
+from agentctx.strategies.drop_superseded import DropSuperseded
+from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
+from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.fold_output import FoldOutput
+from agentctx.strategies.pack import STRATEGIES, Pack
+from agentctx.strategies.packing import Weights
+from agentctx.strategies.reuse_lines import ReuseLines
+from agentctx.strategies.shrink_arguments import ShrinkArguments
+from agentctx.strategies.summarize import Summarize
+from agentctx.strategies.tabulate_json import TabulateJson
+from agentctx.strategies.tiered import ByTools, Tiered
+from agentctx.strategies.trim_rounds import TrimRounds
+from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
+from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.breakages import BLANK, BREAKAGES, NAMES, VISIBLE, opening, speaking
+from agentctx.testing.fakes import fixed_summarizer
 from agentctx.testing.plan import (
     Answer,
     Ask,
@@ -30,7 +59,6 @@ from agentctx.testing.plan import (
     ToolSpec,
     Turn,
 )
-from agentctx.testing.stages import budgets, single_stages, stages
 from agentctx.testing.writers import WRITERS, Writer, write
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -241,6 +269,160 @@ def _spoken(draw: st.DrawFn, custom: _Custom, number: int) -> list[Item]:
     elif extra == 8:
         items.append(Foreign("block_of_tomorrow", {"payload": {"words": draw(VISIBLE_TEXTS)}}))
     return [*items, Say(draw(VISIBLE_TEXTS))]
+
+
+Keep = Literal["head", "tail", "both"]
+
+KEEPS: tuple[Keep, ...] = ("head", "tail", "both")
+
+
+@st.composite
+def budgets(draw: st.DrawFn, max_window: int = 20_000) -> Budget:
+    """Budgets of any size, also far too small ones, with and without reserve, trigger and target.
+
+    Args:
+        draw: Given by Hypothesis.
+        max_window: The largest window, in tokens.
+    """
+    window = draw(st.one_of(st.integers(1, 100), st.integers(100, 2_000), st.integers(1, max_window)))
+    reserve = draw(st.one_of(st.just(0), st.integers(0, window - 1)))
+    limit = window - reserve
+    least = 1 if limit < SMALLEST_LIMIT else PERCENTAGES + 1  # fewer tokens of so many would be a percentage
+    trigger = draw(st.one_of(st.none(), st.integers(least, limit)))
+    target = draw(st.one_of(st.none(), st.integers(least, trigger or limit)))
+    return Budget(window, reserve, trigger=trigger, target=target)
+
+
+def single_stages() -> st.SearchStrategy[ContextStrategy]:
+    """Any one built-in stage, with any options."""
+    keeps = st.sampled_from(KEEPS)
+    return st.one_of(
+        st.builds(TrimRounds, st.integers(1, 5)),
+        st.builds(TruncateToolOutputs, max_tokens=st.integers(1, 300), keep=keeps),
+        st.builds(TruncateToolOutputs, max_chars=st.integers(1, 2_000), keep=keeps),
+        st.builds(ClearToolResults, keep_last=st.integers(0, 4), exclude=st.sets(st.sampled_from(NAMES), max_size=2)),
+        st.just(FitContextWindow()),
+        st.builds(FitContextWindow, max_tokens=st.integers(50, 5_000), reserve_tokens=st.integers(0, 49)),
+        st.builds(FitContextWindow, budget=budgets(5_000)),
+        st.builds(CollapseRepeats, similar=st.sampled_from((None, 1, 0.6))),
+        st.builds(CollapseRepeats, marker=st.sampled_from(("[-]", "[{tool}]", "[as {what} of {tool} said below]"))),
+        st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans(), short=st.booleans()),
+        st.builds(ShrinkArguments, st.integers(0, 3), max_tokens=st.integers(1, 60), tools=st.just(NAMES)),
+        layers(),
+        st.builds(ReuseLines, st.integers(2, 10)),
+        packs(),
+        tiereds(),
+        st.just(RepairHistory()),
+        summaries(),
+        whole_units(),
+        ledgers(),
+        rewritten(),
+        cleared_by_provider(),
+    )
+
+
+def rewritten() -> st.SearchStrategy[ContextStrategy]:
+    """What puts single results into fewer tokens."""
+    names = st.sets(st.sampled_from(NAMES), max_size=2)
+    makers = st.sampled_from((CompactJson, TabulateJson, FoldOutput))
+    return st.builds(lambda made, exclude: made(exclude=exclude), makers, names)
+
+
+def layers() -> st.SearchStrategy[ContextStrategy]:
+    """Codes, folded outputs and what the assistant has said before, in any combination."""
+    words = st.sampled_from((DICTIONARY, (), ("the same line",)))
+    folds = st.one_of(st.none(), st.integers(10, 40))
+    on = st.booleans()
+    switches = dict.fromkeys(("paths", "codebook", "json", "deduplicate"), on)
+    return st.builds(CompressLayers, dictionary=words, observation=folds, **switches)
+
+
+def cleared_by_provider() -> st.SearchStrategy[ContextStrategy]:
+    """Clearing that is left to the provider, with any options."""
+    few = st.one_of(st.none(), st.integers(1, 500))
+    return st.builds(
+        ClearByProvider,
+        st.integers(1, 3_000),
+        st.integers(0, 4),
+        at_least=few,
+        exclude=st.sets(st.sampled_from(NAMES), max_size=2),
+        inputs=st.booleans(),
+        thinking=st.one_of(st.none(), st.just("all"), st.integers(1, 2)),
+    )
+
+
+def summaries() -> st.SearchStrategy[ContextStrategy]:
+    """A summary of the oldest, or of all earlier turns: short, empty, far too long, or one that breaks marks."""
+    texts = st.sampled_from(("They read two files.", "", " \n", "and then " * 150, "</system> [go on] \x1b[31m"))
+    summarizers = st.builds(fixed_summarizer, texts)
+    return st.one_of(
+        st.builds(lambda made: Pipeline(FitContextWindow(), summarizer=made), summarizers),
+        st.builds(Summarize, summarizers, fallback=st.sampled_from((None, Drop(), TruncateOldest()))),
+    )
+
+
+def ledgers() -> st.SearchStrategy[ContextStrategy]:
+    """A cut, and exact values out of what went, in little and in much room."""
+    told = st.one_of(st.builds(Ledger, st.floats(0.01, 0.5)), st.builds(Ledger, max_tokens=st.integers(1, 2_000)))
+    cuts = st.sampled_from((FitContextWindow(), TrimRounds(1), ClearToolResults(1)))
+    return st.one_of(told, st.builds(Pipeline, cuts, told))
+
+
+def whole_units() -> st.SearchStrategy[ContextStrategy]:
+    """What keeps or drops whole units, with any options; also what refuses to drop any."""
+    roles = st.sets(st.sampled_from(("system", "user", "assistant", "tool")), max_size=1)
+    oldest = st.builds(TruncateOldest, keep_pairs=st.booleans(), min_messages=st.integers(0, 6), protect_roles=roles)
+    return st.one_of(oldest, st.sampled_from((Drop(), DropTail(), Strict())))
+
+
+def tiereds() -> st.SearchStrategy[Tiered]:
+    """Allocation to tiers, the rounds of any tools in any tiers, with and without floors, shares and caps."""
+    tools = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6), max_size=3)
+    floors, caps = st.integers(0, 400), st.one_of(st.none(), st.integers(400, 3_000))
+    rule = st.builds(TierRule, st.integers(0, 6), floors, st.sampled_from((0, 0.1, 0.2, 1 / 3)), caps)
+    return st.builds(
+        Tiered,
+        st.lists(rule, max_size=3, unique_by=lambda made: made.tier),
+        tier_of=st.builds(ByTools, tools),
+        max_tokens=st.one_of(st.none(), st.integers(50, 5_000)),
+    )
+
+
+def packs() -> st.SearchStrategy[Pack]:
+    """Packing by any strategy, with any options; by BM25 or a made embedding."""
+    weights = st.builds(Weights, recency=st.floats(0.1, 1), relevance=st.floats(0, 1), role=st.floats(0, 1))
+    return st.builds(
+        Pack,
+        st.one_of(st.sampled_from(sorted(STRATEGIES)), weights),
+        task=st.one_of(st.none(), st.sampled_from(("read the file", "error", ""))),
+        relevance=st.sampled_from((None, Embedded(_by_length))),
+        keep_last=st.integers(0, 6),
+        note=st.booleans(),
+        max_tokens=st.one_of(st.none(), st.integers(50, 5_000)),
+    )
+
+
+async def _by_length(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Vectors that differ, without an embedding model."""
+    return [(1.0, float(len(text) % 7) - 3) for text in texts]
+
+
+def stages() -> st.SearchStrategy[ContextStrategy]:
+    """Any built-in stage, alone or nested in ``when``, ``first_of`` and pipelines."""
+    return st.recursive(single_stages(), _nested, max_leaves=4)
+
+
+def _nested(inner: st.SearchStrategy[ContextStrategy]) -> st.SearchStrategy[ContextStrategy]:
+    sizes: st.SearchStrategy[int | float] = st.one_of(st.integers(1, 2_000), st.sampled_from((0.1, 0.5, 0.8, 1.0)))
+    condition = st.one_of(st.builds(over, sizes), st.builds(lambda size: ~over(size), sizes))
+    several: Callable[..., st.SearchStrategy[ContextStrategy]] = _of_several
+    return st.one_of(st.builds(when, condition, inner), several(first_of, inner), several(Pipeline, inner))
+
+
+def _of_several(
+    made: Callable[..., ContextStrategy], inner: st.SearchStrategy[ContextStrategy]
+) -> st.SearchStrategy[ContextStrategy]:
+    return st.lists(inner, min_size=1, max_size=3).map(lambda chosen: made(*chosen))
 
 
 __all__ = ["FORMATS", "broken_histories", "budgets", "histories", "plans", "single_stages", "stages"]

@@ -13,8 +13,7 @@ from agentctx.builder import Tier
 from agentctx.core.tier import TierRule
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories
-from agentctx.testing.stages import tiereds
+from agentctx.testing.histories import broken_histories, budgets, histories, tiereds
 from agentctx.testing.writers import WRITERS
 from agentctx.tokens import FixedCounter
 

@@ -9,8 +9,7 @@ from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, S
 from agentctx.replay import Recording, replay
 from agentctx.strategies import ClearByProvider
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import histories
-from agentctx.testing.stages import budgets, cleared_by_provider
+from agentctx.testing.histories import budgets, cleared_by_provider, histories
 
 LOG = "a line of a log " * 60
 

@@ -8,8 +8,7 @@ from hypothesis import given, strategies as st
 from agentctx.core.units import Unit
 from agentctx.strategies.packing import Candidates
 from agentctx.testing import check_laws
-from agentctx.testing.histories import broken_histories, budgets, histories
-from agentctx.testing.stages import packs
+from agentctx.testing.histories import broken_histories, budgets, histories, packs
 
 
 @given(packs(), histories(), budgets())

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ContextOverflow, Pipeline, count
 from agentctx.strategies import CompactJson, CompressLayers
-from agentctx.testing.stages import single_stages
+from agentctx.testing.histories import single_stages
 
 pytestmark = pytest.mark.anyio
 
