@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from inspect import isawaitable
+from math import inf
 from time import monotonic
 from typing import TypeVar
 
@@ -237,28 +238,44 @@ class StoreShelf:
         return {content: known[place, content] for content in wanted if (place, content) in known}
 
     async def _put_all(self, missing: Sequence[bytes]) -> None:
-        waiting, place, known = iter(missing), id(self.store), self.known.handles
+        waiting, fatal = iter(missing), []
 
         async def work() -> None:
-            for content in waiting:
-                if self._has_failed():
-                    return
-                try:
-                    known[place, content] = await self._put(content)
-                except StoreError as error:
-                    self.known.failures.setdefault(place, _later(error))
+            try:
+                await self._put_each(waiting)
+            except anyio.get_cancelled_exc_class():
+                if anyio.current_effective_deadline() == -inf:
+                    raise
+                error = StoreError(f"the store {type(self.store).__name__} waited for something that was cancelled")
+                self.known.failures.setdefault(id(self.store), error)  # nobody cancelled us
+            except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
+                fatal.append(error)
+                group.cancel_scope.cancel()
 
         with self._waiting() as scope:
             async with anyio.create_task_group() as group:
                 for _ in range(min(AT_ONCE, len(missing))):
                     group.start_soon(work)
+        if fatal:
+            raise fatal[0]
         if scope.cancelled_caught:
             said = "did not keep all"
+            place, known = id(self.store), self.known.handles
             if not any((place, content) in known for content in missing):
                 said = "did not answer"
                 give_up(self.store)
             msg = f"the store {type(self.store).__name__} {said} within {self._limit:g} seconds"
             self.known.failures.setdefault(place, StoreUnavailable(msg))
+
+    async def _put_each(self, waiting: Iterator[bytes]) -> None:
+        """Put what waits into the store, as long as it has not failed."""
+        for content in waiting:
+            if self._has_failed():
+                return
+            try:
+                self.known.handles[id(self.store), content] = await self._put(content)
+            except StoreError as error:
+                self.known.failures.setdefault(id(self.store), _later(error))
 
     @property
     def _limit(self) -> float:

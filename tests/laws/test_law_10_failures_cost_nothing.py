@@ -1,5 +1,6 @@
 """Law 10: a stage, store, summarizer or listener that fails costs the user nothing that was there before."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -148,6 +149,48 @@ async def test_an_exit_comes_through_and_leaves_no_trace(scope, waits):
             await prepare(messages, format="openai-chat")
         assert any("Leaves" in note for note in caught.value.__notes__)
     assert await sent(session, messages) == await sent(other, messages)
+
+
+class Leaving:
+    """A store that raises what it is told to, when something is put into it."""
+
+    def __init__(self):
+        self.store, self.error = MemoryStore(), None
+
+    async def put(self, content):
+        await anyio.lowlevel.checkpoint()
+        if self.error is not None:
+            raise self.error
+        return await self.store.put(content)
+
+    async def get(self, handle):
+        return await self.store.get(handle)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit])
+async def test_an_exit_in_a_store_comes_through_and_leaves_no_trace(error):
+    """It comes as it is, in no group, though several contents are put at a time; the session is as before it."""
+    store, messages = Leaving(), rounds("openai-chat", 40)
+    session, other = (pressed(store=each).session(format="openai-chat") for each in (store, MemoryStore()))
+    for prepare in (pressed(store=store).prepare, session.prepare):
+        store.error = error("now")
+        with pytest.raises(error) as caught:
+            await prepare(messages, format="openai-chat")
+        assert caught.value is store.error
+    store.error = None
+    assert await sent(session, messages) == await sent(other, messages)
+
+
+@pytest.mark.anyio
+async def test_a_store_that_waited_for_what_was_cancelled_has_failed(anyio_backend_name):
+    """Nobody has cancelled the step: the report says that not all is kept."""
+    if anyio_backend_name == "trio":  # where nobody but the loop can raise it
+        return
+    store = Leaving()
+    store.error = asyncio.CancelledError()
+    view = await pressed(store=store).prepare(rounds("openai-chat", 40), format="openai-chat")
+    assert "was cancelled" in " ".join(note for stage in view.report.stages for note in stage.notes)
 
 
 @pytest.mark.anyio
