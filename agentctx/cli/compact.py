@@ -9,7 +9,6 @@ import typer
 
 from agentctx.cli import options
 from agentctx.cli.console import UnknownModels, at, in_one_line, report_json, tell_reports
-from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen, written
 from agentctx.core.report import Report, View
 from agentctx.transcripts import Transcript
@@ -61,7 +60,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     reports: list[tuple[str, Report]] = []
     unknown = UnknownModels()
     with written(out) as stream:
-        for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
+        for entry in chosen(file, id, max_bytes):
             with at(entry.place):
                 view = anyio.run(_prepare, entry, typed, model, format)
                 entry.write(entry.with_messages(view.messages), stream)

@@ -11,7 +11,6 @@ import typer
 from agentctx.cli import options
 from agentctx.cli.compact import Out
 from agentctx.cli.console import UnknownModels, at, err, in_one_line, tell_reports
-from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen, written
 from agentctx.conversion import Converted, convert as converted
 from agentctx.core.message import Native
@@ -65,7 +64,7 @@ def convert(  # noqa: PLR0913 - each is an option of the command
     reports: list[tuple[str, Report]] = []
     unknown = UnknownModels()
     with written(out) as stream:
-        for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
+        for entry in chosen(file, id, max_bytes):
             with at(entry.place):
                 done = _converted(entry, to, model, from_model, format)
                 entry.write(_plain(_document(entry, done, to, model)), stream)

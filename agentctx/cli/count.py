@@ -13,7 +13,6 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, in_one_line, print_json, printing
-from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
 from agentctx.printable import on_one_line, printable
@@ -44,7 +43,7 @@ def count(
       agentctx count session.jsonl --by-message
     """
     tally, unknown = Tally(), UnknownModels()
-    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes), wrong=tally.wrong):
+    for entry in chosen(file, id, max_bytes, wrong=tally.wrong):
         with tally.at(entry.place):
             counted = _counted(entry, model, format)
             unknown.tell(model or entry.recording.model)

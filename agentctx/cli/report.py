@@ -13,7 +13,7 @@ from attrs import asdict, evolve
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import Named, Preset, Target, Trigger, chosen_pipeline, parse_bytes, users_code
-from agentctx.cli.transcripts import SessionFile, SessionNumber, apart, noted, session_file, written
+from agentctx.cli.transcripts import SessionFile, SessionNumber, apart, chosen, session_file, written
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import printable
@@ -23,7 +23,6 @@ from agentctx.report.comparison import read_rows
 from agentctx.show import summarise, verdict
 from agentctx.transcripts.costs import unlogged
 from agentctx.transcripts.files import name_of, opened
-from agentctx.transcripts.reading import chosen as chosen_of
 
 Out = Annotated[
     str,
@@ -100,7 +99,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     source = session_file(session, number)
     apart("--out", out, [source])
-    found = noted(chosen_of(source, id, parse_bytes("--max-bytes", max_bytes)))
+    found = chosen(source, id, max_bytes)
     entry = next(found)
     if id is None and next(found, None) is not None:
         err().print("there are more recordings in this file: --id ID makes a page of one of them", style="dim")
@@ -111,8 +110,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         missing = f"{typed.unlogged:,} tokens of system prompt and tools are not in the log, but in window and cost"
         remarks = [*entry.notes, missing] if typed.unlogged else entry.notes
         with users_code(pipeline):
-            _, chosen = chosen_pipeline(typed, preset, pipeline, model)
-            data = anyio.run(_replayed, recording, chosen, model)
+            _, prepared_by = chosen_pipeline(typed, preset, pipeline, model)
+            data = anyio.run(_replayed, recording, prepared_by, model)
         page = html_page(data, content=not no_content, full=full, remarks=remarks).encode()
     with written(out) as stream:
         stream.write(page)

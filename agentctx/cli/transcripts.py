@@ -14,10 +14,10 @@ from typing import IO, Annotated
 import typer
 
 from agentctx.cli.console import err
+from agentctx.cli.options import parse_bytes
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import on_one_line, printable
 from agentctx.transcripts import Transcript
-from agentctx.transcripts.files import MAX_BYTES
 from agentctx.transcripts.local import local_sessions, session_named
 from agentctx.transcripts.reading import Wrong, chosen as chosen_of
 
@@ -58,14 +58,13 @@ def session_file(session: str | None, number: str | None) -> str:
     return str(found.path)
 
 
-def chosen(
-    source: str, wanted: str | None, max_bytes: int = MAX_BYTES, *, wrong: Wrong | None = None
-) -> Iterator[Transcript]:
+def chosen(source: str, wanted: str | None, max_bytes: str, *, wrong: Wrong | None = None) -> Iterator[Transcript]:
     """The recordings of a file, or only the one with the id ``wanted``; what there is to say of each goes to stderr.
 
-    ``wrong`` is told what is wrong with a line; without it, that ends the reading.
+    ``max_bytes`` is what was typed after ``--max-bytes``. ``wrong`` is told what is wrong with a line; without it, that
+    ends the reading.
     """
-    yield from noted(chosen_of(source, wanted, max_bytes, wrong=wrong))
+    yield from noted(chosen_of(source, wanted, parse_bytes("--max-bytes", max_bytes), wrong=wrong))
 
 
 def noted(found: Iterable[Transcript]) -> Iterator[Transcript]:

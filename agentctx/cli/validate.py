@@ -14,7 +14,6 @@ from rich.text import Text
 from agentctx import validate as violations_of
 from agentctx.cli import options
 from agentctx.cli.console import Tally, in_one_line, print_json, printing
-from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen, from_tool
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
@@ -42,7 +41,7 @@ def validate(
       agentctx validate sessions.jsonl --format anthropic --json
     """
     tally = Tally()
-    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes), wrong=tally.wrong):
+    for entry in chosen(file, id, max_bytes, wrong=tally.wrong):
         with tally.at(entry.place):
             found = _violations(entry, format, model)
             if any(violation.severity == "error" for violation in found):

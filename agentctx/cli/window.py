@@ -9,7 +9,6 @@ from attrs import asdict, evolve
 
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, in_one_line, print_json, printing
-from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
@@ -39,7 +38,7 @@ def window(
 
       agentctx window session.jsonl --window 64k --json
     """
-    entry = next(chosen(request, id, parse_bytes("--max-bytes", max_bytes)))
+    entry = next(chosen(request, id, max_bytes))
     typed = options.Typed(window, reserve, None, None, options.TOOL_TOKENS, options.KEEP_RESULTS)
     found = _window(entry, typed, model, format)
     UnknownModels().tell(model or entry.recording.model, otherwise="--model, --window")
