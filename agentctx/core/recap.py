@@ -17,7 +17,7 @@ from zlib import crc32
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Message, Text, ToolCall, is_marker
+from agentctx.core.message import Message, Text, is_marker
 from agentctx.lazy import lazy_pattern
 from agentctx.printable import visible
 
@@ -143,13 +143,8 @@ def is_recap(message: Message) -> bool:
 
 def stands_for(message: Message) -> tuple[int, int]:
     """How many messages a message stands for, and with how many tool calls: itself, or what a recap counts."""
-    recap = Recap.read(message) if message.as_recap else None
-    if recap is not None:
-        return recap.messages, recap.calls
-    calls = 0
-    for part in message.parts:
-        calls += isinstance(part, ToolCall)
-    return 1, calls
+    recap = recap_of(message)
+    return (1, len(message.calls)) if recap is None else (recap.messages, recap.calls)
 
 
 def recaps(messages: Sequence[Message], start: int = 0) -> list[int]:

@@ -11,6 +11,9 @@ from typing import Any
 from agentctx.core.compare import Change
 from agentctx.core.message import Message, Text, Thinking, ToolCall, ToolResult
 
+AT_ONCE = 16
+"""Messages: where they come a few at a time, so many are taken out of its sight together."""
+
 _TEXT_ONLY = frozenset({Text, Thinking, ToolCall, Change})
 """Types whose values hold nothing beside text, numbers and the like, and the payload of the caller, who knows nothing
 of the values that are read from it."""

@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 
 from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
+from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
 from agentctx.core.pace import paced
 from agentctx.core.recap import recaps, stands_for
 from agentctx.engine.repair import REPAIR
@@ -163,6 +163,7 @@ class Record:
         stands: For how many messages, and with how many tool calls, those stand that are not one message with at most
             255 calls: recaps that the caller wrote back, mostly.
         digests: The digests of the first messages of the history, as far as they were asked for.
+        tracked: How many messages at the end of the history the garbage collector still looks at.
         linked: False after a load, until the caller's own history is in the place of the digests.
         missing: After a load of a state that leaves out what the caller holds: nothing of the view was read yet, and
             ``out`` has None for what is the caller's. None once the caller has passed it.
@@ -201,6 +202,7 @@ class Record:
     calls: bytearray = field(factory=bytearray)
     stands: dict[int, tuple[int, int]] = field(factory=dict)
     digests: bytearray = field(factory=bytearray)
+    tracked: int = 0
     linked: bool = True
     missing: Missing | None = None
 
@@ -345,7 +347,16 @@ class Record:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         for message in arrived:
             self.roles.append(ROLES.index(message.role))
-            self.note_stands(*stands_for(message))
+            if message.as_recap:
+                self.note_stands(*stands_for(message))
+                continue
+            calls = 0
+            for part in message.parts:
+                calls += isinstance(part, ToolCall)
+            if calls > _MOST_CALLS:
+                self.note_stands(1, calls)
+            else:
+                self.calls.append(calls)
         self.seen.extend(seen)
         self.decided.extend([0] * len(arrived))
         self.sizes.extend(weights.tokens)

@@ -34,7 +34,7 @@ from agentctx.core.message import Context, Message, Native
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, StageReport, View
-from agentctx.core.untracked import untrack
+from agentctx.core.untracked import AT_ONCE, untrack
 from agentctx.economics.conditions import bill, found_again
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, find_marked, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
@@ -248,8 +248,9 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
     seen = snapshots(arrived, known)
-    for kept in [*seen, *new] if len(new) < EVERY else paced([*seen, *new]):
-        untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
+    if len(new) >= AT_ONCE:
+        for kept in paced([*seen, *new]):
+            untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
     return _New(record, new, seen, answered_from(record, natives, new, reader.wire))
 
 
@@ -673,6 +674,8 @@ def _enter(step: Step) -> None:
         for message in paced(messages):
             untrack(message)  # those that a stage made
         record.forget_dropped(step.natives, _dropped(trail.reports))
+    if len(read.seen) < AT_ONCE:
+        _let_gather(record, len(read.seen))
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     if trail.unsaid is not None:
@@ -683,6 +686,15 @@ def _enter(step: Step) -> None:
     for spent in (read.messages, read.seen) if len(read.messages) >= MUCH else ():
         for _ in paced(range(len(spent))):  # the step need not know them any more, and to take them apart takes a while
             spent.pop()
+
+
+def _let_gather(record: Record, more: int) -> None:
+    """Take what has come a few at a time out of the garbage collector's sight once it is enough to be worth it."""
+    record.tracked += more
+    if record.tracked >= AT_ONCE:
+        for kept in (*record.seen[-record.tracked :], *record.view[-record.tracked :]):
+            untrack(kept)
+        record.tracked = 0
 
 
 def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:

@@ -109,9 +109,13 @@ class FoldOutput(RewriteResults):
                     for said in part.content:
                         if isinstance(said, Text) and self.concerns_text(said.text):
                             left -= len(said.text)
-                            if left < 0 or any(fold(said.text, str) != said.text for fold in _folds(self.kinds)):
+                            if left < 0 or not self._stays(said.text):
                                 return False
         return True
+
+    def _stays(self, text: str) -> bool:
+        """Whether no kind stands in a text."""
+        return not any(map(text.__ne__, [fold(text, str) for fold in _folds(self.kinds)]))
 
     def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
         """The text with each kind folded that gets smaller by it.
