@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentctx.core.message import Context, Native
+from agentctx.core.message import Native
 from agentctx.core.untracked import untrack
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
@@ -50,7 +50,7 @@ def count(
     counted = as_counter(counter)
     with naming_what_is_too_deep(messages, system, tools):
         source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counted)
-        return source.meter.size(Context(tuple(source.messages(messages)), *source.head(system, tools)))
+        return source.meter.size(source.context(messages, system, tools))
 
 
 def validate(

@@ -106,13 +106,13 @@ def convert(
 def _converted(source: Reader, goal: Reader, passed: tuple[Sequence[Any], Any, Any], models: _Models) -> Converted:
     """What was passed, for the model that will be called, from the one before."""
     started, (messages, system, tools), (model, from_model) = perf_counter(), passed, models
-    given = Context(tuple(source.messages(messages)), *source.head(system, tools))
+    given = source.context(messages, system, tools)
     log = _Log(source, goal)
     if source.wire.name.partition("/")[0] == goal.wire.name.partition("/")[0]:
         converted = _within(given, log, keep=_may_keep(model, from_model)), system, None if tools is None else [*tools]
     else:
         converted = _across(given, log, goal.wire.capabilities(model, goal.profile))
-    after = Context(tuple(goal.messages(converted[0])), *goal.head(*converted[1:]))
+    after = goal.context(*converted)
     if not after.messages:
         where = "messages"
         raise InvalidInput(where, "nothing is left to send: no message says anything that can be taken along")

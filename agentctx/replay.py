@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Message
 from agentctx.core.report import View
 from agentctx.economics.prices import Usage
 from agentctx.engine.reading import Reader, as_list, reader
@@ -249,8 +249,8 @@ class _Walk:
 
     def overflowed(self, step: Step, given: Sequence[Any], overflow: ContextOverflow, seconds: float) -> Step:
         """The step when nothing could be sent."""
-        fixed = self.source.head(self.recording.system, self.recording.tools)
-        size = self.source.meter.size(Context(tuple(self.source.messages(given)), *fixed))
+        whole = self.source.context(given, self.recording.system, self.recording.tools)
+        size = self.source.meter.size(whole)
         return evolve(step, tokens_given=size, limit=overflow.limit, overflow=overflow, seconds=seconds)
 
     def violations(self, given: Sequence[Any], view: View) -> tuple[Violation, ...]:

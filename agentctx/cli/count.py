@@ -14,7 +14,6 @@ from rich.text import Text
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, in_one_line, print_json, printing
 from agentctx.cli.transcripts import chosen
-from agentctx.core.message import Context
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import reader_of
 from agentctx.show import part_texts
@@ -58,7 +57,7 @@ def count(
 def _counted(entry: Transcript, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
     recording = entry.recording
     source = reader_of(evolve(recording, format=format or recording.format), model)
-    context = Context(tuple(source.messages(recording.messages)), *source.head(recording.system, recording.tools))
+    context = source.context(recording.messages, recording.system, recording.tools)
     return {
         "id": recording.id,
         "place": entry.place,

@@ -10,7 +10,6 @@ from attrs import asdict, evolve
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, in_one_line, print_json, printing
 from agentctx.cli.transcripts import chosen
-from agentctx.core.message import Context
 from agentctx.errors import ConfigError
 from agentctx.replay import reader_of
 from agentctx.sinks.terminal import picture
@@ -54,7 +53,7 @@ def window(
 def _window(entry: Transcript, typed: options.Typed, model: str | None, format_name: str | None) -> Window:
     recording = entry.recording
     read = reader_of(evolve(recording, format=format_name or recording.format), model)
-    context = Context(tuple(read.messages(recording.messages)), *read.head(recording.system, recording.tools))
+    context = read.context(recording.messages, recording.system, recording.tools)
     return Windows().of_context(context, read, _limit(typed, model or recording.model))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Message, Native, Tool
+from agentctx.core.message import Context, Message, Native, Tool
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.errors import AgentctxError, InvalidInput
@@ -73,6 +73,14 @@ class Reader:
         if (where := _deep_place((), system, tools, DEEPEST)) is not None:
             raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
         return self.wire.read_system(system), self.wire.read_tools(tools)
+
+    def context(self, natives: Sequence[Native], system: Native = None, tools: Native = None) -> Context:
+        """A whole request as values.
+
+        Raises:
+            InvalidInput: As ``messages`` and ``head`` do.
+        """
+        return Context(tuple(self.messages(natives)), *self.head(system, tools))
 
 
 def _unreadable(wire: WireFormat, natives: Sequence[Any], first: int, error: Exception) -> InvalidInput:

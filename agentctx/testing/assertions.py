@@ -202,7 +202,7 @@ def _read(requests: Request | Sequence[Request], model: str | None, format: str 
             format=format,
             model=model or (named if isinstance(named, str) else None),
         )
-        context = Context(tuple(source.messages(messages)), *source.head(system, tools))
+        context = source.context(messages, system, tools)
         cleared = each.report.cleared_tokens if isinstance(each, View) else 0
         yield _Sent(context, source.meter.size(context) - cleared)
 

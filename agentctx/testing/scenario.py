@@ -118,8 +118,7 @@ class Scenario:
 
     def read(self, natives: Sequence[Any]) -> Context:
         """A request with these native messages, as values."""
-        source = self.source
-        return Context(tuple(source.messages(natives)), *source.head(self.system, self.tools))
+        return self.source.context(natives, self.system, self.tools)
 
     def request(self, natives: Sequence[Any]) -> dict[str, Any]:
         """A request with these native messages, as it is sent."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Context, Native
+from agentctx.core.message import Native
 from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
@@ -223,8 +223,7 @@ def unlogged(recording: Recording, model: str | None = None) -> int:
     given = as_list(recording.messages)[: calls[0]]
     model = model or recording.model
     source = reader_of(evolve(recording, messages=given), model)
-    head = source.head(recording.system, recording.tools)
-    missing = first.usage.prompt - source.meter.size(Context(tuple(source.messages(given)), *head))
+    missing = first.usage.prompt - source.meter.size(source.context(given, recording.system, recording.tools))
     profile = None if model is None else find(model)
     window = None if profile is None else profile.window
     return max(0, missing) if window is None or missing <= window // 2 else 0
