@@ -415,16 +415,19 @@ class Message:
         """
         object.__setattr__(self, "_counted", (mark, tokens, size))
 
-    def remember_bare(self, markers: object) -> None:
-        """Remember that it carries no cache marker, so that nobody looks again; a cache, invisible to equality.
-
-        Args:
-            markers: How markers are written that it has none of (``wire_format.CacheMarkers``), compared by identity.
-        """
-        object.__setattr__(self, "_bare", markers)
-
 
 _unfrozen_message = _unfrozen(Message)
+
+
+def remember_bare(messages: Iterable[Message], markers: object) -> None:
+    """Remember of messages that they carry no cache marker, so that nobody looks again; invisible to equality.
+
+    Args:
+        messages: The messages.
+        markers: How markers are written that they have none of (``wire_format.CacheMarkers``), compared by identity.
+    """
+    for message in messages:
+        object.__setattr__(message, "_bare", markers)
 
 
 @frozen

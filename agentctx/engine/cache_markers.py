@@ -15,7 +15,7 @@ from operator import is_not
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import match, shared
-from agentctx.core.message import CacheMarker, Context, Message, Tool
+from agentctx.core.message import CacheMarker, Context, Message, Tool, remember_bare
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import StageReport
 from agentctx.engine.changes import head_changes
@@ -75,8 +75,8 @@ def find_marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
     for place in unknown if len(unknown) < EVERY else paced(unknown):
         if carried := markers.of(messages[place]):
             found[place] = carried
-        else:
-            messages[place].remember_bare(markers)
+    bare = [messages[place] for place in unknown if place not in found]
+    remember_bare(bare if len(bare) < EVERY else paced(bare), markers)
     return found
 
 

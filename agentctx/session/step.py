@@ -130,7 +130,7 @@ async def take_step(
     except RecursionError:
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
             raise
-    if state.background is not None:
+    if state.background is not None and ctx.plan.working_ahead:
         state.background.begin(step)
     new = report.tokens_after - report.cleared_tokens - report.prefix_tokens
     return Stepped(done.state, view, new, undo)
@@ -187,9 +187,8 @@ async def _read_in(
     sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
     read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
     size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
-    trail = Trail(
-        ctx.context(read.messages), [*read.origins], size, unbound_from=record.unbound_from, start=record.final
-    )
+    context = Context(tuple(read.messages), ctx.system, ctx.tools)
+    trail = Trail(context, [*read.origins], size, unbound_from=record.unbound_from, start=record.final)
     step = Step(ctx, record, natives, read, trail, idle, remembered)
     if read.messages:
         await _make_legal(step)
@@ -437,7 +436,8 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     """
     record, ctx, trail = done.record, step.ctx, step.trail
     tail = sum(map(ctx.reader.meter.weight, record.view[record.final :])) if record.final < len(record.view) else 0
-    budget, reports, cleared = ctx.budget, trail.reports, step.cleared_tokens
+    budget, reports = ctx.budget, trail.reports
+    cleared = step.cleared_tokens if step.cleared_by_provider else 0
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
     found, moved = _found_again(done, step)
@@ -492,8 +492,8 @@ def view_of(step: Step, given: Given, report: Report) -> View:
     options: Mapping[str, Native] = {}
     if step.trail.unbound_from is not None or step.trail.asked is not None:
         options = options_of(step.trail, ctx.bare_call)
-    messages, context, origins = list(record.out), ctx.context(record.view), tuple(record.origins)
-    return View(messages, system, tools, report, context, options, origins)
+    context = Context(tuple(record.view), ctx.system, ctx.tools)
+    return View(list(record.out), system, tools, report, context, options, tuple(record.origins))
 
 
 class Committed(NamedTuple):

@@ -99,7 +99,7 @@ class StepContext:
         """Whether the model binds its reasoning to all that stands before it."""
         return self.reader.profile is not None and self.reader.profile.bound_thinking
 
-    @property
+    @cached_property
     def relieved(self) -> bool:
         """Whether system prompt and tools go on without cache markers that they were passed in with."""
         return self.given_head.system is not self.system or self.given_head.tools is not self.tools

@@ -25,7 +25,7 @@ from agentctx.core.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.core.pace import paced
+from agentctx.core.pace import EVERY, paced
 from agentctx.models.profile import ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
@@ -206,7 +206,7 @@ class MessageMeter:
             await offload(partial(self._count_all, pending), len(pending), characters_to_count(pending))
 
     def _count_all(self, messages: Sequence[Message]) -> None:
-        for message in paced(messages):
+        for message in messages if len(messages) < EVERY else paced(messages):
             self._work_out(message)
 
     def _work_out(self, message: Message) -> tuple[int, int]:
