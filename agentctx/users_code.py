@@ -1,13 +1,16 @@
-"""What a user names by ``module:name``: imported, called, and what it raises said in a sentence."""
+"""What a user names by ``module:name`` or passes in: imported, called, and what it raises said in a sentence, alone."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import TypeVar
+
+import anyio
 
 from agentctx.errors import AgentctxError, ConfigError
 
@@ -47,6 +50,42 @@ def running(named: str) -> Iterator[None]:
     except FAILURES as error:
         msg = f"{named}: {described(error)}"
         raise AgentctxError(msg) from error
+
+
+async def side_by_side(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Await what several functions do, all at once; what one raises ends the others, and is raised as it is.
+
+    Args:
+        jobs: The functions.
+    """
+    fatal: list[BaseException] = []
+
+    async def work(job: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await job()
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
+            fatal.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for job in jobs:
+            group.start_soon(work, job)
+    if fatal:
+        raise fatal[0]
+
+
+WAS_CANCELLED = "waited for something that was cancelled"
+"""What is said of code of a user's in which a cancellation was raised that nobody has asked for."""
+
+
+def is_cancelled() -> bool:
+    """Whether a task that ``side_by_side`` runs is cancelled itself, and not only what it waits for.
+
+    Asked where a cancellation is caught: one that nobody has asked for is an error of what was waited for.
+    """
+    return anyio.current_effective_deadline() == -inf
 
 
 def imported(named: str, where: str) -> object:

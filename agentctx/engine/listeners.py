@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -22,6 +21,7 @@ from agentctx.core.message import Native
 from agentctx.core.report import Compaction
 from agentctx.offload import in_thread
 from agentctx.protocols import Listener, Listeners, Sink
+from agentctx.users_code import is_cancelled
 
 logger = logging.getLogger("agentctx")
 
@@ -64,9 +64,9 @@ async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseExcep
     except Exception:  # the one kind of place where any error is expected: a listener's own
         logger.exception(_RAISED, listener)
     except anyio.get_cancelled_exc_class():
-        if anyio.current_effective_deadline() == -math.inf:
+        if is_cancelled():
             raise
-        logger.exception(_RAISED, listener)  # nobody cancelled us: something that it waited for was cancelled
+        logger.exception(_RAISED, listener)
     except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
         fatal.append(error)
 

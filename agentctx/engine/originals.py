@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from inspect import isawaitable
-from math import inf
 from time import monotonic
 from typing import TypeVar
 
@@ -28,6 +27,7 @@ from agentctx.offload import offload
 from agentctx.printable import shown
 from agentctx.protocols import Store
 from agentctx.providers.registry import FORMATS, format_named, may_be_in
+from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 from agentctx.wire_format import WireFormat
 
 T = TypeVar("T")
@@ -238,26 +238,9 @@ class StoreShelf:
         return {content: known[place, content] for content in wanted if (place, content) in known}
 
     async def _put_all(self, missing: Sequence[bytes]) -> None:
-        waiting, fatal = iter(missing), []
-
-        async def work() -> None:
-            try:
-                await self._put_each(waiting)
-            except anyio.get_cancelled_exc_class():
-                if anyio.current_effective_deadline() == -inf:
-                    raise
-                error = StoreError(f"the store {type(self.store).__name__} waited for something that was cancelled")
-                self.known.failures.setdefault(id(self.store), error)  # nobody cancelled us
-            except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
-                fatal.append(error)
-                group.cancel_scope.cancel()
-
+        work = partial(self._put_each, iter(missing))
         with self._waiting() as scope:
-            async with anyio.create_task_group() as group:
-                for _ in range(min(AT_ONCE, len(missing))):
-                    group.start_soon(work)
-        if fatal:
-            raise fatal[0]
+            await side_by_side([work] * min(AT_ONCE, len(missing)))
         if scope.cancelled_caught:
             said = "did not keep all"
             place, known = id(self.store), self.known.handles
@@ -269,13 +252,18 @@ class StoreShelf:
 
     async def _put_each(self, waiting: Iterator[bytes]) -> None:
         """Put what waits into the store, as long as it has not failed."""
+        place, name = id(self.store), type(self.store).__name__
         for content in waiting:
             if self._has_failed():
                 return
             try:
-                self.known.handles[id(self.store), content] = await self._put(content)
+                self.known.handles[place, content] = await self._put(content)
             except StoreError as error:
-                self.known.failures.setdefault(id(self.store), _later(error))
+                self.known.failures.setdefault(place, _later(error))
+            except anyio.get_cancelled_exc_class():
+                if is_cancelled():
+                    raise
+                self.known.failures.setdefault(place, StoreError(f"the store {name} {WAS_CANCELLED}"))
 
     @property
     def _limit(self) -> float:

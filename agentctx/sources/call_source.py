@@ -16,6 +16,7 @@ from attrs import define, field
 from agentctx.core.secrets import redact_secrets
 from agentctx.errors import SourceError
 from agentctx.protocols import ContextItem, ContextProvider
+from agentctx.users_code import WAS_CANCELLED, is_cancelled
 
 
 class SourceOutcome(StrEnum):
@@ -121,6 +122,10 @@ class SourceCall:
         except on as error:
             self.outcome = SourceOutcome.FAILED
             self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled():
+                raise
+            self.outcome, self.problem = SourceOutcome.FAILED, WAS_CANCELLED
         self.seconds = anyio.current_time() - started
 
     def _introduce(self) -> None:

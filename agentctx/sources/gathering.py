@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
-import anyio
 from anyio import CapacityLimiter, to_thread
 from attrs import define, field, frozen
 
@@ -18,6 +17,7 @@ from agentctx.protocols import ContextItem, ContextProvider, TokenCounter
 from agentctx.sources.call_source import SourceCall, SourceOutcome
 from agentctx.sources.writing import cut_lines, section
 from agentctx.tokens.counting import counter_of_texts
+from agentctx.users_code import side_by_side
 
 
 @frozen
@@ -243,9 +243,7 @@ async def gather(
         raise ConfigError(msg)
     calls = [SourceCall(provider) for provider in providers]
     threads = CapacityLimiter(max(1, len(calls)))
-    async with anyio.create_task_group() as tasks:
-        for call in calls:
-            tasks.start_soon(call.run, query, deadline, on, threads)
+    await side_by_side(partial(call.run, query, deadline, on, threads) for call in calls)
     weigh = partial(_weigh, calls, query, max_tokens, counter_of_texts(counter))
     return await to_thread.run_sync(weigh)
 

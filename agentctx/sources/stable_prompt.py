@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from agentctx.protocols import ContextProvider, TokenCounter
 from agentctx.sources.call_source import as_items, result_of
 from agentctx.sources.writing import section
 from agentctx.tokens.counting import counter_of_texts
+from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 
 
 @frozen
@@ -368,9 +370,7 @@ class StablePrompt:
         found: dict[str, str] = {}
         problems: dict[str, str] = {}
         threads = CapacityLimiter(len(self.sections))
-        async with anyio.create_task_group() as tasks:
-            for section in self.sections:
-                tasks.start_soon(self._load_one, section, found, problems, threads)
+        await side_by_side(partial(self._load_one, section, found, problems, threads) for section in self.sections)
         self.problems = {section.key: problems[section.key] for section in self.sections if section.key in problems}
         return found
 
@@ -388,6 +388,10 @@ class StablePrompt:
                     problems[section.key] = f"returned {type(value).__name__} instead of text"
         except self.on as error:
             problems[section.key] = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled():
+                raise
+            problems[section.key] = WAS_CANCELLED
 
     def _check_started(self) -> None:
         if not self._texts:

@@ -1,5 +1,6 @@
 """Gathering: what fails, hangs or brings too much costs only itself."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -188,14 +189,26 @@ async def test_nothing_at_all_is_fine():
 
 
 async def test_only_the_named_errors_are_told():
-    """An error that is not among those that cost only the provider comes through."""
+    """An error that is not among those that cost only the provider comes through as it is, at once."""
+    for error in (SystemExit, LookupError):
 
-    def broken(query):
-        raise LookupError(query)
+        async def leaving(query, error=error):
+            raise error(query)
 
-    with pytest.raises(ExceptionGroup) as raised:
-        await gather([broken], on=(OSError,))
-    assert isinstance(raised.value.exceptions[0], LookupError)
+        with anyio.fail_after(5), pytest.raises(error):
+            await gather([leaving, hanging], deadline=None, on=(OSError,))
+
+
+async def test_one_that_waited_for_what_was_cancelled_has_failed(anyio_backend_name):
+    """Nobody has cancelled the caller: the provider did not find what it was to find."""
+    if anyio_backend_name == "trio":  # where nobody but the loop can raise it
+        return
+
+    async def broken(query):
+        raise asyncio.CancelledError(query)
+
+    (source,) = (await gather([broken])).sources
+    assert (source.outcome, source.problem) == (SourceOutcome.FAILED, "waited for something that was cancelled")
 
 
 async def test_a_problem_tells_no_secret():
