@@ -1,4 +1,4 @@
-"""What is made when it is first used, so that importing is cheap: the public names of a package, and patterns."""
+"""What is made when it is first used: the public names of a package, patterns, and fields of a value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if not hasattr(sys.modules["agentctx"], "__distribution__"):  # every part imports this file
     from agentctx.distribution import mixed_up
@@ -52,3 +52,38 @@ class _Pattern:
 def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
     """As ``re.compile``, at the first use; what is wrong with ``source`` is said then."""
     return cast("re.Pattern[str]", _Pattern(source, flags))
+
+
+T = TypeVar("T", bound="Later")
+
+
+class Later:
+    """A value of which some fields may not be worked out yet. Whoever reads them, prints it or compares it has them."""
+
+    __slots__ = ("_later",)
+    _later: Mapping[str, Callable[[], object]]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """What a field holds that is read for the first time."""
+            known = name != "_later" and name in getattr(self, "_later", ())
+            if not known:
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            found = self._later[name]()
+            object.__setattr__(self, name, found)
+            return found
+
+
+def with_later(value: T, later: Mapping[str, Callable[[], object]]) -> T:
+    """The value, which nobody else has yet, with fields that are worked out later.
+
+    Args:
+        value: The value; what it holds in these fields is forgotten.
+        later: What works out a field, by its name.
+    """
+    for name in later:
+        object.__delattr__(value, name)
+    object.__setattr__(value, "_later", later)
+    return value

@@ -7,10 +7,9 @@ from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from agentctx.core.budget import Budget
-from agentctx.core.events import StepPrepared, StepRefused
 from agentctx.core.message import Context, Native
 from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
-from agentctx.core.report import View
+from agentctx.core.report import StepPrepared, StepRefused, View
 from agentctx.engine.listeners import observe
 from agentctx.engine.options import (
     as_budget,

@@ -11,7 +11,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.events import Event
 from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
 from agentctx.core.protection import (
     Preferred,
@@ -23,7 +22,7 @@ from agentctx.core.protection import (
     unread,
 )
 from agentctx.core.recap import Unsaid, recaps
-from agentctx.core.report import Compaction
+from agentctx.core.report import Compaction, Event
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import amount, offload

@@ -19,10 +19,10 @@ from itertools import accumulate
 
 from attrs import astuple, define, evolve, field, frozen
 
-from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.recap import is_recap
+from agentctx.core.references import written_out
 from agentctx.engine.originals import name_of_recall, text_of
 from agentctx.engine.reading import as_list, reader
 from agentctx.memory.recall import Recall

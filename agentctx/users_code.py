@@ -1,4 +1,4 @@
-"""What a user names by ``module:name`` or passes in: imported, called, and what it raises said in a sentence, alone."""
+"""What is the user's own: imported by ``module:name``, called, a clock asked; what it raises is said, alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
 
 from agentctx.errors import AgentctxError, ConfigError
+from agentctx.printable import shown
 
 T = TypeVar("T")
 
@@ -153,3 +154,33 @@ def called(maker: Callable[..., T], named: str, where: str, *given: object, expe
     except BaseException as error:
         msg = f"{where}: calling {named} failed: {described(error)}{expects and f': {expects}'}"
         raise ConfigError(msg) from error
+
+
+def time_of(clock: Callable[[], float], whose: str) -> float:
+    """What a clock says.
+
+    Args:
+        clock: Tells the time, as a finite number.
+        whose: Who asks it, for the error.
+
+    Raises:
+        ConfigError: If it raises, or tells none.
+    """
+    try:
+        now: object = clock()
+    except AgentctxError:
+        raise
+    except Exception as error:
+        msg = f"{whose}: the clock {clock!r} raised {type(error).__name__}: {error}"
+        raise ConfigError(msg) from error
+    if isinstance(now, bool) or not isinstance(now, (int, float)) or not _is_finite(now):
+        msg = f"{whose}: the clock {clock!r} gave {shown(now)}; expected seconds, as a finite number"
+        raise ConfigError(msg)
+    return now
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return isfinite(number)
+    except OverflowError:  # an integer larger than any float
+        return False

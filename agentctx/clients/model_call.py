@@ -16,9 +16,8 @@ from attrs import define, frozen
 from agentctx.clients.bridge import blocking, drive
 from agentctx.clients.conversations import Conversations, Limits
 from agentctx.clients.derived_client import NotSent
-from agentctx.core.events import OverflowMet, UsageRecorded
 from agentctx.core.message import Native
-from agentctx.core.report import View
+from agentctx.core.report import OverflowMet, UsageRecorded, View
 from agentctx.engine.listeners import logger, observe
 from agentctx.engine.reading import known_profile
 from agentctx.errors import AgentctxError, ContextOverflow

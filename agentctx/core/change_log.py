@@ -10,10 +10,10 @@ from itertools import pairwise
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.later import Later
 from agentctx.core.message import ROLES
 from agentctx.core.pace import paced
 from agentctx.core.untracked import untrack
+from agentctx.lazy import Later
 
 
 @frozen

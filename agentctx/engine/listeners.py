@@ -16,9 +16,8 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field
 
-from agentctx.core.events import Event
 from agentctx.core.message import Native
-from agentctx.core.report import Compaction
+from agentctx.core.report import Compaction, Event
 from agentctx.offload import in_thread
 from agentctx.protocols import Listener, Listeners, Sink
 from agentctx.users_code import is_cancelled

@@ -19,11 +19,9 @@ from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for
-from agentctx.engine.no_summary import says_nothing
-from agentctx.engine.record import SUMMARY, SummaryRecord, record_in
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
-from agentctx.engine.summary import Asking
+from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, says_nothing
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload

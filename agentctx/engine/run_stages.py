@@ -24,7 +24,7 @@ from agentctx.engine.changes import Account, StageDiff, head_changes, marks_diff
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import is_ours
 from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
-from agentctx.engine.sendable import sendable
+from agentctx.engine.repair import sendable
 from agentctx.errors import StageError
 from agentctx.offload import amount, offload
 from agentctx.protocols import Asked, Call, ContextStrategy, Phase, Stage, declared

@@ -20,7 +20,6 @@ from attrs import evolve, frozen
 
 from agentctx.core.change_log import ChangesInForce, Span
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.later import with_later
 from agentctx.core.message import ROLES, Message, Native, Thinking
 from agentctx.core.pace import paced
 from agentctx.core.recap import is_recap
@@ -32,6 +31,7 @@ from agentctx.engine.reading import Reader
 from agentctx.engine.repair import has_server_calls
 from agentctx.engine.shrink import cleared as without_content, edit_results
 from agentctx.errors import InvalidInput
+from agentctx.lazy import with_later
 from agentctx.wire_format import Outline, calls_and_results
 
 WORTH_IT = 200

@@ -1,4 +1,8 @@
-"""What tool calls did, by the names and the arguments of well-known tools."""
+"""What tool calls did: to a file, or by running a command.
+
+It is told by the names and the arguments of well-known tools (``artifacts_in``), and of a shell command as far as its
+words say it (``shell_files``).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,338 @@ import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from posixpath import join, normpath
+from shlex import shlex
 from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Message, ToolCall, ToolResult
-from agentctx.engine.artifacts import Artifact, Did, FileEvent, RunEvent, how_it_ended
-from agentctx.engine.shell import patched_files, runs_something, shell_files
 from agentctx.errors import ConfigError
+
+
+class Did(StrEnum):
+    """What was done to a file.
+
+    Example:
+        >>> from agentctx.memory import Did, FileEvent
+        >>> FileEvent("src/app.py", Did.EDITED).did.value
+        'edited'
+    """
+
+    READ = "read"
+    EDITED = "edited"
+    WRITTEN = "written"
+    CREATED = "created"
+    DELETED = "deleted"
+    RENAMED = "renamed"
+    FAILED = "edit failed"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the file is, or was meant to be, another one than before."""
+        return self is not Did.READ
+
+
+@frozen
+class FileEvent:
+    """Something that was done to a file.
+
+    Args:
+        path: The file, as the call names it; from the root where the folder of the call is known.
+        did: What was done.
+        to: Its new name, when it was renamed.
+
+    Example:
+        >>> from agentctx.memory import Did, FileEvent
+        >>> FileEvent("src/app.py", Did.EDITED).path
+        'src/app.py'
+    """
+
+    path: str
+    did: Did
+    to: str = ""
+
+    def moved(self, folder: str) -> FileEvent:
+        """The same of a path that was given from a folder."""
+        return evolve(self, path=in_folder(folder, self.path), to=self.to and in_folder(folder, self.to))
+
+
+@frozen
+class RunEvent:
+    """A command, or a test, that ran.
+
+    Args:
+        command: The command.
+        ended: How it ended: ``"ok"``, ``"failed"``, ``"exit 2"``, ``"running 4711"``; empty when that is not known.
+        times: How often it ran; 0 when only its end is new.
+
+    Example:
+        >>> from agentctx.memory import RunEvent
+        >>> RunEvent("pytest -q", "exit 1").ended
+        'exit 1'
+    """
+
+    command: str
+    ended: str = ""
+    times: int = field(default=1, kw_only=True)
+
+
+Artifact = FileEvent | RunEvent
+"""What a call left behind."""
+
+
+def in_folder(folder: str, path: str) -> str:
+    """A path from the root, when the folder is known."""
+    if not folder or path.startswith(("/", "~", "$")) or path[1:2] == ":":
+        return path
+    return normpath(join(folder, path))
+
+
+_EXIT = re.compile(
+    r"(?i)(?:exit(?:ed)?(?: with)?(?: code| status)?|exit_?code\"?|returncode|return code)"
+    r"[ :>=]{1,3}(?P<code>-?\d{1,3})\b"
+)
+_RUNNING = re.compile(
+    r"(?i)process (?:is )?running with session id (?P<id>\w{1,20})|"
+    r"running in (?:the )?background with id:? (?P<name>\w{1,40})"
+)
+_FAILED = re.compile(
+    r"(?m)^(?:--- )?FAIL(?:ED)?\b|\b[1-9]\d{0,5} (?:tests? )?(?:failed|failures?|errors?)\b|^Traceback \(most recent|"
+    r"^\S*(?:command not found|No such file or directory)|BUILD FAILED|^error(?:\[\w+\])?:|^fatal: |npm ERR!"
+)
+_PASSED = re.compile(
+    r"(?m)^ok  ?\t|^PASS\b|\b\d{1,6} passed\b|\b0 (?:issues|errors|failures)\b|^OK\b|All checks passed|Build succeeded"
+)
+_LOOKED_AT = 3_000
+"""Characters at either end of a result in which it says how the command ended."""
+
+
+def how_it_ended(text: str, *, is_error: bool) -> str:
+    """How a command ended, by what its result says; empty when it does not say so."""
+    seen = text if len(text) <= 2 * _LOOKED_AT else f"{text[:_LOOKED_AT]}\n{text[-_LOOKED_AT:]}"
+    running = _RUNNING.search(seen)
+    if running:
+        return f"running {running['id'] or running['name']}"
+    code = _EXIT.search(seen[:400]) or _EXIT.search(seen[-200:])
+    if code and (code["code"] != "0" or not _FAILED.search(seen)):
+        return "ok" if code["code"] == "0" else f"exit {code['code']}"
+    if is_error or _FAILED.search(seen):
+        return "failed"
+    return "ok" if _PASSED.search(seen) else ""
+
+
+LONGEST_COMMAND = 8_000
+"""Characters of a command that are read, besides what stands in its heredocs."""
+
+_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w{0,40})(?P=quote)(?P<rest>[^\n]*)\n")
+_PATCHED = re.compile(
+    r"(?m)^\*\*\* (?P<did>Add|Update|Delete) File: (?P<path>[^\n]{1,400})$|^\*\*\* Move to: (?P<to>[^\n]{1,400})$"
+)
+_DIFFED = re.compile(r"(?m)^--- (?P<old>[^\n\t]{1,400})[^\n]*\n\+\+\+ (?P<new>[^\n\t]{1,400})")
+_WRITES = re.compile(
+    r"open\([ ]?[rfb]?['\"](?P<open>[^'\"\n]{1,300})['\"],[ ]?(?:mode=)?['\"][wax]|"
+    r"Path\([ ]?[rf]?['\"](?P<path>[^'\"\n]{1,300})['\"]\)\.write_|"
+    r"writeFile(?:Sync)?\([ ]?['\"](?P<node>[^'\"\n]{1,300})['\"]"
+)
+_COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*$")
+_OPERATOR = re.compile(r"[();<>|&\n]+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_READERS = frozenset(["bat", "cat", "head", "less", "more", "nl", "tail", "wc"])
+_WRAPPERS = frozenset(["builtin", "command", "env", "exec", "nice", "nohup", "sudo", "time", "timeout", "xargs"])
+_FORMATTERS = frozenset(["black", "gofmt", "gofumpt", "goimports", "isort", "prettier", "rustfmt"])
+_NOWHERE = ("/dev/", "&", "$", "-")
+
+
+def patched_files(text: str) -> Iterator[FileEvent]:
+    """The files that a patch for ``apply_patch``, or a unified diff, adds, updates, deletes and renames."""
+    last = ""
+    for found in _PATCHED.finditer(text):
+        if found["to"]:
+            yield FileEvent(last, Did.RENAMED, found["to"].strip())
+        else:
+            last = found["path"].strip()
+            yield FileEvent(last, {"Add": Did.CREATED, "Update": Did.EDITED, "Delete": Did.DELETED}[found["did"]])
+    for found in _DIFFED.finditer(text):
+        old, new = (re.sub(r"\A[ab]/", "", name.strip()) for name in found.group("old", "new"))
+        if new == "/dev/null":
+            yield FileEvent(old, Did.DELETED)
+        else:
+            yield FileEvent(new, Did.CREATED if old == "/dev/null" else Did.EDITED)
+
+
+def shell_files(command: str, folder: str = "") -> Iterator[FileEvent]:
+    """The files that a command reads, writes, edits, deletes and renames.
+
+    Args:
+        command: What the shell is given; scripts in it are looked through for files that they open for writing.
+        folder: Where it runs, when that is known; names in it are then given as paths from the root.
+    """
+    yield from (event.moved(folder) for event in patched_files(command))
+    written = (next(filter(None, found.groups())) for found in _WRITES.finditer(command))
+    yield from (FileEvent(in_folder(folder, path), Did.WRITTEN) for path in written)
+    for words in _simple_commands(_without_heredocs(command)[:LONGEST_COMMAND]):
+        if words[0] == "cd" and len(words) > 1:
+            folder = in_folder(folder, words[1])
+        yield from (event.moved(folder) for event in _of_command(words))
+
+
+def _without_heredocs(command: str) -> str:
+    pieces: list[str] = []
+    at = 0
+    while (found := _HEREDOC.search(command, at)) is not None:
+        pieces.append(f"{command[at : found.start()]}{found['rest']}\n")
+        end = re.compile(rf"(?m)^[ \t]*{found['word']}[ \t]*$").search(command, found.end())
+        at = len(command) if end is None else end.end()
+    return _COMMENT.sub("", "".join((*pieces, command[at:])))
+
+
+def _shell_words(command: str) -> Iterator[str]:
+    """The words and operators of a command; those before the first one that is not closed."""
+    lexer = shlex(command, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
+    try:
+        yield from lexer
+    except ValueError:
+        return
+
+
+def _simple_commands(command: str) -> Iterator[list[str]]:
+    """The commands that pipes, semicolons and lines part, without what they are wrapped in; redirections stay."""
+    words: list[str] = []
+    for word in (*_shell_words(command), ";"):
+        if _OPERATOR.fullmatch(word) and not set("<>") & set(word):
+            bare = _unwrapped(words)
+            if bare:
+                yield bare
+            words = []
+        else:
+            words.append(word)
+
+
+def _unwrapped(words: Sequence[str]) -> list[str]:
+    place = 0
+    while place < len(words) and (_ASSIGNMENT.match(words[place]) or words[place] in _WRAPPERS):
+        place += 1
+        while place < len(words) and words[place - 1] in _WRAPPERS and (words[place][:1] in "-0123456789"):
+            place += 1
+    return list(words[place:])
+
+
+def _of_command(words: list[str]) -> Iterator[FileEvent]:
+    plain: list[str] = []
+    given = iter(words)
+    for word in given:
+        if set("<>") & set(word) and _OPERATOR.fullmatch(word):
+            target = next(given, "")
+            if plain and plain[-1].isdigit():
+                plain.pop()
+            if ">" in word and target and not target.startswith(_NOWHERE) and not target.isdigit():
+                yield FileEvent(target, Did.EDITED if ">>" in word else Did.WRITTEN)
+        else:
+            plain.append(word)
+    if plain:
+        yield from _files_named(plain)
+
+
+def _files_named(words: list[str]) -> Iterator[FileEvent]:
+    """What a command does to the files among its words."""
+    name = words[0].rpartition("/")[2]
+    flags = [word for word in words[1:] if word.startswith("-") and len(word) > 1]
+    files = [word for word in words[1:] if not word.startswith("-")]
+    if name == "git" and len(words) > 1:
+        yield from _of_git(words[1:])
+    elif name in ("rm", "unlink", "rmdir", "trash"):
+        yield from (FileEvent(file, Did.DELETED) for file in files)
+    elif name == "touch":
+        yield from (FileEvent(file, Did.CREATED) for file in files)
+    elif name == "tee":
+        yield from (
+            FileEvent(file, Did.EDITED if {"-a", "--append"} & set(flags) else Did.WRITTEN)
+            for file in files
+            if not file.startswith(_NOWHERE)
+        )
+    elif name in ("mv", "cp", "install", "ln"):
+        yield from _moved(files, Did.RENAMED if name == "mv" else Did.CREATED)
+    elif name in ("sed", "perl"):
+        yield from _of_sed(name, flags, files)
+    elif name in _FORMATTERS and (name in ("black", "isort", "rustfmt") or {"-w", "--write", "-l -w"} & set(flags)):
+        yield from (FileEvent(file, Did.EDITED) for file in files if "." in file.rpartition("/")[2].strip("."))
+    elif name in _READERS:
+        yield from (FileEvent(file, Did.READ) for file in files if not file.isdigit())
+
+
+def _of_git(words: list[str]) -> Iterator[FileEvent]:
+    verb, rest = next(((word, words[place + 1 :]) for place, word in enumerate(words) if word in _GIT), ("", []))
+    files = [word for word in rest if not word.startswith("-")]
+    if verb == "mv":
+        yield from _moved(files, Did.RENAMED)
+    elif verb == "rm":
+        yield from (FileEvent(file, Did.DELETED) for file in files)
+    elif verb == "restore" and "--staged" not in rest:
+        yield from (FileEvent(file, Did.EDITED) for file in files)
+    elif verb == "checkout" and "--" in rest:
+        yield from (FileEvent(file, Did.EDITED) for file in rest[rest.index("--") + 1 :])
+
+
+_GIT = frozenset({"checkout", "mv", "restore", "rm"})
+
+
+def _moved(files: Sequence[str], did: Did) -> Iterator[FileEvent]:
+    """Files under their new names; behind a name that ends with a slash, or of many, they keep their own."""
+    if len(files) < 2:
+        return
+    *sources, target = files
+    into = target.endswith("/") or len(sources) > 1
+    for source in sources:
+        name = join(target, source.rstrip("/").rpartition("/")[2]) if into else target
+        yield FileEvent(source, did, name) if did is Did.RENAMED else FileEvent(name, did)
+
+
+def _of_sed(name: str, flags: Sequence[str], files: Sequence[str]) -> Iterator[FileEvent]:
+    short = [flag[1:] for flag in flags if not flag.startswith("--")]
+    edits = any(_IN_PLACE.match(flag) for flag in short) or "--in-place" in flags
+    given = [file for file in files if not _SCRIPT.search(file)]
+    scripted = len(given) < len(files) or any("e" in flag for flag in short)
+    named = given if scripted else given[1:]
+    if edits or name == "sed":
+        yield from (FileEvent(file, Did.EDITED if edits else Did.READ) for file in named if file)
+
+
+_IN_PLACE = re.compile(r"[Enrpse]{0,4}i")
+_SCRIPT = re.compile(r"[\s;{}\\*|^$]|^[\d,$]*[pdq]?$|^s(?P<sign>\W).*(?P=sign)")
+
+
+_QUIET = frozenset(
+    {
+        *("awk", "bat", "cat", "cd", "column", "cut", "date", "diff", "dirname"),
+        *("echo", "env", "file", "find", "grep", "head", "jq", "less", "ls"),
+        *("nl", "printf", "pwd", "rg", "sed", "sort", "stat", "tail", "test"),
+        *("tr", "tree", "true", "uniq", "wc", "which", "xargs"),
+    }
+)
+_QUIET_GIT = frozenset(
+    {
+        *("blame", "branch", "config", "diff", "grep", "log", "ls-files", "remote", "rev-parse"),
+        *("show", "status"),
+    }
+)
+
+
+def runs_something(command: str) -> bool:
+    """Whether a command does more than look at what is there."""
+    return any(map(_is_loud, _simple_commands(_without_heredocs(command)[:LONGEST_COMMAND])))
+
+
+def _is_loud(words: Sequence[str]) -> bool:
+    name = words[0].rpartition("/")[2]
+    if name == "git":
+        return not any(word in _QUIET_GIT for word in words[1:4])
+    return name not in _QUIET or (
+        name == "sed" and any(_IN_PLACE.match(word[1:]) for word in words[1:2] if word.startswith("-"))
+    )
+
 
 ArtifactRule = Callable[[ToolCall, ToolResult | None], Iterable[Artifact] | None]
 """What a call of one's own tool did; None: what the library takes it for."""

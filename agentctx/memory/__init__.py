@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.engine.artifacts import Artifact as Artifact, Did as Did, FileEvent as FileEvent, RunEvent as RunEvent
-    from agentctx.engine.tool_calls import ArtifactRule as ArtifactRule, artifacts_in as artifacts_in
+    from agentctx.engine.tool_calls import (
+        Artifact as Artifact,
+        ArtifactRule as ArtifactRule,
+        Did as Did,
+        FileEvent as FileEvent,
+        RunEvent as RunEvent,
+        artifacts_in as artifacts_in,
+    )
     from agentctx.memory.ledger import Memory as Memory, Sections as Sections, told_of as told_of
     from agentctx.memory.offload import Offload as Offload
     from agentctx.memory.recall import Recall as Recall
@@ -21,12 +27,11 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.engine.artifacts": "Artifact Did FileEvent RunEvent",
+            "agentctx.engine.tool_calls": "Artifact ArtifactRule Did FileEvent RunEvent artifacts_in",
             "agentctx.memory.ledger": "Memory Sections told_of",
             "agentctx.memory.offload": "Offload",
             "agentctx.memory.recall": "Recall",
             "agentctx.memory.summarizers": "AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer",
-            "agentctx.engine.tool_calls": "ArtifactRule artifacts_in",
             "agentctx.memory.trail": "ArtifactTrail trail_in",
             "agentctx.memory.values": "Extractor Kind Value values_in",
         },

@@ -11,17 +11,15 @@ from typing import ClassVar
 
 from attrs import define, field, frozen
 
-from agentctx.core.codes import written_out
 from agentctx.core.json_text import untabulate
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import OPEN_QUOTE, TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
-from agentctx.core.references import without_marks
+from agentctx.core.references import without_marks, written_out
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
-from agentctx.engine.artifacts import Artifact, FileEvent, RunEvent
 from agentctx.engine.options import check_redactor, check_tokens
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
-from agentctx.engine.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
+from agentctx.engine.tool_calls import Artifact, ArtifactRule, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
 from agentctx.memory.trail import trail_in
 from agentctx.memory.values import Extractor, Kind, Value, error_lines, said_in, values_in

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from agentctx.core.message import Media, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
 from agentctx.engine.listeners import answer_of, is_async
-from agentctx.engine.record import HEADINGS, record_in
+from agentctx.engine.summary import HEADINGS, record_in
 from agentctx.errors import ConfigError, ContextOverflow, SummaryError
 from agentctx.tokens.counting import default_counter
 

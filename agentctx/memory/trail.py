@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import evolve, field, frozen
 
 from agentctx.core.recap import OPEN_QUOTE, TERM, quoted, unquoted
-from agentctx.engine.artifacts import Artifact, Did, FileEvent, RunEvent
+from agentctx.engine.tool_calls import Artifact, Did, FileEvent, RunEvent
 from agentctx.protocols import TokenCounter
 
 LONGEST_RUN = 160

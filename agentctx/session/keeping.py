@@ -40,11 +40,11 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.change_log import Span
 from agentctx.core.compare import Change
-from agentctx.core.events import SessionSaved
 from agentctx.core.message import ROLES, Native
+from agentctx.core.report import SessionSaved
 from agentctx.engine.listeners import logger, observe
+from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
-from agentctx.engine.store_waits import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Listeners, StateStore

@@ -11,18 +11,25 @@ from typing import Any, Protocol, Self
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.clock import time_of
-from agentctx.core.events import OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.core.message import Native
-from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, StageReport, View
+from agentctx.core.report import (
+    Forecast,
+    OverflowMet,
+    Report,
+    SilentTruncationSuspected,
+    StageReport,
+    StepPrepared,
+    StepRefused,
+    UsageRecorded,
+    View,
+)
 from agentctx.economics.conditions import clearing_forecast, expected_forecast, priced, warmth_after
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
-from agentctx.engine.originals import StoreShelf, name_of_recall, tells_apart
+from agentctx.engine.originals import StoreShelf, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
-from agentctx.engine.store_waits import waiting_once
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
@@ -53,6 +60,7 @@ from agentctx.session.usage import (
     prompt_tokens,
     suspected,
 )
+from agentctx.users_code import time_of
 
 MOST_OTHERS = 16
 """So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""

@@ -16,9 +16,8 @@ import anyio.from_thread
 import anyio.lowlevel
 from attrs import define, field, frozen
 
-from agentctx.core.clock import time_of
-from agentctx.core.events import SessionClosed, SessionOpened
 from agentctx.core.message import Native
+from agentctx.core.report import SessionClosed, SessionOpened
 from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
@@ -28,6 +27,7 @@ from agentctx.session.keeping import StateKeeper
 from agentctx.session.lock import SessionLock, Within, start_outside
 from agentctx.session.session import Session
 from agentctx.stores.redacting import RedactingStore
+from agentctx.users_code import time_of
 
 Why = Literal["capacity", "idle", "closed"]
 

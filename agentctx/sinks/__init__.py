@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.core.events import (
+    from agentctx.core.report import (
         OverflowMet as OverflowMet,
         SessionClosed as SessionClosed,
         SessionOpened as SessionOpened,
@@ -25,7 +25,7 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.core.events": (
+            "agentctx.core.report": (
                 "OverflowMet SessionClosed SessionOpened SessionSaved StepPrepared StepRefused UsageRecorded"
             ),
             "agentctx.protocols": "Sink",

@@ -7,16 +7,17 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from agentctx.core.events import (
+from agentctx.core.report import (
     OverflowMet,
     SessionClosed,
     SessionOpened,
     SessionSaved,
+    SilentTruncationSuspected,
+    StageReport,
     StepPrepared,
     StepRefused,
     UsageRecorded,
 )
-from agentctx.core.report import SilentTruncationSuspected, StageReport
 from agentctx.economics.conditions import Request, compared
 from agentctx.errors import ConfigError
 from agentctx.models.table import find

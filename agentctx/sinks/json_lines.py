@@ -12,7 +12,7 @@ from typing import Protocol
 
 from attrs import define, field
 
-from agentctx.core.events import Event, StepPrepared
+from agentctx.core.report import Event, StepPrepared
 from agentctx.errors import ConfigError
 from agentctx.printable import shown
 from agentctx.sinks.facts import facts, saved

@@ -6,8 +6,7 @@ import logging
 
 from attrs import define
 
-from agentctx.core.events import Event, OverflowMet, StepPrepared, StepRefused
-from agentctx.core.report import SilentTruncationSuspected
+from agentctx.core.report import Event, OverflowMet, SilentTruncationSuspected, StepPrepared, StepRefused
 from agentctx.sinks.facts import facts, is_cut, saved, store_failures
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.core.events import (
+from agentctx.core.message import Native
+from agentctx.core.report import (
     Event,
     OverflowMet,
     SessionClosed,
     SessionOpened,
     SessionSaved,
+    SilentTruncationSuspected,
     StepPrepared,
     StepRefused,
     UsageRecorded,
 )
-from agentctx.core.message import Native
-from agentctx.core.report import SilentTruncationSuspected
 from agentctx.errors import ConfigError
 from agentctx.offload import queue
 from agentctx.providers.registry import format_named

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from agentctx.core.events import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
+from agentctx.core.report import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.errors import ConfigError
 from agentctx.printable import IN_ASCII, on_one_line
 from agentctx.sinks.facts import is_cut, saved

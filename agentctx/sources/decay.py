@@ -8,13 +8,13 @@ from threading import Lock
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.clock import time_of
 from agentctx.engine.relevance import coverage
 from agentctx.engine.select import each_that_fits
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import blended
 from agentctx.tokens.counting import counter_of_texts
+from agentctx.users_code import time_of
 
 HALF_LIFE = 30 * 60.0
 """Half an hour, in seconds."""

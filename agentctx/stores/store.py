@@ -19,12 +19,11 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.clock import time_of
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.providers.native import from_json, to_json
-from agentctx.users_code import FAILURES, described
+from agentctx.users_code import FAILURES, described, time_of
 
 T = TypeVar("T")
 C = TypeVar("C")

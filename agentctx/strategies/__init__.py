@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.engine.record import Extractive as Extractive
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
+    from agentctx.engine.summary import Extractive as Extractive
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
     from agentctx.strategies.compact_json import CompactJson as CompactJson
@@ -30,7 +30,7 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.engine.record": "Extractive",
+            "agentctx.engine.summary": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.clear_by_provider": "ClearByProvider",

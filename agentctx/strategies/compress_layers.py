@@ -7,10 +7,10 @@ from itertools import islice
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.codes import LEAST, codebook_in
 from agentctx.core.json_text import compact, may_be_json
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
+from agentctx.core.references import LEAST, codebook_in
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern

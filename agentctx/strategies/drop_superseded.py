@@ -10,13 +10,11 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
-from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.references import SHOWN_AGAIN, may_say
-from agentctx.engine.artifacts import Did, FileEvent
+from agentctx.core.references import SHOWN_AGAIN, may_say, written_out
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
-from agentctx.engine.tool_calls import read_calls
+from agentctx.engine.tool_calls import Did, FileEvent, read_calls
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
 from agentctx.strategies.compress.later_lines import (

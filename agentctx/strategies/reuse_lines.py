@@ -11,10 +11,9 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.codes import is_coded
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
-from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, may_say, text_in
+from agentctx.core.references import WITHIN, Output, Standing, fold, is_coded, looks_like_one, may_say, text_in
 from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import cutter_of, edit_results
 from agentctx.protocols import Call, Scope, Stage

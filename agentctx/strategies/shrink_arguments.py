@@ -10,11 +10,10 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.engine.artifacts import Did, FileEvent, how_it_ended
 from agentctx.engine.cut import left_whole
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import argument_cut, cut_arguments
-from agentctx.engine.tool_calls import read_calls
+from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.protocols import Call, Scope, Stage, whole_text
 
 

@@ -24,9 +24,8 @@ from agentctx.engine.drop import (
 )
 from agentctx.engine.options import check_places, check_redactor, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
-from agentctx.engine.record import SUMMARY, Extractive, record_in
 from agentctx.engine.run_stages import run_alone, run_plain
-from agentctx.engine.summary import Asking
+from agentctx.engine.summary import SUMMARY, Asking, Extractive, record_in
 from agentctx.errors import ConfigError, StageError, SummaryError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared

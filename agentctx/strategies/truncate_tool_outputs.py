@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
+from agentctx.core.references import written_out
 from agentctx.engine.options import check_places, check_whole
 from agentctx.engine.shrink import (
     Cut,

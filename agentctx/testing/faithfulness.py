@@ -15,10 +15,10 @@ from typing import Literal, get_args
 
 from attrs import evolve
 
-from agentctx.core.codes import written_out
 from agentctx.core.json_text import compact, tabulate
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
+from agentctx.core.references import written_out
 from agentctx.strategies.compress.output_kinds import FOLDS
 
 AllowedEdit = Literal[

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentctx.core.message import Message, Text
-from agentctx.engine.no_summary import alone, flaw, strangeness, without_thoughts
+from agentctx.engine.summary import alone, flaw, strangeness, without_thoughts
 from agentctx.memory import OpenAISummarizer
 from agentctx.strategies import Extractive
 

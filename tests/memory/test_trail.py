@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.core.recap import Recap, recap_of
-from agentctx.engine.shell import shell_files
+from agentctx.engine.tool_calls import shell_files
 from agentctx.errors import ConfigError
 from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
 from agentctx.memory.ledger import _carried

@@ -18,7 +18,7 @@ from agentctx import (
     when,
 )
 from agentctx.core.recap import recap_of
-from agentctx.engine.record import SummaryRecord
+from agentctx.engine.summary import SummaryRecord
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutputs, validate
-from agentctx.core.codes import Codebook, codebook_in, codes_in, fit, written_out
+from agentctx.core.references import Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.stores import MemoryStore
 from agentctx.strategies import CompressLayers, ReuseLines, decompress

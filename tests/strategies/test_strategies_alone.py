@@ -39,7 +39,7 @@ from agentctx import (
 )
 from agentctx.builder import Tier
 from agentctx.core.tier import TierRule
-from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
+from agentctx.engine.guarantee import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import run_alone

@@ -13,8 +13,7 @@ from agentctx import Budget, FitContextWindow, Pipeline, count
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.core.recap import Recap, recap_of
 from agentctx.engine import summary
-from agentctx.engine.no_summary import says_nothing
-from agentctx.engine.record import SummaryRecord, record_in
+from agentctx.engine.summary import SummaryRecord, record_in, says_nothing
 from agentctx.strategies import Extractive, Summarize, SummaryError, TruncateOldest
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
-from agentctx.core.codes import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.core.json_text import is_json, may_be_json
 from agentctx.core.message import Context, Message, Text
+from agentctx.core.references import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import TokenCounter

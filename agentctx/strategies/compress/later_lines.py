@@ -19,10 +19,18 @@ from zlib import crc32
 
 from attrs import define, field
 
-from agentctx.core.codes import written_out
 from agentctx.core.message import Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.references import LATER, SHOWN_AGAIN, WITHIN, fold, stands_for_more, text_in, without_references
+from agentctx.core.references import (
+    LATER,
+    SHOWN_AGAIN,
+    WITHIN,
+    fold,
+    stands_for_more,
+    text_in,
+    without_references,
+    written_out,
+)
 
 _NUMBERED = re.compile(r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)")
 """The number that a tool puts before a line; a time of day is none."""
