@@ -398,7 +398,6 @@ class Session:
         """After the store has lost what it had: put in again what was left out; what is to be said of it."""
         store, given, ctx = self.plan.originals, self._state.last, self._state.ctx
         missing = named = 0
-        keeper.lost = False
         if store is not None and given is not None and ctx is not None:
             shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
             sent, tool = view.context.messages, name_of_recall(view.context.tools)
@@ -407,6 +406,7 @@ class Session:
             except StoreError as error:
                 keeper.lost = isinstance(error, StoreUnavailable)  # the next step tries it again
                 return (f"originals of what was left out may be in the store no more: {error}",)
+        keeper.lost = False
         said = (missing, "originals of what was left out"), (named, "other contents that the request has handles of")
         return tuple(f"{count:,} {what} are in the store no more" for count, what in said if count)
 

@@ -408,10 +408,10 @@ class Shelf(Faulty):
     put, get = Part.put, Part.get
 
 
-@pytest.mark.parametrize("how", ["down", "hangs", "broken"])
+@pytest.mark.parametrize("how", ["down", "hangs", "broken", "cancelled"])
 @pytest.mark.anyio
 async def test_a_store_that_is_down_when_it_has_lost_originals_gets_them_later(how):
-    """Each step says that they may not be there, until one can put them in."""
+    """Each step says that they may not be there, until one can put them in; also where a step is cancelled over it."""
     states, store, messages = MemoryStore(), MemoryStore(timeout=0.05), rounds(40)
     shelf = Shelf(store)
     shelf.timeout = 0.05
@@ -428,6 +428,13 @@ async def test_a_store_that_is_down_when_it_has_lost_originals_gets_them_later(h
         await store.purge("x")
         await states.purge("x")
         shelf.how, lost = how, LOST.partition(":")[0]
+        if how == "cancelled":
+            shelf.how, shelf.timeout = "hangs", 5
+            with anyio.move_on_after(0.05):
+                await step(61)
+            shelf.how = "well"
+            assert (await step(63))[0] == 0
+            return
         missing, said = await step(63)
         assert missing
         unsure = "originals of what was left out may be in the store no more"
