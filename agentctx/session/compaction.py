@@ -205,7 +205,7 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     """Run stages on the whole view and guarantee the fit; only look at what is new where neither has anything to do."""
     budget, record = step.ctx.budget, step.record
     stages = step.ctx.concerned(stages) if stages else ()
-    foreign = await _carries_foreign_markers(step)
+    foreign = step.marked_for != step.ctx.model and await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):
         step.widen()
     elif not step.trail.reports:
@@ -256,8 +256,6 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
 async def _carries_foreign_markers(step: Step) -> bool:
     """Whether what was known before carries cache markers of another model, which the current one does not take."""
     ctx = step.ctx
-    if step.marked_for == ctx.model:
-        return False
     known = step.record.view[: step.trail.start]
     return await offload(lambda: carries_refused(known, ctx.reader.wire, ctx.reader.profile), len(known))
 

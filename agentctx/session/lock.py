@@ -484,7 +484,7 @@ class Turn:
     async def __aexit__(self, *_error: object) -> None:
         """Let the next one in."""
         self._within.__exit__()
-        await self._lock.__aexit__()
+        self._lock.leave()
 
 
 @contextmanager

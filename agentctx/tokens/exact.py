@@ -48,10 +48,13 @@ class TextCache:
         """The count of ``text``, or None when it is not known."""
         key = (hash(text) << _LENGTHS) + len(text)
         count = self._young.get(key)
-        if count is None:
-            count = self._old.get(key)
-            if count is not None:
-                self._put(key, count)
+        return self._once_known(key) if count is None else count
+
+    def _once_known(self, key: int) -> int | None:
+        """The count of what nobody has asked for in this generation."""
+        count = self._old.get(key)
+        if count is not None:
+            self._put(key, count)
         return count
 
     def put(self, text: str, count: int) -> None:
@@ -173,10 +176,11 @@ class TiktokenCounter:
 
     def count(self, text: str, /) -> int:
         """The tokens of ``text``."""
-        count = self._cache.get(text)
-        if count is None:
+        cache, key = self._cache, (hash(text) << _LENGTHS) + len(text)
+        count = cache._young.get(key)  # noqa: SLF001 - a call less than by ``get``, for each text of each message
+        if count is None and (count := cache._once_known(key)) is None:  # noqa: SLF001 - as above
             count = self._count(text)
-            self._cache.put(text, count)
+            cache._put(key, count)  # noqa: SLF001 - as above
         return count
 
     def _count(self, text: str) -> int:

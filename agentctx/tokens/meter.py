@@ -50,7 +50,9 @@ def characters_to_count(messages: Iterable[Message]) -> int:
     """About how many characters have to be counted; of very much text only that it is very much."""
     total = 0
     for message in messages:
-        total += _MESSAGE_CHARACTERS + sum(map(_characters, message.parts))
+        total += _MESSAGE_CHARACTERS
+        for part in message.parts:
+            total += len(part.text) if type(part) is Text else _characters(part)
         if total > VERY_MUCH_TEXT:
             break
     return total
@@ -169,9 +171,9 @@ class MessageMeter:
 
     def parts(self, parts: Sequence[Part], /) -> int:
         """Tokens of parts, without a message around them."""
-        total = 0
+        total, counted_by = 0, self._by_text if self._own is None else self._part
         for part in parts:
-            total += self.counter.count(part.text) if type(part) is Text else self._part(part)
+            total += self.counter.count(part.text) if type(part) is Text else counted_by(part)
         return total
 
     def fixed(self, context: Context, /) -> int:
@@ -228,8 +230,7 @@ class MessageMeter:
         return tokens, size
 
     def _part(self, part: Part) -> int:
-        if self._own is None:
-            return self._by_text(part)
+        assert self._own is not None  # noqa: S101 - asked only then
         with Asking(self._own):
             own = self._own.count_part(part)
         return self._by_text(part) if own is None else own
