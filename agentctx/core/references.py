@@ -11,7 +11,11 @@ The model sees no indexes. So a reference names the output by the call that it a
     [the same as lines 12-48 of the output of "Read /app/models.py" above, from "class Model:" on; 5d3b0f9c]
 
 Where several outputs above would do, it says which: "the last output of", "the 2nd last output of"; its own is "this
-output of".
+output of". Lines may stand in what the model has written itself, in an argument of a call, and tools put numbers before
+lines that were others before an edit, or none::
+
+    [the same as lines 3-9 of the new_string of "Edit models.py" above, from "def f" on, numbered from 41 on; 5d3b0f9c]
+    [the same as lines 12-48 of the output of "Read models.py" above, from "12→class" on, without numbers; 0c9e11d2]
 
 It is known again by its checksum, which is that of itself and of the lines that it stands for: what looks like one and
 does not name lines that are there is text like any other, and what does is true whoever wrote it.
@@ -29,6 +33,7 @@ from zlib import crc32
 from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
+from agentctx.core.numbered_lines import numbered, said
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
 
@@ -175,8 +180,9 @@ WITHIN = "[the same as lines "
 
 _MARK = lazy_pattern(
     re.escape(WITHIN)
-    + r"(?P<start>\d{1,7})-(?P<stop>\d{1,7}) of (?P<which>this|the(?: (?:\d{1,2}\w\w )?last)?) output of"
-    + rf" (?P<name>{TERM}) above, from (?P<words>{TERM}) on; (?P<sum>[0-9a-f]{{8}})\]"
+    + r"(?P<start>\d{1,7})-(?P<stop>\d{1,7}) of (?P<which>this|the(?: (?:\d{1,2}\w\w )?last)?)"
+    + rf" (?P<name>[A-Za-z_]\w{{0,31}} of (?:{TERM})) above, from (?P<words>{TERM}) on"
+    + r"(?P<how>, numbered from (?P<first>\d{1,7}) on|, without numbers)?; (?P<sum>[0-9a-f]{8})\]"
 )
 _HEAD, _TAIL, _WORDS = 16, 32, 20
 """Characters that are said of a call, from its beginning and from its end, and of a line."""
@@ -189,15 +195,44 @@ SAME = 32
 
 _decoded = json.JSONDecoder().decode
 
+OUTPUT = "output"
+"""What a tool said, beside the arguments that it was given."""
+
+WITHOUT_NUMBERS = ", without numbers"
+"""What a reference says of lines that have numbers where they stand, and none here."""
+
+_LINES = 3
+"""An argument with fewer ends of lines is not referred to."""
+
+_KEY = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
+
 _TELLING = ("file_path", "path", "filename", "file", "command", "cmd", "query", "pattern", "url")
 """The arguments by which a call is named, if it has them."""
 
 
-class Output(NamedTuple):
-    """What a tool said, as a text.
+class Run(NamedTuple):
+    """Lines that stand above.
 
     Args:
-        name: What the model knows it by: the tool, and what it was asked.
+        name: What the model knows the output, or the argument, by.
+        start: The place of the first line there, counted from 0.
+        there: The lines as they stand there.
+        here: The lines as they stand here.
+        how: What a reference says of the numbers before them.
+    """
+
+    name: str
+    start: int
+    there: Sequence[str]
+    here: Sequence[str]
+    how: str = ""
+
+
+class Output(NamedTuple):
+    """What a tool said, or was given in an argument, as a text.
+
+    Args:
+        name: What the model knows it by: that it is an output, or which argument, the tool, and what it was asked.
         message: The message that it is in.
         text: The text.
     """
@@ -215,9 +250,9 @@ def text_in(result: ToolResult) -> str | None:
     return written_out(texts[0]) if is_coded(texts[0]) else texts[0]
 
 
-def named(call: ToolCall | None, result: ToolResult) -> str:
-    """What the model knows an output by."""
-    tool = (None if call is None else call.name) or result.name or "a tool"
+def named(call: ToolCall | None, result: ToolResult | None = None) -> str:
+    """What the model knows a call by, and what it was answered."""
+    tool = (None if call is None else call.name) or (None if result is None else result.name) or "a tool"
     asked = "" if call is None else _asked(call.arguments)
     if len(asked) > _HEAD + _TAIL:
         asked = f"{asked[:_HEAD]}…{asked[-_TAIL:]}"
@@ -246,11 +281,47 @@ def _read(arguments: str) -> object:
     return value
 
 
-def mark(name: str, start: int, lines: Sequence[str], which: str = "the") -> str:
-    """The reference to some lines of the output of this name, of which the first is at ``start``, counted from 0."""
+def given(call: ToolCall) -> Iterator[tuple[str, str]]:
+    r"""The arguments of a call that are texts of several lines, each with what the model knows it by.
+
+    Example:
+        >>> from agentctx import ToolCall
+        >>> from agentctx.core.references import given
+        >>> list(given(ToolCall("a", "write", '{"path": "a.py", "content": "1\\n2\\n3\\n4\\n"}')))
+        [('content of "write a.py"', '1\n2\n3\n4\n')]
+    """
+    if call.arguments.count("\\n") < _LINES or not call.name:
+        return
+    try:
+        value: object = _decoded(call.arguments)
+    except (ValueError, RecursionError):
+        return
+    for key, text in value.items() if isinstance(value, dict) else ():
+        if type(text) is str and text.count("\n") >= _LINES and key != OUTPUT and _KEY.fullmatch(key):
+            yield f"{key} of {quoted(named(call))}", text
+
+
+def mark(
+    name: str, start: int, lines: Sequence[str], which: str = "the", how: str = "", here: Sequence[str] = ()
+) -> str:
+    """The reference to some lines of the output, or the argument, of this name.
+
+    Args:
+        name: What the model knows it by.
+        start: The place of the first line, counted from 0.
+        lines: The lines as they stand there.
+        which: Which one of several.
+        how: What is said of their numbers: ``numbered_from``, ``WITHOUT_NUMBERS``.
+        here: The lines as they would stand here, where that is otherwise.
+    """
     place = f"{start + 1}-{start + len(lines)}"
-    text = f"{WITHIN}{place} of {which} output of {name} above, from {_words(lines[0])} on; "
-    return f"{text}{_sum(text, lines)}]"
+    text = f"{WITHIN}{place} of {which} {name} above, from {_words(lines[0])} on{how}; "
+    return f"{text}{_sum(text, here or lines)}]"
+
+
+def numbered_from(number: int) -> str:
+    """What a reference says of lines that have these numbers here."""
+    return f", numbered from {number} on"
 
 
 def _words(line: str) -> str:
@@ -316,8 +387,8 @@ def may_say(messages: Iterable[Message], words: str) -> bool:
 
 
 _MARKS = lazy_pattern(
-    r"\[(?:… |offloaded: |old tool result cleared|contents of a file that was changed later|an? \w+ that is left out)"
-    r"[^\[\]\n]*\]"
+    r"\[(?:… |offloaded: |old tool result cleared|contents of a file that was changed later|an? \w+ that is left out"
+    r"|output of a command that ran again later|done; the file was changed again later)[^\[\]\n]*\]"
 )
 _SAME = lazy_pattern(r"(\[the same [^\[\]\n]*?) #\d{6}(?:\d{6})?(?:; [^\[\]\n]*)?\]")
 _FIRST_WORDS = (
@@ -325,6 +396,8 @@ _FIRST_WORDS = (
     "[offloaded: ",
     "[old tool result",
     "[contents of a file",
+    "[output of a command",
+    "[done; the file",
     "[a",
     "[the same ",
     _FOLDED,
@@ -378,30 +451,34 @@ class Standing:
     _calls: dict[str, ToolCall] = field(factory=dict)
     _names: dict[str, str] = field(factory=dict)
     _outputs: defaultdict[str, list[Output]] = field(factory=lambda: defaultdict(list))
-    _lines: dict[int, tuple[str, list[str]]] = field(factory=dict)
+    _lines: dict[int, tuple[str, list[str], list[str] | None]] = field(factory=dict)
 
-    def hear(self, message: Message) -> None:
-        """Know the calls of a message."""
+    def hear(self, message: Message) -> list[Output]:
+        """Know the calls of a message; what they were given that may be referred to."""
+        heard = []
         for part in message.parts:
             if type(part) is ToolCall:
                 self._calls[part.id] = part
                 self._names.pop(part.id, None)
+                heard += [self._know(Output(name, message, text)) for name, text in given(part)]
+        return heard
 
     def name_of(self, result: ToolResult) -> str:
         """What the model knows the output by."""
         known = self._names.get(result.call_id)
         if known is None:
             call = self._calls.get(result.call_id)
-            known = quoted(named(call, result))
+            known = f"{OUTPUT} of {quoted(named(call, result))}"
             if call is not None and call.name:  # else it is the result that names the tool
                 self._names[result.call_id] = known
         return known
 
     def add(self, message: Message, result: ToolResult, text: str) -> Output:
         """Know an output, as it is sent."""
-        name = self.name_of(result)
-        output = Output(name, message, text)
-        self._outputs[name].append(output)
+        return self._know(Output(self.name_of(result), message, text))
+
+    def _know(self, output: Output) -> Output:
+        self._outputs[output.name].append(output)
         return output
 
     def forget(self, output: Output) -> None:
@@ -433,9 +510,13 @@ class Standing:
     def _meant(self, found: re.Match[str], name: str, above: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """What a reference stands for, and what an output is called that has it."""
         start, stop, text = int(found["start"]) - 1, int(found["stop"]), found.string[: found.start("sum")]
+        first = None if found["first"] is None else int(found["first"])
         for which, lines in self._outputs_with(found["name"], start, stop, found["words"], name, above):
-            if _sum(text, lines[start:stop]) == found["sum"]:
-                yield which, list(lines[start:stop])
+            there = list(lines[start:stop])
+            here = (there,) if found["how"] is None else numbered(there, first)
+            meant = next((each for each in here if _sum(text, each) == found["sum"]), None)
+            if meant is not None:
+                yield which, meant
 
     def _outputs_with(
         self, wanted: str, start: int, stop: int, words: str, name: str, above: Sequence[str]
@@ -453,19 +534,29 @@ class Standing:
         ]
         yield from zip(_called(len(fitting)), fitting, strict=True)
 
-    def reference(self, wanted: str, start: int, lines: Sequence[str], name: str, above: Sequence[str]) -> str:
-        """The reference to some lines of an output of a name; ``name`` and ``above`` as in ``meant``."""
-        stop = start + len(lines)
-        outputs = self._outputs_with(wanted, start, stop, _words(lines[0]), name, above)
-        found = (which for which, other in outputs if list(other[start:stop]) == list(lines))
-        return mark(wanted, start, lines, next(found, "the"))
+    def reference(self, run: Run, name: str, above: Sequence[str]) -> str:
+        """The reference to lines that stand above; ``name`` and ``above`` as in ``meant``."""
+        start, stop = run.start, run.start + len(run.there)
+        outputs = self._outputs_with(run.name, start, stop, _words(run.there[0]), name, above)
+        found = (which for which, other in outputs if list(other[start:stop]) == list(run.there))
+        return mark(run.name, start, run.there, next(found, "the"), run.how, run.here)
 
     def lines(self, output: Output) -> list[str]:
         """The lines of an output."""
+        return self._read(output)[1]
+
+    def said(self, output: Output) -> list[str]:
+        """What the lines of an output say without the numbers before them."""
+        known = self._read(output)
+        if known[2] is None:
+            known = self._lines[id(output.text)] = *known[:2], said(known[1])
+        return known[2] or []
+
+    def _read(self, output: Output) -> tuple[str, list[str], list[str] | None]:
         known = self._lines.get(id(output.text))
         if known is None:
-            known = self._lines[id(output.text)] = output.text, output.text.split("\n")
-        return known[1]
+            known = self._lines[id(output.text)] = output.text, output.text.split("\n"), None
+        return known
 
 
 def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
@@ -475,7 +566,7 @@ def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
         >>> from agentctx.core.references import mark, without_references
         >>> from agentctx import Message, Text, ToolCall, ToolResult
         >>> lines = [f"line {number}" for number in range(9)]
-        >>> again = [*lines[:2], mark("read", 2, lines[2:])]
+        >>> again = [*lines[:2], mark("output of read", 2, lines[2:])]
         >>> messages = [
         ...     Message("assistant", (ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}"))),
         ...     Message("tool", (ToolResult("a", (Text(chr(10).join(lines)),)),)),

@@ -581,6 +581,17 @@ def _first(arguments: Mapping[str, object], keys: Sequence[str]) -> object:
     return next((arguments[key] for key in keys if arguments.get(key)), None)
 
 
+def command_of(call: ToolCall) -> str:
+    """The command that a call names for a shell; empty where it names none."""
+    return run_of(call)[0]
+
+
+def run_of(call: ToolCall) -> tuple[str, str]:
+    """The command that a call names for a shell, and the folder; empty where it names none."""
+    arguments = _arguments(call)
+    return ("", "") if isinstance(arguments, str) else (_command(arguments), _text(_first(arguments, _FOLDERS)))
+
+
 def _command(arguments: Mapping[str, object]) -> str:
     """The command of a shell tool; a list of words may be how a shell is started."""
     found = _first(arguments, _COMMANDS)

@@ -11,10 +11,11 @@ from typing import ClassVar, NamedTuple
 from attrs import define, field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
+from agentctx.core.numbered_lines import said
 from agentctx.core.pace import paced
 from agentctx.core.references import SHOWN_AGAIN, may_say, written_out
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
-from agentctx.engine.tool_calls import Did, FileEvent, read_calls
+from agentctx.engine.tool_calls import Did, FileEvent, ReadCall, RunEvent, read_calls, run_of
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
 from agentctx.strategies.compress.later_lines import (
@@ -27,7 +28,6 @@ from agentctx.strategies.compress.later_lines import (
     later_runs,
     lines_checksum,
     marks_in,
-    said,
     texts_of,
 )
 
@@ -36,6 +36,12 @@ Place = tuple[int, int]
 
 STALE = "[contents of a file that was changed later]"
 """What stands for what was read of a file before an edit."""
+
+WRITTEN_OVER = "[done; the file was changed again later]"
+"""What stands for what an edit showed of a file before the next one."""
+
+RAN_AGAIN = "[output of a command that ran again later]"
+"""What stands for what a command printed before it was run once more; with how it ended, where that is known."""
 
 SPARE = 2
 """Tokens; what saves no more stays: texts have a few tokens more or less in pieces than together."""
@@ -60,8 +66,9 @@ class DropSuperseded(Stage):
 
     Args:
         min_lines: The fewest lines of a run, 2 to 100.
-        stale: Whether what was read of a file goes, too, once the file was changed, oldest first and no more than must.
-            The rest of the file is not seen then until it is read again.
+        stale: Whether what is true no more goes, too, oldest first and no more than must: what was read of a file, or
+            shown of it by an edit, once the file was changed; what a command printed that ran again later, but for how
+            it ended. The rest of the file is not seen then until it is read again.
         short: Whether answers with fewer lines than a run go, too, where all of one is shown again.
 
     Raises:
@@ -114,13 +121,13 @@ class DropSuperseded(Stage):
     def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
         """The indexes of the messages of which all results are shown again later as a whole.
 
-        What is said of a part may be about a message that came after these. Where ``stale`` reads go, too, they must
-        have been changed later as well: which of the two was said is not known here.
+        What is said of a part may be about a message that came after these. Where ``stale`` ones go, too, they must be
+        that as well: which of the two was said is not known here.
         """
         again = _shown_again(messages, self.min_lines, short=self.short)
         untrue = {place[0] for place, _ in _results(messages) if place not in again or again[place].spans}
         if self.stale:
-            untrue |= {place[0] for place, is_old in _reads(messages).items() if not is_old}
+            untrue |= {place[0] for place, instead in _outdated(messages).items() if not instead}
         return {index for index, _ in again} - untrue
 
     def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
@@ -150,17 +157,17 @@ class DropSuperseded(Stage):
         return _Mending(wanted, known.found, call).of(context, whole) if known.found else context
 
     def _without_stale(self, context: Context, staying: Collection[int], call: Call) -> Context:
-        """The context without what was read of files before they were changed, oldest first until it fits."""
-        old = sorted(place for place, is_old in _reads(context.messages).items() if is_old and place[0] not in staying)
+        """The context without what is true no more, oldest first until it fits."""
+        old = {place: mark for place, mark in _outdated(context.messages).items() if mark and place[0] not in staying}
         spare = None if call.limit is None else call.size(context) - call.limit + call.reserved
         messages = list(context.messages)
-        for place in old:
+        for place in sorted(old):
             if spare is not None and spare <= 0:
                 break
             message = messages[place[0]]
-            messages[place[0]] = _edited(message, {place[1]: _Again(instead=STALE)}, call)
+            messages[place[0]] = _edited(message, {place[1]: _Again(instead=old[place])}, call)
             if messages[place[0]] is not message:
-                call.note(message, "contents of a file that was changed later")
+                call.note(message, old[place][1:-1])
                 spare = None if spare is None else spare - call.count(message) + call.count(messages[place[0]])
         return context.with_messages(tuple(messages))
 
@@ -277,23 +284,52 @@ def _apart(spans: Iterable[_Span]) -> Iterator[_Span]:
             yield span
 
 
-def _reads(messages: Sequence[Message]) -> dict[Place, bool]:
-    """The results that are contents of one file, and whether the file was changed later."""
+def _outdated(messages: Sequence[Message]) -> dict[Place, str]:
+    """The results that tell how a file or a command was, and what stands for those that tell it no more."""
     places: dict[int, list[Place]] = {}
     for place, result in _results(messages):
         places.setdefault(id(result), []).append(place)
-    found: dict[Place, bool] = {}
-    read: dict[str, list[Place]] = {}
+    known = _Known()
     for each in read_calls(messages):
         standing = places.get(id(each.result), ())
-        events = [event for event in each.did if isinstance(event, FileEvent)]
-        if len(standing) == len(each.did) == 1 and events and events[0].did is Did.READ:
-            read.setdefault(normpath(events[0].path), []).append(standing[0])
-            found[standing[0]] = False
-        for event in events:
-            if event.did.changes and event.did is not Did.FAILED:
-                found.update(dict.fromkeys(read.pop(normpath(event.path), ()), True))
-    return found
+        known.hear(each, standing[0] if len(standing) == 1 else None)
+    return known.outdated
+
+
+@define(eq=False, repr=False)
+class _Known:
+    """What is known of files and commands.
+
+    Args:
+        outdated: What stands for each result that tells of them; nothing while it is true.
+        files: The results that show something of a file as it is now, by its path, with what will stand for them.
+        runs: The result of the last run of each command, with what will stand for it.
+    """
+
+    outdated: dict[Place, str] = field(factory=dict)
+    files: dict[str, list[tuple[Place, str]]] = field(factory=dict)
+    runs: dict[tuple[str, str], tuple[Place, str]] = field(factory=dict)
+
+    def hear(self, each: ReadCall, place: Place | None) -> None:
+        """Be told of a call, and where its result is, if it is in one place."""
+        ran = next((event for event in each.did if isinstance(event, RunEvent) and event.times), None)
+        run = run_of(each.call)
+        if ran is not None and " " in run[0].strip():  # one word may ask for what comes next
+            self._run(run, ran.ended, place)
+        changed = [event for event in each.did if isinstance(event, FileEvent) and event.did.changes]
+        for event in changed:
+            if event.did is not Did.FAILED:
+                self.outdated.update(self.files.pop(normpath(event.path), ()))
+        only = each.did[0] if len(each.did) == 1 else None
+        if place is not None and isinstance(only, FileEvent) and only.did is not Did.FAILED:
+            self.files.setdefault(normpath(only.path), []).append((place, WRITTEN_OVER if changed else STALE))
+            self.outdated[place] = ""
+
+    def _run(self, run: tuple[str, str], ended: str, place: Place | None) -> None:
+        self.outdated.update([self.runs.pop(run)] if run in self.runs else ())
+        if place is not None:
+            self.runs[run] = place, f"{RAN_AGAIN[:-1]}{ended and ': '}{ended}]"
+            self.outdated[place] = ""
 
 
 def _without(again: Mapping[Place, _Again], call: Call, index: int, message: Message) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,8 +13,21 @@ from typing import ClassVar, NamedTuple
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
+from agentctx.core.numbered_lines import number_of, numbered, said
 from agentctx.core.pace import breathe, paced
-from agentctx.core.references import WITHIN, Output, Standing, fold, is_coded, looks_like_one, may_say, text_in
+from agentctx.core.references import (
+    WITHIN,
+    WITHOUT_NUMBERS,
+    Output,
+    Run,
+    Standing,
+    fold,
+    is_coded,
+    looks_like_one,
+    may_say,
+    numbered_from,
+    text_in,
+)
 from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import cutter_of, edit_results
 from agentctx.protocols import Call, Scope, Stage
@@ -38,9 +52,14 @@ class ReuseLines(Stage):
 
         [the same as lines 12-48 of the output of "Read /app/models.py" above, from "class Model:" on; 5d3b0f9c]
 
-    Where several outputs of calls that are named alike would do, it says which: "the last", "the 2nd last". It never
-    points to nothing: when a cut, or the provider, leaves the lines out further up, they are put back here, or where
-    they do not fit, a line says how many are left out, and how the model gets them with the recall tool.
+    Where several outputs of calls that are named alike would do, it says which: "the last", "the 2nd last". Lines that
+    the model wrote itself, in an argument of a call, are referred to as well; and lines that have other numbers before
+    them than further up, because of an edit, or that have some only here or only there::
+
+        [the same as lines 3-9 of the new_string of "Edit models.py" above, from "def save" on, numbered from 41 on; …]
+
+    It never points to nothing: when a cut, or the provider, leaves the lines out further up, they are put back here, or
+    where they do not fit, a line says how many are left out, and how the model gets them with the recall tool.
 
     Args:
         min_lines: The fewest lines that a reference stands for.
@@ -198,12 +217,16 @@ class _Seen:
 
     def add(self, message: Message) -> Message:
         """Know a message as it is."""
-        self.standing.hear(message)
+        self._hear(message)
         for part in message.parts:
             if type(part) is ToolResult and (text := text_in(part)) is not None:
-                lines = text.split("\n")
-                self._know(message, part, text, lines, _runs(lines, self.least))
+                self._know(self.standing.add(message, part, text))
         return self._added(message)
+
+    def _hear(self, message: Message) -> None:
+        """Know what the calls of a message were given."""
+        for output in self.standing.hear(message):
+            self._know(output)
 
     def _added(self, message: Message) -> Message:
         """A message of which all outputs are known."""
@@ -213,14 +236,18 @@ class _Seen:
         runs.append(len(self.starts))
         return message
 
-    def _know(self, message: Message, result: ToolResult, text: str, lines: Sequence[str], runs: Sequence[int]) -> None:
+    def _know(self, output: Output, read: _Read | None = None) -> None:
+        """Know what an output says; no run of its lines is referred to that has a reference in it."""
+        lines, runs = read or _Read.of(output.text, self.least)
         first, starts = self.ends[-1] if self.ends else 0, self.starts
-        self.outputs.append(self.standing.add(message, result, text))
-        self.ends.append(first + len(lines))
-        if WITHIN not in text:
+        self.outputs.append(output)
+        self.ends.append(first + len(lines.lines))
+        if WITHIN not in output.text:
             deque(map(starts.setdefault, runs, count(first)), maxlen=0)
             return
-        spared = {place - back for place, line in enumerate(lines) if WITHIN in line for back in range(self.least)}
+        spared = {
+            place - back for place, line in enumerate(lines.lines) if WITHIN in line for back in range(self.least)
+        }
         for place, run in enumerate(runs):
             if place not in spared:
                 starts.setdefault(run, first + place)
@@ -229,7 +256,7 @@ class _Seen:
         """A message with references where they save tokens; it is known from then on."""
         if not message.results:
             return self.add(message)
-        self.standing.hear(message)
+        self._hear(message)
         new = self._added(edit_results(message, lambda result: self._shorter(message, result, call)))
         if new is not message and call.count(new) >= call.count(message):
             self.forget_after(len(self.messages) - 1)
@@ -241,65 +268,105 @@ class _Seen:
         text = text_in(result)
         if text is None:
             return result
-        lines = text.split("\n")
-        runs = _runs(lines, self.least)
-        said = self._shortened(result, text, lines, runs, call)
-        new = result if said is text else saying(result, said)
+        read = _Read.of(text, self.least)
+        short = self._shortened(result, text, read, call)
+        new = result if short is text else saying(result, short)
         if new is result or call.meter.parts((new,)) >= call.meter.parts((result,)):
-            self._know(message, result, text, lines, runs)
+            self._know(self.standing.add(message, result, text), read)
             return result
-        lines = said.split("\n")
-        self._know(message, result, said, lines, _runs(lines, self.least))
+        self._know(self.standing.add(message, new, short))
         return new
 
-    def _shortened(self, result: ToolResult, text: str, lines: Sequence[str], runs: Sequence[int], call: Call) -> str:
+    def _shortened(self, result: ToolResult, text: str, read: _Read, call: Call) -> str:
         """A text with references in the place of runs of lines; itself where there are none."""
+        lines, runs = read
         again = _repeated(runs)
         if not again and self.starts.keys().isdisjoint(runs):
             return text
-        out, place, said = _Written(self.least, again), 0, False
+        out, place, refers = _Written(self.least, again), 0, False
         name, cutter, doubtful = self.standing.name_of(result), cutter_of(call.counter), WITHIN in text
-        while place < len(lines):
+        while place < len(lines.lines):
             breathe()
-            run = self._run(lines, runs, place, out, name, doubtful=doubtful)
+            run = self._run(read, place, out, name, doubtful=doubtful)
             if run is None:
                 out.write(lines, runs, place)
                 place += 1
                 continue
-            length, reference = run
-            if cutter.exceeds("\n".join(lines[place : place + length]), call.counter.count(reference) + SPARED):
+            reference = self.standing.reference(run, name, out.lines)
+            if cutter.exceeds("\n".join(run.here), call.counter.count(reference) + SPARED):
                 out.refer(reference)
-                said = True
+                refers = True
             else:
-                for at in range(place, place + length):
+                for at in range(place, place + len(run.here)):
                     out.write(lines, runs, at)
-            place += length
-        return "\n".join(out.lines) if said else text
+            place += len(run.here)
+        return "\n".join(out.lines) if refers else text
 
-    def _run(
-        self, lines: Sequence[str], runs: Sequence[int], place: int, out: _Written, name: str, *, doubtful: bool
-    ) -> tuple[int, str] | None:
-        """How many of the lines from a place on stand somewhere above, and the reference to them; None: too few."""
+    def _run(self, read: _Read, place: int, out: _Written, name: str, *, doubtful: bool) -> Run | None:
+        """The lines from a place on that stand somewhere above; None: too few."""
+        lines, runs = read
         if place >= len(runs):
             return None
         start, known = out.starts.get(runs[place]), self.starts.get(runs[place])
-        if (start is None and known is None) or not lines[place].strip():
+        if (start is None and known is None) or not lines.said[place].strip():
             return None
-        best = None if start is None else (_length(lines, place, out.lines, start), name, start)
+        best = None if start is None else lines.run(place, name, _Lines(out.lines, out.said), start, self.least)
         number = 0 if known is None else bisect_right(self.ends, known)
         if known is not None and self.standing.may_mean(output := self.outputs[number]):
             start = known - (self.ends[number - 1] if number else 0)
-            length = _length(lines, place, self.standing.lines(output), start)
-            best = (length, output.name, start) if best is None or length > best[0] else best
-        if best is None:
-            return None
-        length, of, start = best
-        if doubtful:
-            marks = (at for at in range(length) if WITHIN in lines[place + at])
-            length = next(marks, length)
-        if length < self.least:
-            return None
-        return length, self.standing.reference(of, start, lines[place : place + length], name, out.lines)
+            above = _Lines(self.standing.lines(output), self.standing.said(output))
+            other = lines.run(place, output.name, above, start, self.least)
+            best = other if best is None or len(other.here) > len(best.here) else best
+        if best is not None and doubtful:
+            length = next((at for at, line in enumerate(best.here) if WITHIN in line), len(best.here))
+            best = best._replace(there=best.there[:length], here=best.here[:length])
+        return None if best is None or len(best.here) < self.least else best
+
+
+class _Lines(NamedTuple):
+    """Lines, and what they say without the numbers before them."""
+
+    lines: list[str]
+    said: list[str]
+
+    def run(self, place: int, name: str, above: _Lines, start: int, least: int) -> Run:
+        """The lines from a place on that stand above from ``start`` on, by what they say; too few where there are none.
+
+        Where they have other numbers there, these must count on from the first one here, as ``numbered`` does it.
+        """
+        first, how = number_of(self.lines[place]), ""
+        length = _length(self.lines, place, above.lines, start)
+        if not length:
+            length = self._length_numbered(place, first, above, start, least)
+            how = WITHOUT_NUMBERS if first is None else numbered_from(first)
+        return Run(name, start, above.lines[start : start + length], self.lines[place : place + length], how)
+
+    def _length_numbered(self, place: int, first: int | None, above: _Lines, start: int, least: int) -> int:
+        here, there = self.lines[place : place + least], above.lines[start : start + least]
+        if not any(here == each for each in numbered(there, first)):
+            return 0
+        length = _length(self.said, place, above.said, start, _MOST)
+        here, there = self.lines[place : place + length], above.lines[start : start + length]
+        length = max(_length(here, 0, each, 0) for each in numbered(there, first))
+        return length if any(here[:length] == each for each in numbered(there[:length], first)) else least
+
+
+class _Read(NamedTuple):
+    """The lines of a text, and a hash of each run of them, by what it says."""
+
+    lines: _Lines
+    runs: list[int]
+
+    @classmethod
+    def of(cls, text: str, least: int) -> _Read:
+        """A text, read; so many lines make a run."""
+        lines = text.split("\n")
+        bare = said(lines) if len(lines) >= least else lines
+        return cls(_Lines(lines, bare), _runs(bare, least))
+
+
+_MOST = 1_000
+"""Lines with other numbers that one reference stands for: they are compared several times."""
 
 
 def _runs(lines: Sequence[str], least: int) -> list[int]:
@@ -312,9 +379,9 @@ def _repeated(runs: Sequence[int]) -> Collection[int]:
     return () if len(set(runs)) == len(runs) else {run for run, times in Counter(runs).items() if times > 1}
 
 
-def _length(lines: Sequence[str], place: int, above: Sequence[str], start: int) -> int:
+def _length(lines: Sequence[str], place: int, above: Sequence[str], start: int, most: int = sys.maxsize) -> int:
     """How many lines from a place on are those that stand above from ``start`` on."""
-    length, most = 0, min(len(lines) - place, len(above) - start)
+    length, most = 0, min(len(lines) - place, len(above) - start, most)
     while length < most and lines[place + length] == above[start + length]:
         length += 1
     return length
@@ -328,6 +395,7 @@ class _Written:
         least: How many lines make a run.
         again: Which runs of the output come more than once.
         lines: The lines so far.
+        said: What they say without the numbers before them.
         starts: Where the first of these runs begins.
         plain: How many lines stand at the end that are no reference.
     """
@@ -335,19 +403,22 @@ class _Written:
     least: int
     again: Collection[int]
     lines: list[str] = field(factory=list)
+    said: list[str] = field(factory=list)
     starts: dict[int, int] = field(factory=dict)
     plain: int = 0
 
-    def write(self, lines: Sequence[str], runs: Sequence[int], place: int) -> None:
+    def write(self, lines: _Lines, runs: Sequence[int], place: int) -> None:
         """Add the line that stood at a place."""
-        self.lines.append(lines[place])
-        self.plain = 0 if WITHIN in lines[place] else self.plain + 1
+        self.lines.append(lines.lines[place])
+        self.said.append(lines.said[place])
+        self.plain = 0 if WITHIN in lines.lines[place] else self.plain + 1
         if self.again and self.plain >= self.least and (run := runs[place - self.least + 1]) in self.again:
             self.starts.setdefault(run, len(self.lines) - self.least)
 
     def refer(self, reference: str) -> None:
         """Add a reference."""
         self.lines.append(reference)
+        self.said.append(reference)
         self.plain = 0
 
 
@@ -436,8 +507,7 @@ class _Mending:
 
     def _read(self, message: Message, standing: Standing) -> list[list[_Line]]:
         """The lines of each output of a message, as far as there may be references in it."""
-        standing.hear(message)
-        read, added = [], []
+        read, added = [], standing.hear(message)
         for result in message.results:
             text = text_in(result)
             read.append([] if text is None or WITHIN not in text else self._lines(result, text, standing))

@@ -44,7 +44,7 @@ OURS = [
     "\n[old tool result cleared; recall 3fa94c00d1b2e6a7]\n",
     "\n[offloaded: text of 12 lines, 8,500 characters; recall 3fa94c00d1b2e6a7]\n",
     "\n[12 lines left out; recall 3fa94c00d1b2e6a7]\n",
-    "\n" + mark('"read a.py"', 0, ["one line"]) + "\n",
+    "\n" + mark('output of "read a.py"', 0, ["one line"]) + "\n",
 ]
 """What stages write into a text in the place of what they leave out."""
 

@@ -209,6 +209,33 @@ async def test_stale_reads_go_only_when_asked_for():
         assert (await shown(messages))[0] == FILE
 
 
+async def test_what_a_command_printed_goes_when_it_ran_again():
+    """Of a command that ran more than once, in the same folder, the last output stays; of the others how they ended."""
+    turns, stale = [user("the task")], DropSuperseded(stale=True)
+    for at, (command, folder) in enumerate(
+        [("go test ./...", "/a"), ("go test ./...", "/b"), ("next", "/a"), ("next", "/a"), ("go test ./...", "/a")]
+    ):
+        text = "\n".join([f"exit code: {1 - at // 4}", *(f"run {at} said {number}" for number in range(30))])
+        turns += [assistant(call(f"c{at}", "bash", {"command": command, "workdir": folder})), result(f"c{at}", text)]
+    messages = transcript("openai-chat", *turns, assistant("ok"), user("go on"))
+    first, *others = await shown(messages, stale)
+    assert first == "[output of a command that ran again later: exit 1]"
+    assert others == [message["content"] for message in messages if message["role"] == "tool"][1:]
+    assert (await shown(messages))[0] == messages[2]["content"]
+
+
+async def test_what_an_edit_showed_goes_with_the_next_edit():
+    """What an edit showed of a file goes once the file was changed again, and stays when that failed."""
+    texts = ["\n".join([f"edit {name} is done:", *(f"{name} {line}" for line in LINES[:20])]) for name in "ab"]
+    for failed in (False, True):
+        turns = [user("the task")]
+        for name, text in zip("ab", ("Error: no such text" if failed else texts[1], texts[0])[::-1], strict=True):
+            turns += [assistant(call(name, "edit", {"path": "x.py", "new": name})), result(name, text)]
+        messages = transcript("openai-chat", *turns, assistant("ok"), user("go on"))
+        first, _ = await shown(messages, DropSuperseded(stale=True))
+        assert first == (texts[0] if failed else "[done; the file was changed again later]")
+
+
 async def test_of_stale_reads_no_more_go_than_must():
     """Stale reads go oldest first, and only until the request fits."""
     texts = ["\n".join(f"{name} {line}" for line in LINES) for name in "abc"]
@@ -258,6 +285,10 @@ def test_marks_hold_only_while_all_of_a_message_is_shown_later():
     assert set(DropSuperseded().true_at(read)) == {2, 4}
     assert set(DropSuperseded().true_at(read[:6])) == set()
     assert set(DropSuperseded(stale=True).true_at(read)) == {2, 4}
+    runs = agent(*[FILE] * 3, tool="bash", arguments={"command": "go test"})
+    read = reader(runs, format="openai-chat").messages(runs)
+    assert set(DropSuperseded(stale=True).true_at(read)) == {2, 4}
+    assert set(DropSuperseded(stale=True).true_at(read[:4])) == set()
 
 
 async def test_a_cut_behind_it_leaves_more():

@@ -3,6 +3,7 @@
 import json
 import re
 from functools import partial
+from itertools import repeat
 
 import pytest
 from hypothesis import given, strategies as st
@@ -23,7 +24,7 @@ from agentctx import (
 from agentctx.core.references import looks_like_one, named, text_in, without_references
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
-from agentctx.strategies import ClearByProvider, ReuseLines
+from agentctx.strategies import ClearByProvider, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.faithfulness import _is_cut_of
 from agentctx.testing.histories import broken_histories, budgets, histories
@@ -34,7 +35,14 @@ pytestmark = pytest.mark.anyio
 FILES = [[f"    {name}_{number} = compute({number * 7}, of={name!r})" for number in range(30)] for name in "abc"]
 FILES[1][5:20] = FILES[0][5:20]
 FILES[2][8:16] = [""] * 8
-SLICES = st.tuples(st.integers(0, 2), st.integers(0, 25), st.integers(1, 30))
+SLICES = st.tuples(
+    st.integers(0, 2),
+    st.integers(0, 25),
+    st.integers(1, 30),
+    st.sampled_from((None, None, "→", "\t")),
+    st.integers(0, 9),
+)
+"""Which lines of which file, what stands behind their numbers, if they have some, and how far these were moved."""
 OUTPUTS = st.lists(SLICES, min_size=1, max_size=3)
 PIPELINES = (
     (),
@@ -43,15 +51,22 @@ PIPELINES = (
     (TruncateToolOutputs(200), FitContextWindow()),
     (CollapseRepeats(), TrimRounds(2)),
     (FitContextWindow(), CollapseRepeats()),
+    (ShrinkArguments(1, max_tokens=20), ClearToolResults(2)),
 )
 MOVES = st.lists(st.sampled_from(("on", "on", "on", "back", "reload", "edit")), min_size=2, max_size=9)
 
 
 def said(slices, number):
     """What a tool says."""
-    return "\n".join(
-        [f"output {number}", *(line for file, start, stop in slices for line in FILES[file][start : start + stop])]
-    )
+    return "\n".join([f"output {number}", *(line for each in slices for line in shown(*each))])
+
+
+def shown(file, start, length, behind, moved):
+    """Lines of a file, with numbers or without."""
+    lines = FILES[file][start : start + length]
+    if behind is None:
+        return lines
+    return [f"{at:>6}{behind}{line}" for at, line in enumerate(lines, start + moved)]
 
 
 def room(data, behind):
@@ -63,9 +78,11 @@ def conversation(outputs, format_):
     """A round for each output, some of calls that are named alike, and words of the user between."""
     turns = [user("the task")]
     for number, slices in enumerate(outputs):
-        path = f"f{slices[0][0]}.py"
+        asked = {"path": f"f{slices[0][0]}.py", "number": number}
+        if number % 3 == 1:
+            asked["content"] = "\n".join(FILES[slices[-1][0]][5:])
         turns += [
-            assistant(call(f"c{number}", "read", {"path": path, "number": number})),
+            assistant(call(f"c{number}", "write" if "content" in asked else "read", asked)),
             result(f"c{number}", said(slices, number)),
         ]
         turns += [assistant("Done."), user(f"wish {number}")] if number % 4 == 3 else []
@@ -76,7 +93,8 @@ def check(view, outputs):
     """All references name lines that are there; with these in their places, outputs are what was said, or cut."""
     messages, asked = view.context.messages, {}
     wholes = without_references(messages)
-    assert list(without_references(messages)) == list(as_a_reader_takes_them(messages))
+    taken = [list(map(NUMBER.sub, repeat(r"\1:"), lines)) for lines in without_references(messages)]
+    assert taken == list(as_a_reader_takes_them(messages))
     for message in messages:
         asked |= {each.id: json.loads(each.arguments)["number"] for each in message.calls}
         for number in [asked[each.call_id] for each in message.results if text_in(each) is not None]:
@@ -87,33 +105,49 @@ def check(view, outputs):
 
 
 REFERENCE = re.compile(
-    r"\[the same as lines (\d+)-(\d+) of (this|the)(?: (?:(\d+).. )?(last))? output of"
-    r' ("[^"]*") above, from "(.*)" on; .*'
+    r"\[the same as lines (\d+)-(\d+) of (this|the)(?: (?:(\d+).. )?(last))? (\w+ of)"
+    r' ("[^"]*") above, from ("?)(.*)\8 on(?:, (?:numbered from (\d+) on|(without numbers)))?; .*'
 )
+NUMBER = re.compile(r"^ *(\d+)(?:→|\t)")
 
 
 def as_a_reader_takes_them(messages):
-    """The lines of all outputs, with those in the place of references that somebody takes who reads what these say."""
-    outputs, calls = [], {}
+    """The lines of all outputs, with those in the place of references that somebody takes who reads what these say.
+
+    What stands behind a number is a colon everywhere: that is not said.
+    """
+    texts, calls = [], {}
     for message in messages:
-        calls |= {each.id: each for each in message.calls}
+        for call_ in message.calls:
+            calls[call_.id] = call_
+            given = {key: value for key, value in json.loads(call_.arguments).items() if isinstance(value, str)}
+            texts += [(f"{key} of", f'"{named(call_)}"', value.split("\n")) for key, value in given.items()]
         for result_ in message.results:
             name, lines = f'"{named(calls.get(result_.call_id), result_)}"', text_in(result_).split("\n")
             whole = []
             for at, line in enumerate(lines):
                 found = REFERENCE.fullmatch(line)
                 if found is None:
-                    whole.append(line)
+                    whole.append(NUMBER.sub(r"\1:", line))
                     continue
-                start, stop, which, number, last, of, words = found.groups()
-                others = [lines[:at]] if which == "this" else [said for other, said in outputs if other == of]
+                start, stop, which, number, last, what, of, _, words, first, bare = found.groups()
+                words = json.loads(f'"{words}"')
+                others = [lines[:at]] if which == "this" else [said for *other, said in texts if other == [what, of]]
                 fit = [
                     each for each in others if len(each) >= int(stop) and each[int(start) - 1].strip().startswith(words)
                 ]
                 assert len(fit) == 1 or last
-                whole += fit[-int(number or 1)][int(start) - 1 : int(stop)]
-            outputs.append((name, lines))
+                whole += as_numbered(fit[-int(number or 1)][int(start) - 1 : int(stop)], first, bare)
+            texts.append(("output of", name, lines))
             yield whole
+
+
+def as_numbered(lines, first, bare):
+    """Lines with the numbers that a reference says that they have here."""
+    if first is None and not bare:
+        return [NUMBER.sub(r"\1:", line) for line in lines]
+    said = [NUMBER.sub("", line) for line in lines]
+    return said if first is None else [f"{at}:{line}" for at, line in enumerate(said, int(first))]
 
 
 @given(
@@ -221,6 +255,45 @@ async def test_it_names_the_call_the_lines_and_how_they_begin():
     said = view.messages[-1]["content"]
     start = '[the same as lines 10-30 of the output of "read x.py" above, from "x_9 = compute(9, the" on; '
     assert said.startswith(start)
+
+
+def numbered(lines, first, behind="→"):
+    """Lines as a tool shows them."""
+    return "\n".join(f"{at}{behind}{line}" for at, line in enumerate(lines, first))
+
+
+async def test_lines_that_an_edit_moved_are_said_with_their_new_number():
+    """Lines that have other numbers than further up are said by reference, which says from which number on."""
+    lines = function("x")
+    turns = [user("x"), assistant(call("a", "read", {"path": "x.py"})), result("a", numbered(lines, 1))]
+    turns += [assistant(call("b", "read", {"path": "x.py", "from": 1})), result("b", numbered(["import x", *lines], 1))]
+    view = await Pipeline(ReuseLines()).prepare(transcript("openai-chat", *turns))
+    first, reference = view.messages[-1]["content"].split("\n")
+    start = (
+        '[the same as lines 1-30 of the output of "read x.py" above, from "1→    x_0 = compute(" on, numbered from 2'
+    )
+    assert (first, reference[: len(start)]) == ("1→import x", start)
+    whole = list(without_references(view.context.messages))[-1]
+    assert "\n".join(whole) == numbered(["import x", *lines], 1)
+
+
+@pytest.mark.parametrize("format_", ["openai-chat", "anthropic"])
+async def test_what_the_model_wrote_is_not_said_to_it_again(format_):
+    """Lines that the model wrote in an argument are said by reference to it, and come back when that is cut."""
+    lines = function("x", 60)
+    asked = {"path": "x.py", "content": "\n".join(lines)}
+    turns = [user("x"), assistant(call("a", "write", asked)), result("a", "written")]
+    turns += [assistant(call("b", "read", {"path": "x.py"})), result("b", numbered(lines, 1, "\t"))]
+    natives = transcript(format_, *turns)
+    view = await Pipeline(ReuseLines()).prepare(natives, format=format_)
+    (said,) = view.context.messages[-1].results
+    start = (
+        '[the same as lines 1-60 of the content of "write x.py" above, from "x_0 = compute(0, the" on, numbered from 1'
+    )
+    assert text_in(said).startswith(start)
+    later = await Pipeline(ReuseLines(), ShrinkArguments(0, max_tokens=20)).prepare(natives, format=format_)
+    (said,) = later.context.messages[-1].results
+    assert text_in(said) == numbered(lines, 1, "\t")
 
 
 async def test_it_says_which_of_several_outputs():

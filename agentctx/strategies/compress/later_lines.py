@@ -9,7 +9,6 @@ What stands for them has their checksum, by which they are found again in what i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -20,6 +19,7 @@ from zlib import crc32
 from attrs import define, field
 
 from agentctx.core.message import Message, Part, Text, ToolResult
+from agentctx.core.numbered_lines import said
 from agentctx.core.pace import paced
 from agentctx.core.references import (
     LATER,
@@ -32,12 +32,6 @@ from agentctx.core.references import (
     written_out,
 )
 
-_NUMBERED = re.compile(r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)")
-"""The number that a tool puts before a line; a time of day is none."""
-
-IN_A_ROW = 3
-"""So many lines with numbers that follow each other are taken for numbered."""
-
 SHORT = range(2, 8)
 """Texts of so few lines are looked for as a whole; one line may stand in another text by chance."""
 
@@ -47,18 +41,6 @@ NEWEST = 4
 
 _Windows = dict[tuple[int, ...], list[tuple[list[int], int]]]
 """Where lines of some number stand: in which texts, and from which line on."""
-
-
-def said(lines: Sequence[str]) -> list[str]:
-    """What lines say without the numbers before them, where so many in a row are numbered."""
-    marks = [_NUMBERED.match(line) for line in lines]
-    firsts = [None if mark is None else int(mark[1]) - place for place, mark in enumerate(marks)]
-    found: list[str] = []
-    for first, run in groupby(range(len(lines)), firsts.__getitem__):
-        places = list(run)
-        numbered = first is not None and len(places) >= IN_A_ROW
-        found += (lines[place][mark.end() if numbered and (mark := marks[place]) else 0 :] for place in places)
-    return found
 
 
 def later_runs(texts: Sequence[str], min_lines: int) -> list[list[range]]:
