@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
-from agentctx.engine.options import as_names
+from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import with_pointer
+from agentctx.engine.tool_calls import command_of
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
-from agentctx.strategies.compress.output_kinds import FOLDS, Fold, html
+from agentctx.strategies.compress.output_kinds import FOLDS, Fold, Mark, has_header, headers, html, without_header
 from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 _SHORTEST = 100
@@ -39,9 +40,12 @@ class FoldOutput(RewriteResults):
     A kind is known by what stands in the text; what is not surely of one stays as it is:
 
     - ``terminal``: what a terminal shows in the end, without colours; progress bars as they ended.
+    - ``headers``: what Codex says of a command before its output: how it ended stays, and how long that took, from a
+      second on. The command itself goes where it is the one that the call names.
     - ``tenths``: line numbers as ``cat -n`` prints them: only those of the first line, the last and each tenth.
     - ``numbers``: such line numbers without the blanks before them.
     - ``hits``: what a search found, or a linter, by file: each path once.
+    - ``matches``: what a search found, by file: of many lines of one file the first two and the last.
     - ``paths``: lists of paths by folder; what is in ``node_modules`` and the like is folded among others.
     - ``tests``: tests in a row that passed; failures, summaries and all else stay.
     - ``progress``: what installers and compilers print as they go on.
@@ -52,15 +56,16 @@ class FoldOutput(RewriteResults):
 
     Of what is folded the first and the last line stay, with how many there were between, and with a store and the
     recall tool in the request the handle of the original. ``tenths``, ``numbers``, ``hits`` and ``paths`` by folder say
-    the same shorter and leave nothing out. Each does something only where the tokenizer says that the text gets
-    smaller.
+    the same shorter and leave nothing out; ``headers`` leaves out ids and counts that no call asks for. Each does
+    something only where the tokenizer says that the text gets smaller.
 
     Args:
         kinds: Which of these are folded; all, when not given.
         exclude: Names of tools whose results stay.
+        over: Tokens; a text that has no more stays as it is.
 
     Raises:
-        ConfigError: If a kind is unknown, or ``exclude`` has anything but names.
+        ConfigError: If a kind is unknown, ``exclude`` has anything but names, or ``over`` is no number of tokens.
 
     Example:
         >>> from agentctx import Pipeline
@@ -79,25 +84,40 @@ class FoldOutput(RewriteResults):
     """
 
     kinds: frozenset[str] = field(default=frozenset(FOLDS), converter=_kinds, kw_only=True)
+    over: int = field(default=0, kw_only=True)
     why: ClassVar[str] = "output folded by its kind"
 
-    @property
-    def by_call(self) -> bool:
-        """Pages are folded where the call names an address."""
-        return html.__name__ in self.kinds
+    @over.validator
+    def _check(self, _attribute: object, value: object) -> None:
+        check_whole("FoldOutput: over", value, 0)
 
-    def for_call(self, asked: ToolCall | None, /) -> Self:
-        """Without pages where the call names no address.
+    def asks_for_call(self, text: str, /) -> bool:
+        """Pages are folded where the call names an address; a command goes that the call names."""
+        kinds = self.kinds
+        return (html.__name__ in kinds and "<" in text) or (headers.__name__ in kinds and has_header(text))
+
+    def for_call(self, asked: ToolCall | None, text: str, /) -> FoldOutput:
+        """Without pages where the call names no address; with the command that it names.
 
         Args:
             asked: The call that the output answers; None: it is not to be seen.
+            text: The output.
         """
-        if not self.by_call or (asked is not None and "://" in asked.arguments):
-            return self
-        return evolve(self, kinds=self.kinds - {html.__name__})
+        keeps_pages = html.__name__ not in self.kinds or (asked is not None and "://" in asked.arguments)
+        kinds = self.kinds if keeps_pages else self.kinds - {html.__name__}
+        if asked is not None and headers.__name__ in kinds and has_header(text):
+            return _FoldAnswer(kinds=kinds, exclude=self.exclude, over=self.over, asked=asked)
+        return self if kinds == self.kinds else evolve(self, kinds=kinds)
+
+    @property
+    def folds(self) -> Sequence[Fold]:
+        """What folds each kind, in the order in which they are looked for."""
+        return _folds(self.kinds)
 
     def concerns_text(self, text: str, /) -> bool:
-        """Whether it is long enough, or has control characters."""
+        """Whether it is long enough to be folded, or has control characters."""
+        if len(text) <= self.over:
+            return False
         return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
 
     def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
@@ -126,11 +146,32 @@ class FoldOutput(RewriteResults):
             pointer: Says how to get the whole output back.
         """
         count = call.counter.count
-        for fold in _folds(self.kinds):
+        if self.over and count(text) <= self.over:
+            return text
+        for fold in self.folds:
             made = fold(text, _Marks(pointer))
             if made is not text and made != text and count(made) < count(text):
                 text = made
         return text
+
+
+@frozen
+class _FoldAnswer(FoldOutput):
+    """The same for the result of a call.
+
+    Args:
+        asked: The call.
+    """
+
+    asked: ToolCall = field(kw_only=True)
+
+    @property
+    def folds(self) -> Sequence[Fold]:
+        """What folds each kind; of a command's header the command goes where the call names it."""
+        return [self._header if fold is headers else fold for fold in _folds(self.kinds)]
+
+    def _header(self, text: str, _mark: Mark) -> str:
+        return without_header(text, command_of(self.asked)) if has_header(text) else text
 
 
 @cache

@@ -15,6 +15,7 @@ from agentctx.strategies.compress.output_kinds import (
     diffs,
     hits,
     html,
+    matches,
     numbers,
     paths,
     progress,
@@ -438,6 +439,77 @@ async def test_a_page_is_folded_where_it_was_fetched_and_not_where_a_file_is_rea
     shown = [each.text for message in view.context.messages for each in message.results]
     assert ["/orders" in each for each in shown] == [False, True, True]
     assert "Order this" in shown[0]
+
+
+async def test_of_many_hits_in_a_file_the_first_and_the_last_stay():
+    """Of many lines found in one file the first two and the last stay, with how many there were; each file is named."""
+    text = "\n".join(
+        f"src/{name}.py:{7 * number + 3}:    x = {name}({number})" for name in "ab" for number in range(20)
+    )
+    mark = "[… 17 more lines found in this file …]"
+    expected = [
+        line
+        for name in "ab"
+        for line in (f"src/{name}.py", f"3:    x = {name}(0)", f"10:    x = {name}(1)", mark, f"136:    x = {name}(19)")
+    ]
+    assert matches(text, "[… {} …]".format).split("\n") == expected
+
+
+@pytest.mark.parametrize(
+    "form", ["{0}:    x = f({0})", "{1}:12: E501 line too long", "{1}: error: no name x", "{1} hits"]
+)
+async def test_what_is_no_search_stays(form):
+    """Lines of a file in a row, what linters and compilers say, and other numbers are no hits of a search."""
+    text = "\n".join(form.format(number, 7 * number) for number in range(1, 40))
+    assert matches(text, "[… {} …]".format) == text
+
+
+HEAD = "Chunk ID: dd327a\nWall time: {} seconds\nProcess exited with code 1\nOriginal token count: 1960\nOutput:\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "command", "expected"),
+    [
+        (HEAD.format("0.0021"), "", "Process exited with code 1\nOutput:\n"),
+        (HEAD.format("61.5"), "", "Wall time: 61.5 seconds\nProcess exited with code 1\nOutput:\n"),
+        (
+            HEAD.format("0.0021") + "Total output lines: 533\n\n",
+            "",
+            "Process exited with code 1\nOriginal token count: 1960\nOutput:\nTotal output lines: 533\n\n",
+        ),
+        (
+            "Command: /bin/zsh -lc 'rg -n '\"'a b'\"\n" + HEAD.format("0.0"),
+            "rg -n 'a b'",
+            "Process exited with code 1\nOutput:\n",
+        ),
+        (
+            "Command: /bin/zsh -lc 'rg -n x; rm y'\n" + HEAD.format("0.0"),
+            "rm y",
+            "Command: /bin/zsh -lc 'rg -n x; rm y'\nProcess exited with code 1\nOutput:\n",
+        ),
+        ("Chunk ID: of the day\nOutput:\n", "", "Chunk ID: of the day\nOutput:\n"),
+    ],
+)
+async def test_of_a_header_what_tells_stays(said, command, expected):
+    """Of what Codex says before an output stay how it ended, a long time, and a command that the call does not name."""
+    text = "".join(f"line {number} of the output\n" for number in range(9))
+    asked = call("a", "exec_command", {"cmd": command, "workdir": "/"})
+    messages = transcript("openai-responses", user("x"), assistant(asked), result("a", said + text))
+    view = await Pipeline(FoldOutput(kinds=["headers"])).prepare(messages, format="openai-responses")
+    assert view.context.messages[-1].results[0].text == expected + text
+
+
+async def test_shorter_outputs_than_asked_for_stay():
+    """With a number of tokens, outputs that have no more are sent as they are."""
+    passed = [f"tests/test_api.py::test_{number} PASSED" for number in range(40)]
+    text = "\n".join([*passed, "=== 40 passed in 2.1s ==="])
+    messages = transcript("openai-chat", user("x"), assistant(call("a", "bash")), result("a", text))
+    size = TiktokenCounter().count(text)
+    for over, expected in ((size, text), (size - 1, "[… 38 more lines")):
+        view = await Pipeline(FoldOutput(over=over)).prepare(messages)
+        assert expected in view.messages[-1]["content"]
+    with pytest.raises(ConfigError, match="over"):
+        FoldOutput(over=-1)
 
 
 async def test_kinds_and_tools_can_be_left_out():

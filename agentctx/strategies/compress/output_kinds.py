@@ -1,6 +1,7 @@
 """What tools print, by kind: each function takes a text for its kind by what stands in it, or gives it as it is.
 
-``tenths``, ``numbers``, ``hits`` and ``paths`` only say the same shorter. The others leave lines out, and say how many.
+``headers``, ``tenths``, ``numbers``, ``hits`` and ``paths`` only say the same shorter. The others leave lines out, and
+say how many.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from html import unescape
 from itertools import groupby
-from operator import eq
+from operator import eq, lt
 from posixpath import split as split_path
 
 from attrs import frozen
@@ -34,6 +35,58 @@ _LONGEST = 500
 def terminal(text: str, _mark: Mark) -> str:
     """What a terminal shows in the end: without colours, each line that was drawn again and again as it ended."""
     return shown(text) if "\x1b" in text or "\r" in text or "\b" in text else text
+
+
+_HEADER = re.compile(
+    r"\A(?:Command: (?P<command>.{1,20000}?)\n)?Chunk ID: [0-9a-f]{4,16}\n"
+    r"Wall time: (?P<seconds>\d{1,9}\.\d+) seconds\n(?P<ended>Process [^\n]{1,200}\n)?"
+    r"(?P<count>Original token count: \d+\n)?(?=Output:\n)",
+    re.DOTALL,
+)
+_NOT_SAID = re.compile(r"[\s'\"\\]+")
+_SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh-l?c")
+_LONG = 1.0
+"""Seconds; what took less is not said to have taken so long."""
+
+
+def headers(text: str, _mark: Mark) -> str:
+    """What Codex says of a command before its output: how it ended, and how long that took if it took long."""
+    return without_header(text, "")
+
+
+def has_header(text: str) -> bool:
+    """Whether a glance cannot rule out that a text begins with one."""
+    return text.startswith(("Chunk ID: ", "Command: "))
+
+
+def without_header(text: str, command: str) -> str:
+    r"""The same, and the command itself goes where it is the one that the call names.
+
+    Example:
+        >>> from agentctx.strategies.compress.output_kinds import without_header
+        >>> head = "Command: /bin/zsh -lc 'ls -l'\nChunk ID: dd327a\nWall time: 0.0021 seconds\n"
+        >>> print(without_header(f"{head}Process exited with code 0\nOriginal token count: 1\nOutput:\na.py", "ls -l"))
+        Process exited with code 0
+        Output:
+        a.py
+    """
+    head = _HEADER.match(text) if has_header(text) else None
+    if head is None:
+        return text
+    kept = [head["ended"] or ""]
+    if head["count"] is not None and "Total output lines: " in text[head.end() : head.end() + 50]:
+        kept.append(head["count"])
+    if float(head["seconds"]) >= _LONG:
+        kept.insert(0, f"Wall time: {head['seconds']} seconds\n")
+    if head["command"] is not None and not _is_named(head["command"], command):
+        kept.insert(0, f"Command: {head['command']}\n")
+    return "".join([*kept, text[head.end() :]])
+
+
+def _is_named(said: str, command: str) -> bool:
+    """Whether a command as it ran, in quotes and in a shell, is the one that a call names."""
+    ran, named = (_NOT_SAID.sub("", each) for each in (said, command))
+    return bool(named) and ran.endswith(named) and (ran == named or bool(_SHELL.fullmatch(ran[: -len(named)])))
 
 
 def tenths(text: str, _mark: Mark) -> str:
@@ -112,6 +165,35 @@ def _by_file(lines: Sequence[str], found: Sequence[_Hit | None]) -> list[str]:
             before = None
             out.append(line)
     return out
+
+
+_FOUND = re.compile(r"([1-9]\d{0,8})(?::(?!\d| *(?i:fatal|error|warning|note|info)\b)|-)")
+"""A line of a file; a linter or a compiler says a column, or what is wrong, behind its number: that is not left out."""
+_MANY_HITS, _FIRST_HITS = 6, 2
+_APART = 1.25
+"""Of so many lines of a file for each line found, or more: lines that stand together are read rather than found."""
+
+
+def matches(text: str, mark: Mark) -> str:
+    """What a search found, by file: of many lines of one the first two and the last, with how many were between."""
+    lines = hits(text, mark).split("\n")
+    found = [_FOUND.match(line) for line in lines]
+    if sum(each is not None for each in found) < _MANY_HITS:
+        return text
+    out: list[str] = []
+    for is_found, run in groupby(range(len(lines)), lambda place: found[place] is not None):
+        inside = [lines[place] for place in run]
+        if is_found and len(inside) >= _MANY_HITS and _are_apart(inside):
+            left_out = f"{len(inside) - _FIRST_HITS - 1:,} more lines found in this file"
+            inside = [*inside[:_FIRST_HITS], mark(left_out), inside[-1]]
+        out += inside
+    return "\n".join(out)
+
+
+def _are_apart(lines: Sequence[str]) -> bool:
+    """Whether numbers before lines grow as those of hits in one file do."""
+    numbers = [int(found[1]) for line in lines if (found := _FOUND.match(line)) is not None]
+    return all(map(lt, numbers, numbers[1:])) and numbers[-1] - numbers[0] >= _APART * len(numbers)
 
 
 _PATH = re.compile(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?")
@@ -448,6 +530,7 @@ def _words(page: str) -> Iterator[str]:
 
 
 FOLDS: dict[str, Fold] = {
-    fold.__name__: fold for fold in (terminal, html, tenths, numbers, hits, paths, tests, progress, traces, diffs)
+    fold.__name__: fold
+    for fold in (terminal, html, headers, tenths, numbers, hits, matches, paths, tests, progress, traces, diffs)
 }
 """All kinds by name, in the order in which they are looked for."""

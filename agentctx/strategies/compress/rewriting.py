@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import is_not
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from attrs import field, frozen
 
@@ -16,6 +17,9 @@ from agentctx.protocols import Call, Scope, Stage
 
 Pointer = Callable[[], str]
 """Says how to get the whole result back, for a text that leaves something out."""
+
+Asked = Callable[[], ToolCall | None]
+"""Says which call a result answers, if that is to be seen."""
 
 
 def _names(exclude: Iterable[str]) -> frozenset[str]:
@@ -43,13 +47,12 @@ class RewriteResults(Stage):
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
 
-    @property
-    def by_call(self) -> bool:
-        """Whether it is another stage for the results of some calls (``for_call``)."""
+    def asks_for_call(self, _text: str, /) -> bool:
+        """Whether it does with a text what the call says that it answers (``for_call``)."""
         return False
 
-    def for_call(self, _asked: ToolCall | None, /) -> Self:
-        """The stage for the result of a call; None: of which the call is not to be seen."""
+    def for_call(self, _asked: ToolCall | None, _text: str, /) -> RewriteResults:
+        """The stage for a text in the result of a call; None: of which the call is not to be seen."""
         return self
 
     def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
@@ -69,15 +72,21 @@ class RewriteResults(Stage):
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the texts rewritten."""
         frozen, stay = call.frozen(context), self.excluded(context)
-        calls = answered_calls(context.messages) if self.by_call else ()
-        asked = {id(result): asked for _, result, asked in calls}
-        places = [at for at, each in enumerate(context.messages) if at not in frozen and each.results]
+        places = [
+            at
+            for at, each in enumerate(context.messages)
+            if at not in frozen and each.results and any(map(self.concerns_text, _texts(each)))
+        ]
+
+        @cache
+        def calls() -> Mapping[int, ToolCall | None]:
+            return {id(result): asked for _, result, asked in answered_calls(context.messages)}
 
         def rewrite(_index: int, message: Message) -> Message:
             return edit_results(message, lambda part: part if id(part) in stay else result_of(message, part))
 
         def result_of(message: Message, part: ToolResult) -> ToolResult:
-            return self.for_call(asked.get(id(part))).shorter(message, part, call)
+            return self.shorter(message, part, call, lambda: calls().get(id(part)))
 
         return edited(context, places, rewrite, call, self.why)
 
@@ -88,21 +97,22 @@ class RewriteResults(Stage):
         found = results_of(context.messages)
         return frozenset(id(result) for _, result, tool in found if (result.name or tool) in self.exclude)
 
-    def shorter(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
+    def shorter(self, message: Message, result: ToolResult, call: Call, asked: Asked = lambda: None) -> ToolResult:
         """A result with its texts rewritten; itself where that is not shorter."""
-        parts = [self._part(part, call, lambda: call.pointer(message, result)) for part in result.content]
+        parts = [self._part(part, call, lambda: call.pointer(message, result), asked) for part in result.content]
         if not any(map(is_not, parts, result.content)):
             return result
         made = result.with_content(tuple(parts))
         return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
 
-    def _part(self, part: Part, call: Call, pointer: Pointer) -> Part:
+    def _part(self, part: Part, call: Call, pointer: Pointer, asked: Asked) -> Part:
         if not isinstance(part, Text) or not self.concerns_text(part.text):
             return part
         if not self.of_objects and call.wire is not None and call.wire.is_object(part):
             return part
         breathe()
-        text = self.rewritten(part.text, call, pointer)
+        stage = self.for_call(asked(), part.text) if self.asks_for_call(part.text) else self
+        text = stage.rewritten(part.text, call, pointer)
         if text == part.text or not text.strip() or call.counter.count(text) >= call.counter.count(part.text):
             return part
         return Text(text, source=part.source)
