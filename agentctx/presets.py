@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 
 from agentctx.core.budget import Budget
@@ -14,6 +16,7 @@ from agentctx.memory.ledger import Ledger, told_of
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
+from agentctx.protocols import Stage
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.compact_json import CompactJson
 from agentctx.strategies.drop_superseded import DropSuperseded
@@ -53,20 +56,19 @@ SMALLEST_CAP = 500
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
-_KINDS = "numbers", "hits", "progress", "terminal"
-_SHORTER = FoldOutput(kinds=_KINDS), ReuseLines()
-"""What a coding agent's tools say in fewer tokens, when it arrives: no value that later calls need went by it.
+_KINDS = "headers", "numbers", "hits", "progress", "terminal"
+"""Of these kinds a coding agent's tools say it in fewer tokens, when it arrives: no value that later calls need went.
 
 JSON stays as it stands: a file that is to be edited must be seen with its blanks. So do all line numbers: an agent may
 edit by them.
 """
 
-_SHORTEST = FoldOutput(kinds=("tenths", *_KINDS)), ReuseLines()
-"""The same, and line numbers that others tell are left out."""
+_LARGE_KINDS = "html", "matches", "tests", "traces", "diffs"
+"""Of these kinds it is folded where it would be cut to head and tail otherwise: of each what an agent needs stays."""
 
 _TWICE = DropSuperseded(short=False, stale=True), ShrinkArguments(5, max_tokens=60)
-"""What a cut leaves out before anything that can be had only here: what stands there again, what was read of files
-before they were changed, and what was written to files but by the last five calls. Of all of it the handle stays.
+"""What a cut leaves out before anything that can be had only here: what stands there again, what files and commands
+said before they were changed or ran again, and what was written to files but by the last five calls. The handle stays.
 """
 
 _DATA = TabulateJson(), CompactJson(), ReuseLines(4)
@@ -106,9 +108,11 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
     request already by reference (``ReuseLines``), search hits with each path once, line numbers without their blanks,
-    progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut begins
-    with lines that a later output shows again, then what was read of files before they were changed
-    (``DropSuperseded``), then what was written to files long ago (``ShrinkArguments``): that can be read again.
+    progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. Of an output
+    that has more than its part, hits between others in one file, tests that passed, frames of libraries, long contexts
+    of diffs and markup go first. A cut begins with lines that a later output shows again, then what is true no more:
+    what was read of files before they were changed, what commands printed before they ran again (``DropSuperseded``),
+    then what was written to files long ago (``ShrinkArguments``): that can be read again.
 
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
     (``Ledger``). So does a line of each output that was cut when it arrived.
@@ -127,7 +131,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """
     budget = _checked("coding_agent", budget)
     cuts = *_TWICE, FitContextWindow(), Ledger(IN_LEDGER)
-    return Pipeline(*_SHORTER, _cap(budget), *cuts, PlaceCacheMarkers(), budget=_deep(budget, model))
+    return Pipeline(*_shorter(budget, _KINDS), *cuts, PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
 def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) -> Pipeline:
@@ -159,7 +163,7 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
     early = when(pays_back(within), *_TWICE, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    stages = *_SHORTEST, _cap(budget), early, *_TWICE, FitContextWindow(), told, PlaceCacheMarkers()
+    stages = *_shorter(budget, ("tenths", *_KINDS)), early, *_TWICE, FitContextWindow(), told, PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
@@ -198,8 +202,11 @@ def _checked(preset: str, budget: Budget | int) -> Budget:
     return found
 
 
-def _cap(budget: Budget) -> TruncateToolOutputs:
-    return TruncateToolOutputs(max(SMALLEST_CAP, budget.limit // FEWEST_CALLS), tell=told_of)
+def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[Stage]:
+    """What tools say in fewer tokens, by its kind and by reference; no output takes more than its part."""
+    cap = max(SMALLEST_CAP, budget.limit // FEWEST_CALLS)
+    folds = FoldOutput(kinds=kinds), FoldOutput(kinds=_LARGE_KINDS, over=cap)
+    return *folds, ReuseLines(), TruncateToolOutputs(cap, tell=told_of)
 
 
 def _deep(budget: Budget, model: str | None, down_to: float = DOWN_TO) -> Budget:

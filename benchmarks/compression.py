@@ -27,7 +27,7 @@ import json
 import random
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import repeat
@@ -51,6 +51,7 @@ from transcript import AVERAGE_CHARACTERS, WORDS, code, transcript
 from agentctx import (
     Budget,
     Call,
+    Change,
     CollapseRepeats,
     Context,
     ContextStrategy,
@@ -60,6 +61,7 @@ from agentctx import (
     Text,
     ToolResult,
 )
+from agentctx.core.references import SHOWN_AGAIN
 from agentctx.presets import assistant, coding_agent, thrifty
 from agentctx.replay import Recording
 from agentctx.retention import needs, said_by
@@ -73,6 +75,7 @@ from agentctx.strategies import (
     TabulateJson,
 )
 from agentctx.strategies.compress.codes import DICTIONARY
+from agentctx.strategies.reuse_lines import WHY
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 
@@ -135,6 +138,9 @@ SERVICE = "customer-service"
 TINY = "api-shapes"
 """Requests of every odd shape, and no sessions."""
 
+ELSEWHERE = frozenset({SHOWN_AGAIN, WHY})
+"""Why something is left out that stands elsewhere in the request."""
+
 SAVED, AT_ONCE, SIZE = "sent", "at-once", "size"
 LIBRARIES = {"headroom": headroom, "claw-compactor": claw_compactor}
 
@@ -148,6 +154,8 @@ class Effect:
         tight: Those in a window of a third, of sessions that outgrow it.
         saved: Tokens that the stages left out there.
         dropped: Tokens that all else left out there.
+        folded: Tokens that the stages left out of messages when these were old, and that nothing said at that time.
+        gone: Of these, tokens of messages that were dropped after that, in the same cut or in a later one.
         larger: Messages that were larger than what they were made of.
         seconds: What the stages took in the large window.
         tokenizing: What tokenizing the sessions takes.
@@ -157,6 +165,8 @@ class Effect:
     tight: Total = field(factory=Total)
     saved: int = 0
     dropped: int = 0
+    folded: int = 0
+    gone: int = 0
     larger: int = 0
     seconds: float = 0.0
     tokenizing: float = 0.0
@@ -165,7 +175,7 @@ class Effect:
         """Add what they did to other sessions."""
         self.loose.add(other.loose)
         self.tight.add(other.tight)
-        for each in ("saved", "dropped", "larger", "seconds", "tokenizing"):
+        for each in ("saved", "dropped", "folded", "gone", "larger", "seconds", "tokenizing"):
             setattr(self, each, getattr(self, each) + getattr(other, each))
 
 
@@ -187,6 +197,8 @@ class Looking:
     effect: Effect
     tight: bool
     seen: dict[int, Message] = field(factory=dict)
+    folds: dict[int, int] = field(factory=dict)
+    known: int = 0
 
     def at(self, way: Way) -> Way:
         """The same way of sending, looked at."""
@@ -206,11 +218,22 @@ class Looking:
             if stage.stage in OURS:
                 effect.saved += less if self.tight else 0
                 effect.seconds += 0 if self.tight else stage.seconds
+                self._fold(stage.changes)
             elif self.tight:
                 gone = (each for each in stage.changes if each.outcome is not Outcome.ADDED)
                 effect.dropped += sum(max(0, each.tokens_before - each.tokens_after) for each in gone)
+                effect.gone += sum(self.folds.pop(each.index, 0) for each in stage.changes if each.is_gone)
         if view is not None:
             self._compare(view.context.messages, view.origins)
+            self.known = max((index + 1 for index in view.origins if index is not None), default=0)
+
+    def _fold(self, changes: Iterable[Change]) -> None:
+        """Remember what was left out of messages that had been sent before, but for what is shown elsewhere."""
+        for change in changes if self.tight else ():
+            if change.index < self.known and change.reason not in ELSEWHERE:
+                less = change.tokens_before - change.tokens_after
+                self.folds[change.index] = self.folds.get(change.index, 0) + less
+                self.effect.folded += less
 
     def _compare(self, messages: Sequence[Message], origins: Sequence[int | None]) -> None:
         meter = self.recorded.source.meter
@@ -548,6 +571,7 @@ def effect_cells(effect: Effect, bare: Effect) -> dict[str, str]:
         "unchanged prefix": shared(loose.unchanged, loose.tokens),
         "visible": shared(loose.found.visible, loose.found.values),
         "dropped by cuts": shared(effect.dropped, bare.dropped),
+        "with what was folded before": shared(effect.dropped + effect.gone, bare.dropped),
         "sent, cut": shared(tight.tokens, before.tokens),
         "cost, cut": shared(tight.dollars, before.dollars),
         "unchanged prefix, cut": shared(tight.unchanged, tight.tokens),
