@@ -19,12 +19,12 @@ import httpx2
 from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
 from attrs import field, frozen
 
+from agentctx.clients.answers import Answer, Send, Ways, answer, begun, hold
 from agentctx.clients.bodies import watch
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import Answer, ModelCall, Send, Ways, answer, begun
-from agentctx.clients.streams import hold
+from agentctx.clients.model_call import ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import api_path

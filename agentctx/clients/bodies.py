@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from functools import cache, partial
 from typing import Any
 
+from agentctx.clients.answers import Answer, Held, Pull, Started, pulling
 from agentctx.clients.bridge import drive
 from agentctx.clients.derived_client import derived
-from agentctx.clients.model_call import Answer, ModelCall
-from agentctx.clients.streams import Held, Pull, Started, pulling
+from agentctx.clients.model_call import ModelCall
 from agentctx.core.message import Native
 
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from copy import deepcopy
 from inspect import isawaitable, iscoroutine
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, define, field
 
@@ -25,10 +25,6 @@ from agentctx.session.lock import steps_around
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 from agentctx.session.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
-
-if TYPE_CHECKING:
-    from agentctx.clients.model_call import ModelCall
-
 
 MOST = 64
 """So many models are remembered; the one that was refused longest ago is forgotten first."""
@@ -94,8 +90,6 @@ class Limits:
 Key = Callable[[Body], Hashable]
 """Names the conversation of a request's body; None means that it belongs to none."""
 
-MOST_UNFINISHED = 64
-"""So many responses in the background are waited for; the oldest is forgotten first."""
 RECENT = 32
 """So many calls without a session are remembered, to notice one that goes on from another."""
 
@@ -123,7 +117,6 @@ class Conversations:
         init=False, factory=lambda: deque(maxlen=RECENT), repr=False
     )
 
-    _unfinished: OrderedDict[str, ModelCall] = field(init=False, factory=OrderedDict, repr=False)
     _said: set[str] = field(init=False, factory=set, repr=False)
 
     def __repr__(self) -> str:
@@ -158,21 +151,6 @@ class Conversations:
             async with self.sessions.using(name, request.model, format_name) as named:
                 yield _of_request(named, request, format_name)
 
-    def unfinished(self, name: str, call: ModelCall) -> None:
-        """Remember the call that a response in the background answers: a later answer brings its usage."""
-        self._unfinished[name] = call
-        if len(self._unfinished) > MOST_UNFINISHED:
-            self._unfinished.popitem(last=False)
-            self.say_once(_NEVER_RETRIEVED)
-
-    def waiting_for(self, name: str) -> ModelCall | None:
-        """The call that this response answers, while its usage is not known."""
-        return self._unfinished.get(name)
-
-    def finished(self, name: str) -> None:
-        """Forget the call: its usage is known."""
-        self._unfinished.pop(name, None)
-
     def say_once(self, what: str) -> None:
         """Say in the log what costs this client knowledge, once."""
         if what not in self._said:
@@ -193,10 +171,6 @@ class Conversations:
         recent.append((first, digest(messages[-1]), length))
 
 
-_NEVER_RETRIEVED = (
-    "responses in the background were never retrieved by the wrapped client that sent them, so what they cost is not "
-    "known to the session: call responses.retrieve(id) of the same client"
-)
 _GOES_ON = (
     "a model call of a wrapped client goes on from an earlier one without a session: each is prepared by itself, so a "
     "cut moves the prefix at every call and the provider's cache is lost; make the calls within `with "

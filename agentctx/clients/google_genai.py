@@ -14,11 +14,11 @@ from attrs import frozen
 from google.genai import Client, errors
 from google.genai.client import AsyncClient
 
+from agentctx.clients.answers import Answer, Ways, exchange, follow
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import Answer, ModelCall, Ways, exchange
-from agentctx.clients.streams import follow
+from agentctx.clients.model_call import ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import get

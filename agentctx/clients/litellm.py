@@ -18,11 +18,11 @@ from attrs import define, field, frozen
 from litellm import exceptions
 from litellm.router import Router
 
+from agentctx.clients.answers import Answer, Refused, Ways, exchange, follow, hold
 from agentctx.clients.bodies import events_of, said_in
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import Answer, ModelCall, Refused, Ways, exchange
-from agentctx.clients.streams import follow, hold
+from agentctx.clients.model_call import ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter

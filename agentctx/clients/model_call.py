@@ -1,21 +1,18 @@
 """One model call: what is sent, what is sent instead, once, when it was too large, and what is learned from the answer.
 
-Written once for both kinds of client: for a sync client nothing in here waits, since ``Ways.wait`` blocks instead.
+How the answer comes, whole or as a stream, is in ``clients/answers.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any
 
 import anyio
-from attrs import define, frozen
+from attrs import define
 
-from agentctx.clients.bridge import blocking, drive
+from agentctx.clients.bridge import blocking
 from agentctx.clients.conversations import Conversations, Limits
-from agentctx.clients.derived_client import NotSent
 from agentctx.core.message import Native
 from agentctx.core.report import OverflowMet, UsageRecorded, View
 from agentctx.engine.listeners import logger, observe
@@ -28,12 +25,6 @@ from agentctx.session.lock import Deadlock, preparing, steps_around
 from agentctx.session.session import Session
 from agentctx.session.step_context import Given
 from agentctx.session.usage import prompt_tokens
-
-if TYPE_CHECKING:
-    from agentctx.clients.streams import Started
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @define
@@ -224,151 +215,3 @@ def _model_to_pass(session: Session, model: str | None) -> str | None:
     A name that the model table does not know (a deployment's, a router's) does not replace the session's own.
     """
     return model if session.model is None or known_profile(model) is not None else None
-
-
-Send = Callable[[dict[str, Any]], Awaitable[Any]]
-"""Sends a request with this body and returns the SDK's answer."""
-Again = Callable[[Exception], Awaitable["Answer | None"]]
-"""Sends something smaller after an error; None when it was no overflow, or nothing smaller was taken."""
-
-
-class Refused(Exception):
-    """An answer that tells of an error which its SDK does not raise."""
-
-    def __init__(self, body: Native) -> None:
-        super().__init__(str(body)[:500])
-        self.body = body
-
-
-@define
-class Answer:
-    """What came back from one request.
-
-    Args:
-        refusal: The error that was found in what it returned, or read ahead in its stream.
-        close: Lets go of a stream that nobody will read.
-    """
-
-    value: Any = None
-    error: Exception | None = None
-    refusal: Exception | None = None
-    close: Callable[[], Awaitable[object]] | None = None
-    stream: Started | None = None
-
-    @property
-    def too_large(self) -> Exception | None:
-        """The error, when it says that the request was too large."""
-        said = self.error or self.refusal
-        return said if said is not None and classify_error(said) is not None else None
-
-    async def drop(self) -> None:
-        """Let go of it: nobody will read it."""
-        if self.close is not None:
-            await self.close()
-
-    def given(self) -> Native:
-        """What the SDK returned; what it raised is raised."""
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-Open = Callable[[Any, ModelCall, "Ways"], Awaitable[Answer]]
-"""Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
-
-
-@frozen
-class Ways:
-    """How one SDK's client answers.
-
-    Args:
-        not_sent: Its own error for a request that is too large, raised where nothing was sent.
-        waits: Whether the client is async; of a sync one nothing here waits, since ``wait`` blocks instead.
-    """
-
-    errors: tuple[type[Exception], ...]
-    open: Open
-    not_sent: type[NotSent]
-    waits: bool
-
-    async def wait(self, function: Callable[..., Awaitable[T]], *args: Native) -> T:
-        """Run an async function to its end, by waiting for it or by blocking."""
-        return await function(*args) if self.waits else blocking(function, *args)
-
-    async def sent(self, answer: Native) -> Native:
-        """What a call of the client's own returned; an async client's is awaited."""
-        return await answer if self.waits else answer
-
-    def plain(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Any]:
-        """An async function as it is for an async client, as a plain one for a sync client."""
-        if self.waits:
-            return function
-
-        @wraps(function)
-        def call(*args: P.args, **more: P.kwargs) -> T:
-            return drive(function(*args, **more))
-
-        return call
-
-
-async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
-    """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller."""
-    call = await begun(conversations, adapter, body, ways)
-    return await send(dict(body)) if call is None else await answer(call, send, ways)
-
-
-async def begun(conversations: Conversations, adapter: Adapter, body: Body, ways: Ways) -> ModelCall | None:
-    """The prepared request; None when there is nothing in it to prepare."""
-    try:
-        return await ways.wait(begin, conversations, adapter, body)
-    except ContextOverflow as error:
-        raise ways.not_sent.of(error) from error
-
-
-async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
-    """The answer to a prepared request; it is sent once more when it was too large and can be made smaller.
-
-    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up
-    to there, a stream is restarted by itself while it is read.
-    """
-    first = await _attempt(call, send, ways)
-    if first.stream is not None:
-        first.stream.held.again = partial(_again, call, send, ways)
-    if first.too_large is None or not await _shrunk(call, first, first.too_large, ways):
-        return first.given()
-    second = await _attempt(call, send, ways)
-    kept, lost = (first, second) if second.too_large is not None else (second, first)
-    await lost.drop()
-    return kept.given()
-
-
-async def _again(call: ModelCall, send: Send, ways: Ways, error: Exception) -> Answer | None:
-    """The stream that answers a smaller request, after an overflow in one that had not said anything yet."""
-    if classify_error(error) is None or not await ways.wait(call.shrink, error):
-        return None
-    second = await _attempt(call, send, ways)
-    if second.stream is not None:
-        second.refusal = await second.stream.refusal()
-    if second.too_large is not None:
-        await second.drop()
-        return None
-    second.given()
-    return second
-
-
-async def _shrunk(call: ModelCall, first: Answer, error: Exception, ways: Ways) -> bool:
-    try:
-        return await ways.wait(call.shrink, error)
-    except AgentctxError as failed:
-        await first.drop()
-        raise failed from error
-
-
-async def _attempt(call: ModelCall, send: Send, ways: Ways) -> Answer:
-    try:
-        value = await send(call.written())
-    except ways.errors as error:
-        return Answer(error=error)
-    opened = await ways.open(value, call, ways)
-    await call.kept(waits=ways.waits)
-    return opened

@@ -6,18 +6,21 @@ raw responses, ``with_options`` and the helpers for streams are prepared too.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
 import openai
+from attrs import field, frozen
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
+from agentctx.clients.answers import Answer, Refused, Ways, exchange, hold
 from agentctx.clients.bodies import watch
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, body_of, proxy
-from agentctx.clients.model_call import Answer, ModelCall, Refused, Ways, exchange
-from agentctx.clients.streams import hold
+from agentctx.clients.model_call import ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter, api_path, get
@@ -41,30 +44,65 @@ def wrap(client: T, conversations: Conversations) -> T:
         ConfigError: If it is something else of this SDK.
     """
     if isinstance(client, AsyncOpenAI | OpenAI):
-        ways = Ways(_ERRORS, _open, OverflowBeforeSending, isinstance(client, AsyncOpenAI))
-        return proxy(client, {"request": _request(type(client), conversations, ways)})
+        background = _Background(conversations)
+        ways = Ways(_ERRORS, partial(_open, background), OverflowBeforeSending, isinstance(client, AsyncOpenAI))
+        return proxy(client, {"request": _request(type(client), background, ways)})
     msg = f"wrap: {type(client).__qualname__} of openai is no client; pass an OpenAI or AsyncOpenAI"
     raise ConfigError(msg)
 
 
-def _request(kind: Native, conversations: Conversations, ways: Ways) -> Callable[..., Native]:
+MOST_UNFINISHED = 64
+"""So many responses in the background are waited for; the oldest is forgotten first."""
+
+
+@frozen(eq=False)
+class _Background:
+    """The calls of one wrapped client that are answered in the background: usage comes when they are retrieved."""
+
+    conversations: Conversations
+    calls: OrderedDict[str, ModelCall] = field(factory=OrderedDict)
+
+    def follow(self, name: str, call: ModelCall) -> None:
+        """Remember the call that this response will answer."""
+        self.calls[name] = call
+        if len(self.calls) > MOST_UNFINISHED:
+            self.calls.popitem(last=False)
+            self.conversations.say_once(_NEVER_RETRIEVED)
+
+    def retrieved_by(self, options: Native) -> ModelCall | None:
+        """The call whose response a request retrieves; None for every other request."""
+        before, _, name = options.url.partition("?")[0].rpartition("/")
+        return self.calls.get(name) if options.method.lower() == "get" and before == "/responses" else None
+
+    def forget(self, name: str) -> None:
+        """Its usage is known."""
+        self.calls.pop(name, None)
+
+
+_NEVER_RETRIEVED = (
+    "responses in the background were never retrieved by the wrapped client that sent them, so what they cost is not "
+    "known to the session: call responses.retrieve(id) of the same client"
+)
+
+
+def _request(kind: Native, background: _Background, ways: Ways) -> Callable[..., Native]:
     """The ``request`` that prepares, in front of a client's own."""
 
     async def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
         adapter = _adapter_of(options)
         if adapter is None:
             value = await ways.sent(kind.request(client, cast_to, options, **more))
-            call = _earlier(options, conversations)
+            call = background.retrieved_by(options)
             if call is None:
                 return value
-            opened = await _open(value, call, ways)
+            opened = await ways.open(value, call, ways)
             await call.kept(waits=ways.waits)
             return opened.value
 
         async def send(body: dict[str, Native]) -> Native:
             return await ways.sent(kind.request(client, cast_to, _with_body(options, body), **more))
 
-        return await exchange(conversations, adapter, _body_of(options), send, ways)
+        return await exchange(background.conversations, adapter, _body_of(options), send, ways)
 
     return ways.plain(request)
 
@@ -80,12 +118,6 @@ def _adapter_of(options: Native) -> Adapter | None:
     return _ADAPTERS.get(path)
 
 
-def _earlier(options: Native, conversations: Conversations) -> ModelCall | None:
-    """The call whose response in the background is retrieved; None for every other request."""
-    before, _, name = options.url.partition("?")[0].rpartition("/")
-    return conversations.waiting_for(name) if options.method.lower() == "get" and before == "/responses" else None
-
-
 def _body_of(options: Native) -> Mapping[str, Native]:
     """The body that the SDK would send: what stands in ``extra_body`` is part of it, and goes first."""
     if options.extra_json is None:
@@ -99,12 +131,12 @@ def _with_body(options: Native, body: dict[str, Native]) -> Native:
     return options.model_copy(update={"json_data": body, "extra_json": None})
 
 
-async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
+async def _open(background: _Background, value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     if _is_the_callers(value):
         return watch(value, value.http_response, call, waits=ways.waits)
     inner = _inner(value)
     if not isinstance(inner, AsyncStream | Stream):
-        return _opened(value, inner, call)
+        return _opened(value, inner, call, background)
     return hold(inner, call, ways, value)
 
 
@@ -125,25 +157,25 @@ def _inner(value: Native) -> Native:
     return http.json() if http.is_closed and "json" in http.headers.get("content-type", "") else None
 
 
-def _opened(value: object, inner: Native, call: ModelCall) -> Answer:
+def _opened(value: object, inner: Native, call: ModelCall, background: _Background) -> Answer:
     refused = None if inner is None else call.adapter.failure(inner)
     usage = None if inner is None else call.adapter.usage(inner)
-    _follow_background(inner, usage, call)
+    _follow_background(inner, usage, call, background)
     if refused is None:
         call.learn(usage)
         return Answer(value)
     return Answer(value, refusal=Refused(refused))
 
 
-def _follow_background(inner: Native, usage: Native, call: ModelCall) -> None:
+def _follow_background(inner: Native, usage: Native, call: ModelCall, background: _Background) -> None:
     """Of a response in the background the usage comes when it is retrieved at its end."""
     name = get(inner, "id")
     if not call.body.get("background") or not isinstance(name, str):
         return
     if usage is None and get(inner, "status") in {"queued", "in_progress"}:
-        call.client.unfinished(name, call)
+        background.follow(name, call)
     else:
-        call.client.finished(name)
+        background.forget(name)
 
 
 class OverflowBeforeSending(NotSent, openai.BadRequestError):

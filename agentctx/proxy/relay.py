@@ -16,9 +16,9 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
+from agentctx.clients.answers import Held, Started
 from agentctx.clients.bodies import said_in
 from agentctx.clients.model_call import ModelCall
-from agentctx.clients.streams import Held, Started
 from agentctx.core.message import Native
 from agentctx.proxy.aws import said_in_frame
 from agentctx.proxy.upstream import ProviderResponse

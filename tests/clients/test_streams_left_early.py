@@ -14,7 +14,7 @@ from openai import AsyncOpenAI, OpenAI
 
 import agentctx
 from agentctx import wrap
-from agentctx.clients.streams import _ahead_once
+from agentctx.clients.answers import _ahead_once
 from agentctx.testing.servers import Said, chat_completions, converse, generate_content, messages
 
 pytestmark = pytest.mark.both_loops

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 import agentctx
 from agentctx import wrap
+from agentctx.core.report import UsageRecorded
 from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 CHAT = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": []}
@@ -120,9 +121,9 @@ async def parsed_events(response):
 def bodies(serve, closing):
     """A wrapped client of a kind and its session, and what the server saw."""
 
-    def make(api, kind, **behaviour):
+    def make(api, kind, *, sinks=(), **behaviour):
         desk, url = serve(APIS[api][0], **behaviour)
-        session = pipeline().session(model=APIS[api][2]["model"])
+        session = pipeline(sinks=sinks).session(model=APIS[api][2]["model"])
         base = url if api == "messages" else f"{url}/v1"
         given = closing(kind(base_url=base, api_key="none", max_retries=0))
         return desk, session, wrap(given, session.plan, session=session)
@@ -205,14 +206,18 @@ async def test_a_response_in_the_background_is_billed_when_it_is_retrieved(bodie
         assert (found.parse() if raw else found).output_text == "Done."
         assert session.billed_tokens == agentctx.count(items(3), "gpt-5.4", format="openai-responses")
     assert session.limits.calibration.reports == 1
-    assert client.agentctx.waiting_for(sent.id) is None
 
 
 def test_responses_that_nobody_retrieves_are_forgotten_and_said_once(bodies, caplog, monkeypatch):
     """Only so many responses in the background are waited for; that the oldest is forgotten is said once."""
-    monkeypatch.setattr("agentctx.clients.conversations.MOST_UNFINISHED", 1)
-    _, _, client = bodies("responses", OpenAI)
+    monkeypatch.setattr("agentctx.clients.openai.MOST_UNFINISHED", 1)
+    events = []
+    _, _, client = bodies("responses", OpenAI, sinks=[events.append])
     ids = [client.responses.create(model="gpt-5.4", input=items(n), background=True).id for n in (1, 2, 3)]
-    assert [client.agentctx.waiting_for(each) is not None for each in ids] == [False, False, True]
+    billed = []
+    for each in ids:
+        client.responses.retrieve(each)
+        billed.append(len([event for event in events if isinstance(event, UsageRecorded)]))
+    assert billed == [0, 0, 1]
     assert len([each for each in caplog.records if "never retrieved" in each.getMessage()]) == 1
     client.close()

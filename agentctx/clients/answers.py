@@ -1,8 +1,10 @@
-"""Streams: hand everything out as it comes, restart before the first content, record the usage at the end.
+"""The answer to a request, whole or as a stream: sent once more when it was too large, and its usage recorded.
 
 A provider may say within a stream that the request was too large. Up to the first content a smaller one is sent then,
 and the stream goes on with its answer: what the caller has seen by then (a role, ``response.created``) is not said
 again. Nothing is held back for that, so a stream begins when the SDK's own would.
+
+Written once for both kinds of client: for a sync client nothing in here waits, since ``Ways.wait`` blocks instead.
 
 The end is where the stream ends or where its reader closes it; by then some providers have told the prompt's size.
 """
@@ -10,21 +12,174 @@ The end is where the stream ends or where its reader closes it; by then some pro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Set as AbstractSet
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Set as AbstractSet
 from contextlib import aclosing, closing
-from functools import cache, partial
+from functools import cache, partial, wraps
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 
-from agentctx.clients.bridge import drive
-from agentctx.clients.derived_client import derived
-from agentctx.clients.model_call import Again, Answer, ModelCall, Refused, Ways
+from agentctx.clients.bridge import blocking, drive
+from agentctx.clients.conversations import Conversations
+from agentctx.clients.derived_client import NotSent, derived
+from agentctx.clients.model_call import ModelCall, begin
 from agentctx.core.message import Native
-from agentctx.providers.adapter import get
+from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.providers.adapter import Adapter, Body, get
+from agentctx.providers.overflow import classify_error
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+Send = Callable[[dict[str, Any]], Awaitable[Any]]
+"""Sends a request with this body and returns the SDK's answer."""
+Again = Callable[[Exception], Awaitable["Answer | None"]]
+"""Sends something smaller after an error; None when it was no overflow, or nothing smaller was taken."""
+
+
+class Refused(Exception):
+    """An answer that tells of an error which its SDK does not raise."""
+
+    def __init__(self, body: Native) -> None:
+        super().__init__(str(body)[:500])
+        self.body = body
+
+
+@define
+class Answer:
+    """What came back from one request.
+
+    Args:
+        refusal: The error that was found in what it returned, or read ahead in its stream.
+        close: Lets go of a stream that nobody will read.
+    """
+
+    value: Any = None
+    error: Exception | None = None
+    refusal: Exception | None = None
+    close: Callable[[], Awaitable[object]] | None = None
+    stream: Started | None = None
+
+    @property
+    def too_large(self) -> Exception | None:
+        """The error, when it says that the request was too large."""
+        said = self.error or self.refusal
+        return said if said is not None and classify_error(said) is not None else None
+
+    async def drop(self) -> None:
+        """Let go of it: nobody will read it."""
+        if self.close is not None:
+            await self.close()
+
+    def given(self) -> Native:
+        """What the SDK returned; what it raised is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+Open = Callable[[Any, ModelCall, "Ways"], Awaitable[Answer]]
+"""Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
+
+
+@frozen
+class Ways:
+    """How one SDK's client answers.
+
+    Args:
+        not_sent: Its own error for a request that is too large, raised where nothing was sent.
+        waits: Whether the client is async; of a sync one nothing here waits, since ``wait`` blocks instead.
+    """
+
+    errors: tuple[type[Exception], ...]
+    open: Open
+    not_sent: type[NotSent]
+    waits: bool
+
+    async def wait(self, function: Callable[..., Awaitable[T]], *args: Native) -> T:
+        """Run an async function to its end, by waiting for it or by blocking."""
+        return await function(*args) if self.waits else blocking(function, *args)
+
+    async def sent(self, answer: Native) -> Native:
+        """What a call of the client's own returned; an async client's is awaited."""
+        return await answer if self.waits else answer
+
+    def plain(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Any]:
+        """An async function as it is for an async client, as a plain one for a sync client."""
+        if self.waits:
+            return function
+
+        @wraps(function)
+        def call(*args: P.args, **more: P.kwargs) -> T:
+            return drive(function(*args, **more))
+
+        return call
+
+
+async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
+    """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller."""
+    call = await begun(conversations, adapter, body, ways)
+    return await send(dict(body)) if call is None else await answer(call, send, ways)
+
+
+async def begun(conversations: Conversations, adapter: Adapter, body: Body, ways: Ways) -> ModelCall | None:
+    """The prepared request; None when there is nothing in it to prepare."""
+    try:
+        return await ways.wait(begin, conversations, adapter, body)
+    except ContextOverflow as error:
+        raise ways.not_sent.of(error) from error
+
+
+async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
+    """The answer to a prepared request; it is sent once more when it was too large and can be made smaller.
+
+    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up
+    to there, a stream is restarted by itself while it is read.
+    """
+    first = await _attempt(call, send, ways)
+    if first.stream is not None:
+        first.stream.held.again = partial(_again, call, send, ways)
+    if first.too_large is None or not await _shrunk(call, first, first.too_large, ways):
+        return first.given()
+    second = await _attempt(call, send, ways)
+    kept, lost = (first, second) if second.too_large is not None else (second, first)
+    await lost.drop()
+    return kept.given()
+
+
+async def _again(call: ModelCall, send: Send, ways: Ways, error: Exception) -> Answer | None:
+    """The stream that answers a smaller request, after an overflow in one that had not said anything yet."""
+    if classify_error(error) is None or not await ways.wait(call.shrink, error):
+        return None
+    second = await _attempt(call, send, ways)
+    if second.stream is not None:
+        second.refusal = await second.stream.refusal()
+    if second.too_large is not None:
+        await second.drop()
+        return None
+    second.given()
+    return second
+
+
+async def _shrunk(call: ModelCall, first: Answer, error: Exception, ways: Ways) -> bool:
+    try:
+        return await ways.wait(call.shrink, error)
+    except AgentctxError as failed:
+        await first.drop()
+        raise failed from error
+
+
+async def _attempt(call: ModelCall, send: Send, ways: Ways) -> Answer:
+    try:
+        value = await send(call.written())
+    except ways.errors as error:
+        return Answer(error=error)
+    opened = await ways.open(value, call, ways)
+    await call.kept(waits=ways.waits)
+    return opened
+
+
 Pull = Callable[[], Awaitable[Any]]
 """Reads the next event; raises StopAsyncIteration at the end."""
 Close = Callable[[], Any]
