@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -87,3 +88,19 @@ def with_later(value: T, later: Mapping[str, Callable[[], object]]) -> T:
         object.__delattr__(value, name)
     object.__setattr__(value, "_later", later)
     return value
+
+
+def worked_out_later(value: T, names: Iterable[str], how: Callable[[], T]) -> T:
+    """A value that is worked out as a whole when somebody asks for anything in it.
+
+    Args:
+        value: Another one, which nobody else has yet.
+        names: Its fields.
+        how: Works it out. Threads that ask at once may both do so.
+    """
+    known = cache(how)
+    return with_later(value, {name: partial(_field, known, name) for name in names})
+
+
+def _field(value: Callable[[], object], name: str) -> object:
+    return getattr(value(), name)

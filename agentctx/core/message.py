@@ -199,7 +199,8 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The text of all text parts, joined as they stand."""
-        return "".join([part.text for part in self.content if isinstance(part, Text)])
+        texts = [part.text for part in self.content if isinstance(part, Text)]
+        return texts[0] if len(texts) == 1 else "".join(texts)
 
     @staticmethod
     def read(call_id: str, content: tuple[Part, ...], name: str | None, source: Native) -> ToolResult:

@@ -375,7 +375,8 @@ class _Cutting:
             bare = edit_results(message, partial(self._cleared, message))
             tight = self._capped(message, self.cap)
         elif ToolCall in kinds:
-            bare = cut_arguments(message, argument_cut(message, LONG_ARGUMENT, self.call), _may_be_long)
+            if any(map(_may_be_long, message.calls)):
+                bare = cut_arguments(message, argument_cut(message, LONG_ARGUMENT, self.call), _may_be_long)
         elif has_user_words(message):
             bare = self._with_shorter_text(message, max(SMALLEST, self.for_words))
         least = count(bare)

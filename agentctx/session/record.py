@@ -235,9 +235,9 @@ class Record:
 
     def in_force(self) -> ChangesInForce:
         """The changes in force now."""
-        return self.log.snapshot(self.sizes, self.roles, self._added() if self.made else ())
+        return self.log.snapshot(self.sizes, self.roles, self.added() if self.made else ())
 
-    def _added(self) -> Iterator[Change]:
+    def added(self) -> Iterator[Change]:
         """What is said of made messages, each with its place in the view."""
         for place, message in enumerate(self.view):
             if id(message) in self.made:
@@ -280,7 +280,7 @@ class Record:
 
     def changes(self) -> list[Change]:
         """What is said of messages that are in the view, or were edited."""
-        return [*self.log.lines(), *self._added()]
+        return [*self.log.lines(), *self.added()]
 
     def digested(self) -> bytes:
         """The digests of all messages of the history, one after the other; each is worked out once."""

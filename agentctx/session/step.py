@@ -25,12 +25,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from attrs import evolve
+from attrs import evolve, fields_dict
 
 from agentctx.core import compare
-from agentctx.core.change_log import ChangesInForce
+from agentctx.core.change_log import ChangeLog, ChangesInForce
 from agentctx.core.compare import Outcome
-from agentctx.core.message import Context, Message, Native
+from agentctx.core.message import ROLES, Context, Message, Native
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, StageReport, View
@@ -45,6 +45,7 @@ from agentctx.engine.run_stages import Trail, keep_originals, mend, naming, run_
 from agentctx.engine.skipped import Skipped, skipped
 from agentctx.engine.tail import Viewed, begins_at, tail_of
 from agentctx.errors import ContextOverflow
+from agentctx.lazy import worked_out_later
 from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
 from agentctx.providers.native import snapshot
@@ -584,25 +585,34 @@ def _known_after(
 
 
 def _committed_nowhere(state: State, step: Step) -> Committed:
-    """What a step from nothing made, for the report; no later step goes on from it."""
-    record, trail, read, left = step.record, step.trail, step.read, step.skipped
-    messages, meter = trail.context.messages, step.ctx.reader.meter
-    wire, known = step.ctx.reader.wire, enumerate(zip(messages, trail.origins, strict=True))
+    """What a step from nothing made, for the report; no later step goes on from it, so nothing else is noted."""
+    record, trail, read, wire = step.record, step.trail, step.read, step.ctx.reader.wire
+    messages, known = trail.context.messages, enumerate(zip(trail.context.messages, trail.origins, strict=True))
     record.out = [
         step.natives[origin]
         if origin is not None and message.untouched
         else write_native(wire, message, place_of(origin, place))
         for place, (message, origin) in paced(known)
     ]
-    record.remember(read.seen, read.messages, read.sizes)
-    if left is not None:
-        record.log.spans.extend(left.spans())
-    record.log.write(change for report in trail.reports for change in report.changes)
-    record.view, record.origins, record.final = list(messages), trail.origins, len(messages)
-    record.note_made(trail.made, (), messages)
-    record.view_bytes = sum(map(meter.weight, messages))
-    in_force = record.in_force() if left is None else left.in_force(record.in_force(), trail.reports)
+    record.seen, record.view, record.origins, record.final = read.seen, list(messages), trail.origins, len(messages)
+    record.history_tokens, record.history_bytes = sum(read.sizes.tokens), sum(read.sizes.bytes)
+    record.view_bytes = sum(map(step.ctx.reader.meter.weight, messages))
+    if trail.made:
+        record.note_made(trail.made, (), messages)
+    in_force = worked_out_later(
+        ChangesInForce(), fields_dict(ChangesInForce), partial(_told_nowhere, step, tuple(trail.reports))
+    )
     return Committed(state, record, in_force, compare.first_changed(read.messages, messages), 0, 0)
+
+
+def _told_nowhere(step: Step, reports: Sequence[StageReport]) -> ChangesInForce:
+    """The changes in force after a step from nothing, which nobody has to know before somebody asks for them."""
+    record, read, left = step.record, step.read, step.skipped
+    log = ChangeLog(spans=[] if left is None else list(left.spans()))
+    log.write(change for report in reports for change in report.changes)
+    roles = [ROLES.index(message.role) for message in read.messages]
+    known = log.snapshot(read.sizes.tokens, roles, record.added())
+    return known if left is None else left.in_force(known, reports)
 
 
 def _same_head(state: State, ctx: StepContext, given: Given) -> bool:
