@@ -12,6 +12,7 @@ from agentctx.core.pace import paced
 from agentctx.core.units import Unit, units
 from agentctx.engine.select import until_full
 from agentctx.engine.shrink import shrink_results
+from agentctx.offload import VERY_MUCH
 from agentctx.protocols import Call, whole_text
 
 
@@ -209,7 +210,9 @@ def aiming_below(aim: int, floor: int, call: Call) -> int:
 
 def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:
     """What a stage that drops units looks at; see ``Stage.effort``. No result of what fits ``limit`` has to be cut."""
-    return whole_text(context, call) if call.size(context) > limit else repeat(0, len(context.messages))
+    number = len(context.messages)
+    very_many = number >= VERY_MUCH  # which says enough
+    return repeat(0, number) if very_many or call.size(context) <= limit else whole_text(context, call)
 
 
 def oldest_first(aim: int) -> str:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import compress, groupby
 from operator import attrgetter
 
 from attrs import evolve, frozen
 
 from agentctx.core.change_log import ChangesInForce, Span
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import ROLES, Message, Native, Thinking
+from agentctx.core.message import ROLES, Message, Native, Thinking, remember_bare
 from agentctx.core.pace import paced
 from agentctx.core.recap import is_recap
 from agentctx.core.report import Forecast, Report, StageReport
@@ -88,10 +88,10 @@ class Skipped:
     @cached_property
     def places(self) -> list[int]:
         """The index of each."""
-        shape = self.outline.shape
-        return [index for index in range(self.start, self.stop) if shape[index] != "u"]
+        start, stop = self.start, self.stop
+        return list(compress(range(start, stop), map("u".__ne__, self.outline.shape[start:stop])))
 
-    @property
+    @cached_property
     def origins(self) -> list[int]:
         """The index in the history of each message around them."""
         shape, start, stop = self.outline.shape, self.start, self.stop
@@ -248,11 +248,19 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
     odd = first if _pairs_are_whole(outline, stop, len(shape)) else around
     found = Skipped(start, stop, begins[-_OLDEST], around, odd, cleared, stage, oldest_first(aim), reader, outline)
     known = {id(message.source) for message in around}
-    if not known.isdisjoint([id(natives[place]) for place in found.places]):  # all around it tells which place it is
+    if not known.isdisjoint(map(id, map(natives.__getitem__, found.places))):  # all around it tells which place it is
         return None
+    _note_bare(found)
     thinks = any(type(part) is Thinking for message in first for part in message.parts)  # which may bind on
     counts = any(map(is_recap, around))  # a recap, what is left out
     return None if thinks or counts or has_server_calls(around) or _repeats(found) else found
+
+
+def _note_bare(found: Skipped) -> None:
+    """Note on what is ordinary that it has no cache marker."""
+    shape, known = found.outline.shape, zip(found.origins, found.around, strict=True)
+    ordinary = [message for index, message in known if shape[index] != "?"]
+    remember_bare(ordinary, found.reader.wire.cache_markers)
 
 
 _OLDEST = 3

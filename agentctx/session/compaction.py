@@ -218,6 +218,7 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         begun = step.trail.copy()
         call = evolve(
             call,
+            known=(begun.context, begun.tokens),
             start=begun.context,
             given=partial(begun.after, -1),
             left_out=partial(step.left_out, begun.reports),

@@ -261,8 +261,9 @@ async def _make_legal(step: Step) -> None:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
     """
     read, wire = step.read, step.ctx.reader.wire
-    few = len(read.messages) < SOME
-    if _is_legal(step) if few else await offload(partial(_is_legal, step), len(read.messages)):
+    looked_at = read.messages if step.skipped is None else step.skipped.odd
+    look = partial(_is_legal, step, looked_at)
+    if look() if len(looked_at) < SOME else await offload(look, len(looked_at)):
         if step.remembered and read.messages[-1].role not in _ANSWERING:
             step.tail_from = begins_at(read.messages, read.origins)
     else:
@@ -278,9 +279,9 @@ async def _make_legal(step: Step) -> None:
 _ANSWERING = frozenset({"user", "tool"})
 
 
-def _is_legal(step: Step) -> bool:
+def _is_legal(step: Step, messages: Sequence[Message]) -> bool:
     """Whether there is nothing at all to repair, and nothing of another model to take off."""
-    reader, messages = step.ctx.reader, step.read.messages if step.skipped is None else step.skipped.odd
+    reader = step.ctx.reader
     if step.record.foreign_count > step.read.origins[0]:
         return False
     if (markers := reader.wire.cache_markers) is not None:
