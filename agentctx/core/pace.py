@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from threading import local
 from time import perf_counter, sleep
 from typing import TypeVar
@@ -69,12 +70,11 @@ def _stand_back(until: float) -> None:
 
 
 def paced(items: Iterable[T]) -> Iterable[T]:
-    """The items as they are; in a thread that gives way, one that does so between them."""
-    return items if _thread.since is None else _breathing(items)
+    """The items as they are; in a thread that gives way, one that does so between them, and may fetch some ahead."""
+    return items if _thread.since is None else chain.from_iterable(_breathing(iter(items)))
 
 
-def _breathing(items: Iterable[T]) -> Iterator[T]:
-    for number, item in enumerate(items):
-        if number % EVERY == 0:
-            breathe()
-        yield item
+def _breathing(items: Iterator[T]) -> Iterator[tuple[T, ...]]:
+    while some := tuple(islice(items, EVERY)):
+        breathe()
+        yield some

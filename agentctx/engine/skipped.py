@@ -232,7 +232,8 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
         return None
     shape, read = outline.shape, reader.wire.read_message
     try:
-        spoken = {index: read(natives[index], index) for index, letter in paced(enumerate(shape)) if letter == "u"}
+        places = compress(range(len(shape)), map("u".__eq__, shape))
+        spoken = {index: read(natives[index], index) for index in paced(places)}
         newest, begins, cleared = _newest(natives, reader, shape, spoken, aim - head_tokens)
         stop = len(natives) - len(newest)
         start = _start(outline, stop)
