@@ -85,7 +85,7 @@ def iter_units(messages: Sequence[Message], start: int = 0) -> Iterator[Unit]:
             said = [messages[place] for place in places]
             index, end, late = 0, len(said), _LateResults(said, 0, gathered=True)
             continue
-        yield _unit(places[index:stop], is_round=is_round)
+        yield Unit(index, stop, is_round) if said is messages else _unit(places[index:stop], is_round=is_round)
         index = stop
 
 

@@ -212,8 +212,7 @@ class _Forms(NamedTuple):
 _MORE = attrgetter("more")
 
 
-@frozen
-class _Turn:
+class _Turn(NamedTuple):
     """What the user says and the round that answers, which may go; with what it takes, in tokens.
 
     Args:
@@ -238,6 +237,7 @@ class _Cutting:
         room: Tokens for what stays of these.
         for_words: So many of them the user's words may take before a round goes for them, or one of them is cut.
         why: What is said of each message that is touched.
+        cap: Tokens; a result with more is out of proportion.
         stood_for: How many characters a reference stands for.
     """
 
@@ -247,14 +247,12 @@ class _Cutting:
     room: int
     for_words: int
     why: str
+    cap: int = field(
+        init=False, default=Factory(lambda self: max(SMALLEST, int(OUT_OF_PROPORTION * self.room)), takes_self=True)
+    )
     stood_for: Callable[[str], int] = field(
         init=False, default=Factory(lambda self: standing_for(self.context, self.call), takes_self=True)
     )
-
-    @property
-    def cap(self) -> int:
-        """Tokens; a result with more is out of proportion."""
-        return max(SMALLEST, int(OUT_OF_PROPORTION * self.room))
 
     def made(self) -> Context:
         """The request that is left: the newest turns, and of those before them the user's words."""
@@ -389,6 +387,9 @@ class _Cutting:
         return cleared_with_pointer(result, CLEARED, pointer, self.call)
 
     def _capped(self, message: Message, cap: int) -> Message:
+        if all(len(result.text) <= cap for result in message.results):  # of most, at a glance
+            return message
+
         def shorter(result: ToolResult) -> ToolResult:
             return capped(message, result, cap, self.call, self.stood_for)
 

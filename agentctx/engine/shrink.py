@@ -304,6 +304,8 @@ def edited(
 CLEARED = "[old tool result cleared]"
 """What stands for an old result."""
 
+_CLEARED = (Text(CLEARED),)
+
 OFFLOADED = "[offloaded: "
 """What a preview begins with."""
 
@@ -319,7 +321,7 @@ def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
     """The result with a few words in the place of what it says; itself where they would be no fewer."""
     if len(result.text) <= len(placeholder) and all(isinstance(part, Text) for part in result.content):
         return result
-    return result.with_content((Text(placeholder),))
+    return result.with_content(_CLEARED if placeholder is CLEARED else (Text(placeholder),))
 
 
 def cleared_with_pointer(result: ToolResult, placeholder: str, pointer: str, call: Call) -> ToolResult:

@@ -291,6 +291,7 @@ def _newest(
     begins: list[int] = []
     cleared: dict[int, tuple[Message, Message]] = {}
     words, bare, more = sum(map(count, spoken.values())), 0, 0
+    most = int(OUT_OF_PROPORTION * room)
     spoke = full = False
     last = shape.rfind("u")
     last = len(shape) if last == shape.find("u") else last
@@ -302,7 +303,7 @@ def _newest(
                 whole, message = message, edit_results(message, without_content)
                 cleared |= {index: (whole, message)} if message is not whole else {}
             else:
-                more += min(count(message), int(OUT_OF_PROPORTION * room)) - _CLEARED
+                more += min(count(message), most) - _CLEARED
         else:
             bare += count(message)
             words -= count(message) if index in spoken else 0
