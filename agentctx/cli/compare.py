@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from multiprocessing import active_children
 from pathlib import Path
@@ -20,10 +20,8 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.console import (
-    INTERRUPTED,
-    TERMINATED,
     Tally,
-    Terminated,
+    ended_by,
     ending_in_order,
     err,
     in_one_line,
@@ -150,10 +148,19 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         apart("--parquet", parquet, [*_listed(files), *map(str, filter(None, (out, config)))])
     sessions = _Sessions(_listed(files, out), parse_bytes("--max-bytes", max_bytes), chosen=bool(pipeline or config))
     rows: list[Measured] = []
-    with ending_in_order(), prints_on_stderr() as stdout, _executor(executor, workers) as running:
+    with (
+        ending_in_order(),
+        _said_when_interrupted(results),
+        prints_on_stderr() as stdout,
+        _workers_end_when_interrupted(),
+        _executor(executor, workers) as running,
+        _workers_end_when_interrupted(),  # before the executor waits for them
+        progress("compare", None) as done,
+    ):
         contenders = _contenders(pipeline or (), config, window)
         work = compare_pairs(sessions, contenders, executor=running, workers=workers, model=model, results=results)
-        for row in _until_interrupted(work, results):
+        for row in work:
+            done()
             if isinstance(row, Failed):
                 sessions.failed(row)
                 continue
@@ -174,22 +181,29 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     sessions.tally.end()
 
 
-def _until_interrupted(work: Iterator[Measured | Failed], results: Results | None) -> Iterator[Measured | Failed]:
-    """The rows; an interrupt says what is kept and how to go on, and ends the workers."""
+@contextmanager
+def _said_when_interrupted(results: Results | None) -> Iterator[None]:
+    """Where it is interrupted, say what is kept and how to go on."""
     try:
-        with progress("compare", None) as done:
-            for row in work:
-                done()
-                yield row
+        yield
     except KeyboardInterrupt as signal:
         if results is None:
             say("interrupted; no row is kept: with --out FILE the same command goes on where it was")
         else:
             kept = f"{len(results):,} {'row is' if len(results) == 1 else 'rows are'} kept in {results.path}"
             say(f"interrupted; {kept}: the same command goes on from there")
+        raise typer.Exit(ended_by(signal)) from None
+
+
+@contextmanager
+def _workers_end_when_interrupted() -> Iterator[None]:
+    """Where it is interrupted, end the processes that were begun, also those that are just beginning."""
+    try:
+        yield
+    except KeyboardInterrupt:
         for worker in active_children():
             worker.terminate()
-        raise typer.Exit(TERMINATED if isinstance(signal, Terminated) else INTERRUPTED) from None
+        raise
 
 
 def _contenders(named: Sequence[str], config: Path | None, window: str | None) -> list[Contender]:

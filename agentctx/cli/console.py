@@ -169,15 +169,20 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         except OSError as error:  # reading names its file itself: this is stdout
             _give_up_stdout()
             fail(f"cannot write: {error.strerror or error}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as signal:
             say("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(ended_by(signal)) from None
 
     return run
 
 
 class Terminated(KeyboardInterrupt):
     """The process was asked to end (SIGTERM)."""
+
+
+def ended_by(signal: KeyboardInterrupt) -> int:
+    """The exit code of what was asked to end."""
+    return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
 
 
 @contextmanager

@@ -1,9 +1,20 @@
 """What measuring a session takes, loaded once: workers are forked from the process that imports this."""
 
 import gc
+import sys
 from importlib import import_module
+from types import TracebackType
 
 from agentctx import warmup
+
+
+def _told(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """Tell of what a worker that begins fails with, but where nobody waits for it any more: what it shares is gone."""
+    if not isinstance(error, EOFError) and not (isinstance(error, FileNotFoundError) and error.filename is None):
+        sys.__excepthook__(kind, error, where)
+
+
+sys.excepthook = _told
 
 for _name in ("presets", "comparison.contenders", "comparison.rows", "comparison.run"):
     import_module(f"agentctx.{_name}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from heapq import heappop, heappush
 from itertools import count
@@ -45,16 +46,34 @@ def processes(number: int) -> Executor:
     forks = "forkserver" in get_all_start_methods()
     context = get_context("forkserver" if forks else "spawn")
     if forks:
+        from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 - not every system has them
+
         context.set_forkserver_preload(["agentctx.comparison.loaded"])
-    executor = ProcessPoolExecutor(number, context, initializer=_end_with_the_parent)
+        resource_tracker.ensure_running()
+        with _uninterrupted():
+            forkserver.ensure_running()
+    executor = ProcessPoolExecutor(number, context, initializer=_end_when_asked)
     for _ in range(number):
         executor.submit(os.getpid)
     return executor
 
 
-def _end_with_the_parent() -> None:
-    """Let this worker end where whoever began it is killed."""
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait, also for processes that are begun meanwhile."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_when_asked() -> None:
+    """Let this worker end where whoever began it is killed; and say nothing where it is interrupted: that one does."""
     parent = parent_process()
+    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def wait() -> None:
         if parent is not None:

@@ -122,12 +122,12 @@ bare = Pipeline(FitContextWindow())
 """
 
 
-def of_ones_own(*arguments):
+def of_ones_own(*arguments, **settings):
     """Begins the command as a process in the working directory, with pipelines of a module there."""
     Path("my_pipelines.py").write_text(OWN)
     command = [sys.executable, "-m", "agentctx", "compare", *arguments]
     env = {**os.environ, "PYTHONPATH": ROOT}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **settings)
 
 
 def test_a_stage_that_fails_costs_its_own_rows_only(run):
@@ -220,6 +220,23 @@ def test_an_interrupt_loses_no_row(run, monkeypatch):
     assert run(*asked, "--out", "whole.jsonl").exit_code == 0
     assert rows_of("rows.jsonl") == rows_of("whole.jsonl")
     assert len(rows_of("whole.jsonl")) == count_lines("rows.jsonl") == 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it looks up its processes in /proc")
+@pytest.mark.parametrize(
+    ("how", "send", "begun", "code"), [(signal.SIGINT, os.killpg, 2, 130), (signal.SIGTERM, os.kill, 1, 143)]
+)
+def test_an_interrupt_while_its_processes_begin_is_said_in_one_line(run, how, send, begun, code):
+    """Sent by a terminal to all of them, or to the first alone: it ends with the signal's code, and no more is said."""
+    began = of_ones_own(
+        "sessions/one.jsonl", "-p", "oldest_out", "--window", "33%", "--jobs", "2", start_new_session=True
+    )
+    children = Path(f"/proc/{began.pid}/task/{began.pid}/children")
+    while began.poll() is None and len(children.read_text().split()) < begun:
+        sleep(0.005)
+    send(began.pid, how)
+    told = began.communicate(timeout=30)[1]
+    assert (code, ["error: interrupted"]) == (began.returncode, [line[:18] for line in told.splitlines()]), told
 
 
 def count_lines(path):
