@@ -8,9 +8,10 @@ import anyio
 import typer
 
 from agentctx.cli import options
-from agentctx.cli.console import UnknownModels, at, in_one_line, report_json, tell_reports
+from agentctx.cli.console import FOUND, UnknownModels, at, fail, in_one_line, report_json, tell_reports
 from agentctx.cli.transcripts import chosen, written
 from agentctx.core.report import Report, View
+from agentctx.errors import ContextOverflow
 from agentctx.transcripts import Transcript
 
 Out = Annotated[
@@ -62,7 +63,10 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     with written(out) as stream:
         for entry in chosen(file, id, max_bytes):
             with at(entry.place):
-                view = anyio.run(_prepare, entry, typed, model, format)
+                try:
+                    view = anyio.run(_prepare, entry, typed, model, format)
+                except ContextOverflow as error:
+                    fail(f"{entry.place}: {error}", FOUND)
                 entry.write(entry.with_messages(view.messages), stream)
             if not json:  # stderr is the report's then
                 unknown.tell(model or entry.recording.model, otherwise="--model, --window")

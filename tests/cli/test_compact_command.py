@@ -91,12 +91,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(run, tmp_path, chat, rec
 
 
 def test_a_failure_writes_nothing_to_stdout(run, jsonl, chat, record):
-    """When the second recording cannot fit, not even the first is written."""
+    """When the second recording cannot fit, not even the first is written, and the error says which one it is."""
     large = chat(1)
     large[0]["content"] = "never forget " * 5000
     done = run("compact", jsonl(record(chat(1), "a"), record(large, "b")), "--window", "4k")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "needs" in done.stderr
+    assert "line 2: the request needs" in done.stderr
 
 
 @pytest.mark.parametrize("where", ["missing/out.json", "."])
