@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from attrs import evolve
@@ -95,18 +96,48 @@ def test_sessions_are_read_as_they_are_needed():
     assert len(taken) <= 4
 
 
+class Timed(ThreadPoolExecutor):
+    """One thread, which waits until it may begin, and pipelines that take so many seconds for a byte of messages.
+
+    Args:
+        rates: How many, by the pipeline's name.
+    """
+
+    def __init__(self, rates):
+        super().__init__(1)
+        self.rates, self.begun, self.may = rates, [], Event()
+
+    def submit(self, run, recording, pipeline, session, model):
+        """Take down what is begun, and run it when everything has been read."""
+        self.begun.append((session, pipeline.name))
+        return super().submit(self._row, run, recording, pipeline, session, model)
+
+    def _row(self, run, recording, pipeline, session, model):
+        assert self.may.wait(60)
+        seconds = self.rates[pipeline.name] * len(json.dumps(recording.messages))
+        return evolve(run(recording, pipeline, session, model), seconds=seconds)
+
+
 def test_what_takes_longest_goes_first():
-    """Of the sessions that were read ahead the largest goes first, and in the pipeline that took longest so far."""
-    given = [*((f"s{place}", session(2, said=f"{place} ")) for place in range(8)), ("large", session(40))]
-    pipelines = ready("everything", "coding_agent")
-    with ThreadPoolExecutor(1) as thread:
-        rows = list(compare(given, pipelines, executor=thread, workers=1))
-    order = [(row.session, row.pipeline) for row in rows]
-    assert len(set(order)) == len(given) * len(pipelines)
-    assert order.index(("large", "coding_agent")) < order.index(("large", "everything"))
-    for name in ("everything", "coding_agent"):
-        own = [session for session, pipeline in order if pipeline == name]
-        assert own.index("large") <= len(own) // 2  # some may have begun before it was read
+    """What waits goes by its size and by how long its pipeline took others; one that nothing is known of goes first."""
+    given = [(f"s{place}", session(2, said=f"{place} ")) for place in range(4)]
+    given[2:2] = [("large", session(12, said="2 "))]
+
+    with Timed({"everything": 1, "oldest_out": 3}) as thread:
+
+        def corpus():
+            yield from given
+            thread.may.set()
+
+        rows = list(compare(corpus(), ready("everything", "oldest_out"), executor=thread, workers=1))
+    assert sorted((row.session, row.pipeline) for row in rows) == sorted(thread.begun)
+    assert thread.begun == [
+        ("s0", "everything"),  # two are with the executor before anything waits
+        ("s0", "oldest_out"),
+        ("large", "oldest_out"),
+        ("large", "everything"),  # more than three times as large as the others
+        *((f"s{place}", name) for name in ("oldest_out", "everything") for place in (1, 2, 3)),
+    ]
 
 
 def test_what_was_interrupted_goes_on(tmp_path):
