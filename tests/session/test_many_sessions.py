@@ -8,7 +8,6 @@ from statistics import median
 from sys import getsizeof
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
@@ -28,30 +27,6 @@ def conversation(canary, rounds):
     for number in range(rounds):
         turns += [assistant(call(f"c{number}", "read", {"who": canary})), result(f"c{number}", f"{canary} " * 60)]
     return transcript("openai-chat", *turns)
-
-
-@pytest.mark.no_cover  # the same lines over and over
-@pytest.mark.both_loops
-async def test_two_hundred_sessions_do_not_mix():
-    """200 concurrent sessions on one pipeline: no word of one is ever in another's view."""
-    shared = pipeline()
-    checked = []
-
-    async def converse(number):
-        canary, session = f"canary{number:03}", shared.session(format="openai-chat", id=str(number))
-        messages = conversation(canary, 12)
-        for length in range(1, len(messages) + 1, 2):
-            view = await session.prepare(messages[:length])
-            await anyio.lowlevel.checkpoint()
-            said = str(view.messages)
-            assert canary in said
-            assert said.count("canary") == said.count(canary)
-        checked.append(number)
-
-    async with anyio.create_task_group() as tasks:
-        for number in range(200):
-            tasks.start_soon(converse, number)
-    assert sorted(checked) == list(range(200))
 
 
 @pytest.mark.both_loops
