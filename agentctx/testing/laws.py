@@ -234,7 +234,7 @@ async def same_bytes(scenario: Scenario) -> None:
     """Law 5: rebuilt messages give the same bytes; a session keeps the bytes of its last view, or says where not."""
     once, again = await scenario.prepare(), await scenario.prepare(messages=deepcopy(list(scenario.messages)))
     _hold(5, _sent(once) == _sent(again), f"{once}: prepared twice, sent differently")
-    walked, rebuilt = await scenario.walk(), await scenario.walk(rebuilt=True)
+    (_, *walked), rebuilt = await scenario.all_steps(), await scenario.walk(rebuilt=True)
     for one, other in zip(walked, rebuilt, strict=True):
         _hold(5, _sent(one) == _sent(other), f"{one}: messages that are equal but made anew are sent differently")
     views = [(step, step.view) for step in walked if step.view is not None]
@@ -260,7 +260,7 @@ async def protected_survives(scenario: Scenario) -> None:
     """
     protect = scenario.pipeline().pinned
     for step in await scenario.all_steps():
-        repaired = await scenario.prepare(Pipeline(), step.given)
+        repaired = await scenario.repaired(step.given)
         if step.view is None or repaired.view is None:
             continue
         same = step.view.system is scenario.system or unmarked(step.view.system) == unmarked(scenario.system)
@@ -329,9 +329,9 @@ def _signed(scenario: Scenario, natives: Sequence[Any]) -> list[Thinking]:
 
 async def composing_changes_nothing(scenario: Scenario) -> None:
     """Law 11: stages in ``first_of``, ``when`` and a pipeline send the same, and reports name them the same."""
-    own = scenario.pipeline()
-    within = scenario.pipeline(first_of(Pipeline(when(_always, Pipeline(*own.stages)))))
-    alone, composed = await scenario.walk(own), await scenario.walk(within)
+    within = scenario.pipeline(first_of(Pipeline(when(_always, Pipeline(*scenario.pipeline().stages)))))
+    _, *alone = await scenario.all_steps()
+    composed = await scenario.walk(within)
     for one, other in zip(alone, composed, strict=True):
         _hold(11, _sent(one) == _sent(other), f"{one}: within other stages something else is sent")
         _hold(11, _named(one) == _named(other), f"{one}: within other stages the reports say {_named(other)}")
@@ -442,7 +442,7 @@ def _hold_words(
 async def views_are_faithful(scenario: Scenario) -> None:
     """Beyond the laws: a view says what was said, by who said it, each result under its call, in order."""
     for step in await scenario.all_steps():
-        repaired = await scenario.prepare(Pipeline(), step.given)
+        repaired = await scenario.repaired(step.given)
         if step.view is None or repaired.view is None:
             continue
         own = {call.id for message in scenario.read(step.given).messages for call in message.calls}
@@ -479,7 +479,8 @@ def _did_something(view: View) -> bool:
 
 async def failures_cost_nothing(scenario: Scenario) -> None:
     """Law 10: a stage or a store that fails at first, and a listener that always does, leave everything as it was."""
-    expected = [_sent(step) for step in await scenario.walk()]
+    _, *walked = await scenario.all_steps()
+    expected = [_sent(step) for step in walked]
     parts = scenario.strategy.stages if isinstance(scenario.strategy, Pipeline) else (scenario.strategy,)
     whole = parts[0] if len(parts) == 1 else Pipeline(*parts)
     listener = partial(failing_listener)  # another one than a strategy's own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 from attrs import field, frozen
@@ -63,6 +64,8 @@ class Scenario:
     budget: Budget | None = None
     may: frozenset[AllowedEdit] = frozenset()
     before: list[str] = field(init=False, repr=False)
+    _steps: list[PreparedCall] = field(init=False, repr=False, eq=False, factory=list)
+    _repaired: dict[int, PreparedCall] = field(init=False, repr=False, eq=False, factory=dict)
 
     @before.default
     def _before(self) -> list[str]:
@@ -110,9 +113,9 @@ class Scenario:
         budget = self.pipeline().budget
         return None if budget is None else budget.limit
 
-    @property
+    @cached_property
     def source(self) -> Reader:
-        """Reads and counts natives, remembering nothing."""
+        """Reads and counts natives, and knows nothing of what a session has read and counted."""
         counter = self.pipeline().counter
         return reader(self.messages, system=self.system, tools=self.tools, format=self.format, counter=counter)
 
@@ -164,8 +167,16 @@ class Scenario:
         return [await self.step(session, deepcopy(given) if rebuilt else given) for given in calls]
 
     async def all_steps(self) -> list[PreparedCall]:
-        """The whole transcript without a session, and every model call of it in one."""
-        return [await self.prepare(), *await self.walk()]
+        """The whole transcript without a session, and every model call of it in one; made once, for all laws."""
+        if not self._steps:
+            self._steps.extend([await self.prepare(), *await self.walk()])
+        return self._steps
+
+    async def repaired(self, given: list[Any]) -> PreparedCall:
+        """The messages of a model call, repaired and nothing else; made once, for all laws."""
+        if len(given) not in self._repaired:
+            self._repaired[len(given)] = await self.prepare(Pipeline(), given)
+        return self._repaired[len(given)]
 
 
 def text_of(native: object) -> str:
