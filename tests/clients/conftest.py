@@ -23,7 +23,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left():
-    """Collect what a file's tests dropped while its complaints are overlooked, and not in another folder's test."""
+    """Collect what a file's tests dropped while its complaints are overlooked, and not in another folder's test.
+
+    What is there before is not looked through again each time that garbage is collected.
+    """
+    gc.collect()
+    gc.freeze()
     yield
     gc.collect()
 

@@ -320,11 +320,13 @@ class Walk:
 
     async def go(self):
         """Prepare and bill each turn."""
-        before = []
+        before, known = [], {}
         for turn in range(TURNS):
             view = await self.session.prepare(self.history)
             self.dollars += cost(self.cache.send(self.reads.read(view.context), 20.0 * turn), profile(CLAUDE))
-            sent = [json.dumps(unmarked(message)) for message in view.messages]
+            known = {id(message): known.get(id(message)) or (message, json.dumps(unmarked(message)))
+                     for message in view.messages}  # fmt: skip
+            sent = [known[id(message)][1] for message in view.messages]
             self.breaks += sent[: len(before)] != before
             self.compactions += view.report.first_changed is not None
             before = sent

@@ -49,10 +49,10 @@ def rounds(number):
     """A task, rounds with a short and now and then a long result, and words of the user."""
     turns = [user("Mend the build. Never touch tests/golden.txt.")]
     for place in range(number):
-        words = 420 if place in (3, number - 2) else 40
-        turns += [assistant("so " * 400, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
+        words = 420 if place in (2, number - 2) else 40
+        turns += [assistant("so " * 900, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
         turns += [result(f"c{place}", f"part {place} " * words)]
-        turns += [user(f"Note {place}: ticket OPS-{place}417.")] if place % 5 == 4 else []
+        turns += [user(f"Note {place}: ticket OPS-{place}417.")] if place % 3 == 2 else []
     return transcript("openai-chat", *turns)
 
 
@@ -64,7 +64,7 @@ def pipeline(asked, preset, mode, fallback):
     return Pipeline(*stages, budget=BUDGET, store=faults, on_compact=faults.listen)
 
 
-WHOLE = rounds(16)
+WHOLE = rounds(9)
 TOOLS = [Recall(Faults()).definition("openai-chat")]
 
 

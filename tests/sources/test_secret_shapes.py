@@ -269,5 +269,4 @@ def test_what_only_looks_like_one_stays(text, name):
 )  # fmt: skip
 def test_work_grows_with_the_text(piece, work):
     """However often something begins like a credential, the rules come to an end of it."""
-    assert redact_secrets(piece * 20_000) is not None
     assert work(lambda: redact_secrets(piece * 10_000)) < 14 * work(lambda: redact_secrets(piece * 1_000))

@@ -9,7 +9,7 @@ import gzip
 import json
 import os
 import re
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
@@ -50,13 +50,18 @@ class Recording:
 
     def load(self):
         """The recording as a dict; in chat, its system prompt as the first message."""
-        with opened(self.path) as lines:
-            found = next(text for number, text in enumerate(lines) if number == self.line)
-        record = json.loads(found)
+        record = json.loads(line_of(self.path, self.line))
         if record["format"] == "openai-chat" and record["system"]:
             record["messages"].insert(0, {"role": "system", "content": record["system"]})
             record["system"] = None
         return record
+
+
+@lru_cache(maxsize=1)
+def line_of(path, line):
+    """A line of a file; the tests of one recording come one after another."""
+    with opened(path) as lines:
+        return next(text for number, text in enumerate(lines) if number == line)
 
 
 def opened(path):
