@@ -318,6 +318,8 @@ class Message:
     given: Native = _source()
     as_system: bool = field(default=False, eq=False, repr=False, kw_only=True)
     as_recap: bool = field(default=False, eq=False, repr=False, kw_only=True)
+    # By what mark, how many tokens and how many bytes. The mark stands for what counted it, best a bare ``object()``:
+    # what is remembered then holds nothing that the garbage collector looks at, and it stops looking at it.
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
 
@@ -404,17 +406,6 @@ class Message:
         payload = self.payload
         given = self if payload is None else payload
         return evolve(made, given=given, as_system=self.as_system, as_recap=self.as_recap)
-
-    def remember_count(self, mark: object, tokens: int, size: int) -> None:
-        """Remember what it was counted as; a cache, invisible to equality.
-
-        Args:
-            mark: Stands for what counted it. Best a bare ``object()``: what is remembered then holds nothing that the
-                garbage collector looks at, and it stops looking at what is remembered.
-            tokens: Tokens.
-            size: Bytes of text and of inline media.
-        """
-        object.__setattr__(self, "_counted", (mark, tokens, size))
 
 
 _unfrozen_message = _unfrozen(Message)

@@ -150,7 +150,8 @@ async def take_in(
         now: Seconds since 1970.
         remembered: See ``take_step``.
     """
-    idle = None if ctx.model != state.model else state.last_request.idle(now)
+    at = state.last_request.at if ctx.model == state.model else None
+    idle = None if at is None else max(0.0, now - at)
     if record is state.record and 0 < len(given.messages) == len(record.seen):
         step = _stand_still(ctx, record, given.messages, idle)
     else:
@@ -164,7 +165,9 @@ async def take_in(
                 limit = None if ctx.budget is None else ctx.budget.limit
                 await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(limit))
             await _treat(step)
-    step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
+    if state.ctx is not ctx:
+        step.reasoning_made_with = state.reasoning_made_with(ctx)
+    step.marked_for = state.marked_for
     step.said_before = state.said
     return step
 
@@ -185,7 +188,10 @@ async def _read_in(
     record, new, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
     meter, known = ctx.reader.meter, len(record.seen)
     await meter.settle(new)
-    sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
+    if len(new) < SOME:
+        sizes = Sizes(list(map(meter.message, new)), list(map(meter.weight, new)))
+    else:
+        sizes = await offload(partial(ctx.weigh, new), len(new))
     read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
     size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
     context = Context(tuple(read.messages), ctx.system, ctx.tools)
@@ -245,7 +251,8 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
         new = reader.messages(arrived, known, record.tail)
     if not remembered:
         return _New(record, new, list(arrived))
-    new = with_instructions(new, record.instructions)
+    if record.instructions:
+        new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
     seen = snapshots(arrived, known)
     if len(new) >= AT_ONCE:
@@ -284,12 +291,13 @@ def _is_legal(step: Step, messages: Sequence[Message]) -> bool:
     reader = step.ctx.reader
     if step.record.foreign_count > step.read.origins[0]:
         return False
+    earlier = _earlier(step)
     if (markers := reader.wire.cache_markers) is not None:
         marked = find_marked(messages, markers)
         if marked and carries_refused(messages, reader.wire, reader.profile):
             return False
         step.marked = marked if step.skipped is None else None
-    return is_legal(messages, reader.wire, _earlier(step))
+    return is_legal(messages, reader.wire, earlier)
 
 
 def _earlier(step: Step) -> Earlier:
@@ -671,14 +679,17 @@ async def _entered(step: Step, *, on_copy: bool) -> Record:
 def _enter(step: Step) -> None:
     """Make what the step worked out what is known of the conversation. Nothing in it waits."""
     record, trail, read = step.record, step.trail, step.read
-    start, messages, new = trail.start, trail.context.messages, read.new
+    start, messages, new = trail.start, trail.context.messages, read.messages[len(read.messages) - len(read.seen) :]
     written, shown = _outgoing(step)  # first: what cannot be written leaves the record as it was
     record.remember(read.seen, new, read.sizes)
-    _log(step)
+    if trail.reports or record.tail_origin:
+        _log(step)
     replaced = record.view[start:]
     record.shown[start:], record.out[start:] = shown, written
     record.view[start:], record.origins[start:] = messages, trail.origins
     record.look_otherwise(start)
+    if found := frozenset(instruction_digests(messages, written)):
+        record.instructions |= found
     if trail.made or record.made:
         record.note_made(trail.made, replaced, messages)
     if trail.reports:
@@ -692,8 +703,6 @@ def _enter(step: Step) -> None:
     if trail.unsaid is not None:
         record.unsaid = record.unsaid._replace(now=trail.unsaid.left_by(record.view))
     record.unbound_from = trail.unbound_from
-    if found := frozenset(instruction_digests(messages, written)):
-        record.instructions |= found
     for spent in (read.messages, read.seen) if len(read.messages) >= MUCH else ():
         for _ in paced(range(len(spent))):  # the step need not know them any more, and to take them apart takes a while
             spent.pop()
@@ -767,14 +776,16 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         record.ids = set() if ctx.reader.wire.unique_ids else record.ids
         record.items = None
     new, meter = record.view[start:final], ctx.reader.meter
-    if step.trail.reports or replaced or len(new) != len(read.sizes):
+    if step.trail.reports or replaced or len(new) != len(read.seen):
         record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
         record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
     else:  # what is new, as it was read
         record.view_tokens += sum(read.sizes.tokens)
         record.view_bytes += sum(read.sizes.bytes)
     record.final = final
-    _note_names(record, ctx.reader.wire, replaced, new)
+    wire = ctx.reader.wire
+    if wire.unique_ids or wire.names_items:
+        _note_names(record, wire, replaced, new)
 
 
 def _note_names(record: Record, wire: WireFormat, gone: Sequence[Message], new: Sequence[Message]) -> None:

@@ -134,7 +134,9 @@ class FoldOutput(RewriteResults):
         return True
 
     def _stays(self, text: str) -> bool:
-        """Whether no kind stands in a text."""
+        """Whether no kind stands in a text, whatever the call is that it answers."""
+        if headers.__name__ in self.kinds and has_header(text):
+            return False
         return not any(map(text.__ne__, [fold(text, str) for fold in _folds(self.kinds)]))
 
     def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:

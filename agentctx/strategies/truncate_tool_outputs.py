@@ -108,7 +108,7 @@ class TruncateToolOutputs(Stage):
         for message in messages:
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    text = part.text
+                    text = "".join([said.text for said in part.content if isinstance(said, Text)])
                     if len(text) > most:
                         return False
                     if tokens is not None:

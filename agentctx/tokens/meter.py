@@ -221,12 +221,13 @@ class MessageMeter:
         else:
             if (around := self._roles.get(message.role)) is None:
                 around = self._roles[message.role] = self.overheads.message + self.counter.count(message.role)
+            name = _name_of(message)
             tokens = around + self.parts(message.parts)
-            if name := _name_of(message):
+            if name:
                 tokens += self.overheads.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
             tokens = whole_tokens(self.counter, tokens, "a message")
-        message.remember_count(self._mark, tokens, size)
+        object.__setattr__(message, "_counted", (self._mark, tokens, size))  # invisible to equality
         return tokens, size
 
     def _part(self, part: Part) -> int:
@@ -242,7 +243,7 @@ class MessageMeter:
             case Text():
                 return count(part.text)
             case ToolResult():
-                return self.overheads.result + count(part.name or "") + self.parts(part.content)
+                return self.overheads.result + self.parts(part.content) + count(part.name or "")
             case ToolCall():
                 return self.overheads.call + count(part.name) + count(part.arguments)
             case Thinking():
