@@ -64,14 +64,19 @@ class KeepCacheMarkers:
         return context.with_messages(tuple(keeping.messages)) if moved else context
 
 
-def find_marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
+def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Sequence[int] | None = None) -> Marked:
     """Find the markers of messages, by place, and note on each that has none that it has none.
 
     For there are many such, and all are asked often. What a message says does not change, and a caller who marks its
     native payload is read again.
+
+    Args:
+        messages: The messages.
+        markers: How they are written.
+        asked: The places of those that may have some, where they are known.
     """
     found: Marked = {}
-    unknown = _not_known_bare(messages, markers)
+    unknown = _not_known_bare(messages, markers) if asked is None else asked
     for place in unknown if len(unknown) < EVERY else paced(unknown):
         if carried := markers.of(messages[place]):
             found[place] = carried
@@ -149,7 +154,7 @@ class LiftCacheMarkers:
         if markers is None or call.profile is None:
             return context
         asked = _not_known_bare(context.messages, markers)
-        known = await offload(lambda: find_marked(context.messages, markers), len(asked))
+        known = await offload(lambda: find_marked(context.messages, markers, asked), len(asked))
         relieved: dict[int, Message] = {}
         for place in known:
             message = context.messages[place]
@@ -242,7 +247,7 @@ class LimitCacheMarkers:
         if markers is None:
             return context
         asked = _not_known_bare(context.messages, markers)
-        known = await offload(lambda: find_marked(context.messages, markers), len(asked))
+        known = await offload(lambda: find_marked(context.messages, markers, asked), len(asked))
         head = head_markers(context, markers)
         if allowed(head, known, markers):
             return context
