@@ -49,6 +49,8 @@ class KeepCacheMarkers:
             return context
         before, after = self.before, context.messages
         start = shared(before, after)
+        if not _not_known_bare(before[start:], markers):
+            return context
         lost = await offload(lambda: list(_lost(before, after, start, markers)), len(before) - start)
         lost = [each for each in lost if not markers.refused(each[0].mark, call.profile)]
         if not lost:

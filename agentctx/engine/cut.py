@@ -370,7 +370,7 @@ class _Cutting:
     def _forms(self, index: int, message: Message) -> _Forms:
         kinds, count, bare, tight = set(map(type, message.parts)), self.call.meter.message, message, message
         if ToolResult in kinds:
-            bare = edit_results(message, partial(self._cleared, message))
+            bare = edit_results(message, cleared if self.call.shelf is None else partial(self._cleared, message))
             tight = self._capped(message, self.cap)
         elif ToolCall in kinds:
             if any(map(_may_be_long, message.calls)):
@@ -387,7 +387,7 @@ class _Cutting:
         return cleared_with_pointer(result, CLEARED, pointer, self.call)
 
     def _capped(self, message: Message, cap: int) -> Message:
-        if all(len(result.text) <= cap for result in message.results):  # of most, at a glance
+        if self.call.meter.weight(message) <= cap:  # then no text in it has more characters
             return message
 
         def shorter(result: ToolResult) -> ToolResult:

@@ -101,6 +101,10 @@ class RecapCounts(Stage):
     recaps: ClassVar[bool] = True
     name: ClassVar[str] = "Recap"
 
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
+        """Where no recap stands, a glance."""
+        return whole_text(context, call) if any(message.as_recap for message in context.messages) else ()
+
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with other numbers in its recap, as it is where these are true."""
         return counted(context, call)

@@ -252,6 +252,8 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
     if not known.isdisjoint(map(id, map(natives.__getitem__, found.places))):  # all around it tells which place it is
         return None
     _note_bare(found)
+    for message in paced(around):
+        reader.meter.message(message)  # what is not counted yet, before the step goes on with it
     thinks = any(type(part) is Thinking for message in first for part in message.parts)  # which may bind on
     counts = any(map(is_recap, around))  # a recap, what is left out
     return None if thinks or counts or has_server_calls(around) or _repeats(found) else found
