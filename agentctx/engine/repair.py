@@ -322,8 +322,10 @@ def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) ->
 
     False also where a call that the provider's server runs is among them, which takes a closer look.
     """
-    if any(map(_needs_a_closer_look, messages)) or not _are_few(messages, wire.most_calls):
-        return False
+    most = wire.most_calls
+    for message in messages:
+        if (most is not None and len(message.parts) > most) or _needs_a_closer_look(message):
+            return False
     if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], earlier.ids):
         return False
     if wire.repair(messages, earlier.items):
@@ -345,11 +347,6 @@ def _needs_a_closer_look(message: Message) -> bool:
         elif isinstance(part, (ToolCall, ToolResult)) and part.caller is not None:
             return True
     return False
-
-
-def _are_few(messages: Sequence[Message], most: int | None) -> bool:
-    """Whether no message has more parts than it may have calls, so that the calls need not be counted."""
-    return most is None or all([len(message.parts) <= most for message in messages])  # noqa: C419 - faster so
 
 
 def _are_unique(ids: list[str], taken: AbstractSet[str]) -> bool:

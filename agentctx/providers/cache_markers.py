@@ -135,8 +135,9 @@ class KeyMarkers:
                 for inner in part.content:
                     if type(inner.source) is not str:
                         self._look(inner.source, place, found)
-            if type(part.source) is not str:
-                self._look(part.source, place, found)
+            source = part.source
+            if type(source) is not str and not (type(source) is dict and KEYS.isdisjoint(source)):
+                self._look(source, place, found)
         if not (found or self.any_block or not message.parts or message.role == "tool"):
             self._look(message.source, len(message.parts) - 1, found)
         return tuple(found)

@@ -281,11 +281,13 @@ class Session:
                 as_list(messages)
             async with self._alone():
                 made = await step() if self._keeper is None else await self._kept(self._keeper, step)
-            await self._tell_of(made)
+            if self._untold is not None or made[0][0].report.stages or len(made) > 1:  # else nobody is told of anything
+                await self._tell_of(made)
         except Exception as error:  # also what a stage raises
             observe(self.plan.observers, StepRefused(error, self.id, model or self.model))
             raise
-        self._observe_steps(made)
+        if self.plan.observers:
+            self._observe_steps(made)
         return made[0][0]
 
     async def recover(self, error: BaseException) -> View | None:
