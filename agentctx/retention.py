@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from attrs import astuple, define, evolve, field, frozen
 
@@ -137,7 +137,7 @@ def needs(messages: Sequence[Message], calls: Sequence[int]) -> dict[int, tuple[
     texts = [said_by(message) for message in messages]
     whole, ends = "\n".join(texts), [0, *accumulate(len(text) + 1 for text in texts)]
     found = {}
-    for at, end in zip(calls, (*calls[1:], len(messages)), strict=True):
+    for at, end in pairwise((*calls, len(messages))):
         answer = (message for message in messages[at:end] if message.role == "assistant")
         given = "\n".join(text for message in answer for text in _arguments(message))
         found[at] = tuple(value for value in values_of(given) if whole.find(value, 0, ends[at]) >= 0)

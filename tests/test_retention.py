@@ -48,6 +48,11 @@ def test_a_call_needs_what_stood_before_it():
     assert needs(TURNS, [1, 3]) == {1: ("src/app.py",), 3: ("AppServer", "3f2a9bc", "20481")}
 
 
+def test_a_session_without_a_call_needs_nothing():
+    """Where there is no answer that something was sent for, there is nothing to look up."""
+    assert {} == needs(TURNS[1:2], [])
+
+
 def test_each_value_is_found_once_at_the_nearest_place():
     """Visible comes before a handle, a handle before a search; what is nowhere is lost."""
     reach = Reach("one_value", ("one_value two_value",), ("two_value three_value",))

@@ -111,7 +111,7 @@ def parse(name: str, line: Line) -> Native:
     try:
         return json.loads(content.decode().rstrip())
     except json.JSONDecodeError as error:
-        what = f"not JSON: {error.msg} at column {error.colno}"
+        what = f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
         cut = error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
         raise InvalidInput(place(name, number + error.lineno - 1), what + (" (cut short?)" if cut else "")) from None
     except UnicodeDecodeError:
