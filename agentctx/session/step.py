@@ -502,7 +502,7 @@ def view_of(step: Step, given: Given, report: Report) -> View:
     options: Mapping[str, Native] = {}
     if step.trail.unbound_from is not None or step.trail.asked is not None:
         options = options_of(step.trail, ctx.bare_call)
-    context = Context(tuple(record.view), ctx.system, ctx.tools)
+    context = Context(tuple(record.view), chosen.system, chosen.tools)
     return View(list(record.out), system, tools, report, context, options, tuple(record.origins))
 
 

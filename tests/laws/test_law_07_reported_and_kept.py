@@ -463,6 +463,25 @@ async def test_tools_that_a_stage_changes_are_named(preparing):
 
 
 @pytest.mark.anyio
+async def test_the_view_as_values_has_the_tools_that_are_sent(preparing):
+    """Where a stage drops a tool, ``view.context`` says what the view does."""
+
+    async def fewer_tools(context, _call):
+        return evolve(context, tools=context.tools[1:])
+
+    prepare = preparing(Pipeline(fewer_tools), "anthropic", "claude-sonnet-4-5")
+    history = [{"role": "user", "content": "hi"}]
+    for _ in range(2):
+        view = await prepare(history, system="Mend.", tools=TOOLS)
+        known = reader(history, system="Mend.", tools=TOOLS, format="anthropic", model="claude-sonnet-4-5")
+        sent = known.context(view.messages, view.system, view.tools)
+        assert [tool.name for tool in view.context.tools] == [tool.name for tool in sent.tools] == ["write"]
+        assert view.context.system == sent.system
+        assert view.report.tokens_after == known.meter.size(view.context) == known.meter.size(sent)
+        history = [*view.messages, {"role": "assistant", "content": "hm"}, {"role": "user", "content": "go on"}]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("format_name", ["anthropic", "bedrock"])
 async def test_what_is_protected_loses_only_what_is_refused_and_the_report_says_so(format_name):
     """Reasoning of a pinned message goes where its provider would refuse the request, and nothing else of it."""
