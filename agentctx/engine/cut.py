@@ -7,7 +7,7 @@ that must stay are whole; those that a round which stays answers are not counted
 which the model has just asked, stays whole while it takes no more than half of the room, though the cut may come down
 less far for that.
 
-It is worked out from the newest turn back: what is left out is counted, but not cut first.
+It is worked out from the newest segment back: what is left out is counted, but not cut first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agentctx.core.protection import has_user_words, words
 from agentctx.core.recap import is_recap
 from agentctx.core.units import Unit, segments
 from agentctx.engine.drop import (
-    FOR_THE_RECAP,
+    PARTS_WITH_A_RECAP,
     Layout,
     aiming_below,
     cut_what_stays,
@@ -59,9 +59,9 @@ OUT_OF_PROPORTION = 0.1
 RECENT = 0.5
 """So much of the room the newest results have before a round is dropped for them."""
 
-NEWEST = 2
-"""The newest round with results stays whole where it takes no more than this part of the room, as its divisor; the rest
-has this part of the room that the cut aims at, or more."""
+OF_THE_NEWEST = 0.5
+"""The newest round with results stays whole where it takes no more than this share of the room; the rest has this share
+of the room that the cut aims at, or more."""
 
 OF_THE_USER = 0.2
 """So much of the room the user's own words may take before they are cut, and before a round goes for them."""
@@ -89,31 +89,59 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
         size: Tokens of the request, when they are known.
     """
     context, layout = shrink_open_round(context, limit, call, size)
-    loose = list(layout.loose)
-    floor = _floor(context, layout.protected, call)
-    for_words = int(OF_THE_USER * max(0, limit - floor))
-    held = min(for_words, _said(context, loose, call), max(0, aim - floor))
+    loose, without_recap = list(layout.loose), _floor(context, layout.protected, call)
+    for_words = int(OF_THE_USER * max(0, limit - without_recap))
+    held = min(for_words, _said(context, loose, call), max(0, aim - without_recap))
+    context, layout = _with_room_beside(context, limit, without_recap, held, call, layout)
+    least = min(limit, layout.floor + held)
+    loose, aim, room = _aimed(context, limit, max(least, aiming_below(aim, least, call)), held, call, layout, loose)
+    while True:
+        made = _Cutting(context, call, loose, max(0, room), for_words, f"over {aim:,} tokens").made()
+        over = call.size(made) - aim
+        if over <= 0 or room <= 0:
+            return made
+        room -= over  # what was counted part by part may be a few tokens more together
+
+
+def _with_room_beside(
+    context: Context, limit: int, without_recap: int, held: int, call: Call, layout: Layout
+) -> tuple[Context, Layout]:
+    """The request with results of what stays cut as far as the user's words and the recap need it, laid out anew.
+
+    Args:
+        context: The request.
+        limit: The most tokens that it may have.
+        without_recap: Tokens that no cut can take away, without the recap that stands.
+        held: Tokens for the user's words.
+        call: What the stage is told.
+        layout: What may go.
+    """
+    loose = layout.loose
     if held > limit - layout.floor:
         context, layout = cut_what_stays(context, limit - held, call, layout, len(layout.unread))
     if loose:
-        for_recap = min(call.reserved, max(0, limit - floor) // FOR_THE_RECAP)
+        for_recap = min(call.reserved, max(0, limit - without_recap) // PARTS_WITH_A_RECAP)
         context, layout = make_room(context, layout.floor + held + for_recap - limit, call, layout)
-    least = min(limit, layout.floor + held)
-    aim = max(least, aiming_below(aim, least, call))
-    loose, left = _without_preferred(context, loose, aim - layout.floor, call)
-    for_newest = max(aim, limit - min(call.reserved, max(0, limit - layout.floor) // FOR_THE_RECAP)) - (aim - left)
+    return context, layout
+
+
+def _aimed(
+    context: Context, limit: int, aim: int, held: int, call: Call, layout: Layout, loose: list[Unit]
+) -> tuple[list[Unit], int, int]:
+    """The units of which any may go, the tokens at which the cut aims, and how many of these are for such units.
+
+    What goes last stays whole where there is room for it, and then the newest round with results, for which the cut
+    comes down less far.
+    """
+    loose, room = _without_preferred(context, loose, aim - layout.floor, call)
+    beside = aim - room
+    for_newest = max(aim, limit - min(call.reserved, max(0, limit - layout.floor) // PARTS_WITH_A_RECAP)) - beside
     newest = _newest_results(context, layout, loose, for_newest, call)
-    if newest is not None:
-        loose = [unit for unit in loose if unit is not newest]
-        taken = tokens_of(newest.of(context.messages), call)
-        rest = _beside_newest(taken, for_newest, left, min(held, left, _said(context, loose, call)))
-        aim, left = aim + rest + taken - left, rest
-    while True:
-        made = _Cutting(context, call, loose, max(0, left), for_words, f"over {aim:,} tokens").made()
-        over = call.size(made) - aim
-        if over <= 0 or left <= 0:
-            return made
-        left -= over  # what was counted part by part may be a few tokens more together
+    if newest is None:
+        return loose, aim, room
+    loose, taken = [unit for unit in loose if unit is not newest], tokens_of(newest.of(context.messages), call)
+    room = _beside_newest(taken, for_newest, room, min(held, room, _said(context, loose, call)))
+    return loose, beside + taken + room, room
 
 
 def _beside_newest(taken: int, room: int, aimed: int, words: int) -> int:
@@ -125,7 +153,7 @@ def _beside_newest(taken: int, room: int, aimed: int, words: int) -> int:
         aimed: Tokens for them at which the cut aims.
         words: So many tokens of it the user's words may take.
     """
-    return max(aimed - taken, min(room - taken, max(aimed // NEWEST, words)))
+    return max(aimed - taken, min(room - taken, max(int(OF_THE_NEWEST * aimed), words)))
 
 
 def left_whole(context: Context, call: Call) -> frozenset[int]:
@@ -140,7 +168,7 @@ def left_whole(context: Context, call: Call) -> frozenset[int]:
     limit = call.limit if call.budget is None else call.budget.limit
     layout = lay_out(context, call, unread=len(context.messages))
     room = max(0, limit - layout.floor)
-    newest = _newest_results(context, layout, layout.loose, room - min(call.reserved, room // FOR_THE_RECAP), call)
+    newest = _newest_results(context, layout, layout.loose, room - min(call.reserved, room // PARTS_WITH_A_RECAP), call)
     return frozenset() if newest is None else frozenset(newest.places)
 
 
@@ -174,11 +202,11 @@ def _newest_results(context: Context, layout: Layout, loose: Sequence[Unit], roo
     if found is None or found.start not in free or layout.unread:
         return None
     most = room if call.budget is None else room - max(0, call.budget.limit - call.budget.trigger_tokens)
-    return found if tokens_of(found.of(messages), call) * NEWEST <= most else None
+    return found if tokens_of(found.of(messages), call) <= OF_THE_NEWEST * most else None
 
 
 class _Forms(NamedTuple):
-    """A message, from what must stay of it while its turn stays to all of it.
+    """A message, from what must stay of it while its segment stays to all of it.
 
     Args:
         place: Where it stands.
@@ -212,7 +240,7 @@ class _Forms(NamedTuple):
 _MORE = attrgetter("more")
 
 
-class _Turn(NamedTuple):
+class _Segment(NamedTuple):
     """What the user says and the round that answers, which may go; with what it takes, in tokens.
 
     Args:
@@ -255,15 +283,15 @@ class _Cutting:
     )
 
     def made(self) -> Context:
-        """The request that is left: the newest turns, and of those before them the user's words."""
-        spoken, bundles = self._spoken(), segments(self.context.messages, list(filter(self._may_stay, self.loose)))
-        kept = self._newest(bundles, spoken)
-        newer = {each.place for turn in kept for each in turn.forms}
+        """The request that is left: the newest segments, and of those before them the user's words."""
+        spoken, found = self._spoken(), segments(self.context.messages, list(filter(self._may_stay, self.loose)))
+        kept = self._newest(found, spoken)
+        newer = {each.place for segment in kept for each in segment.forms}
         older = {place: message for place, message in spoken.items() if place not in newer}
-        bare, more = sum(turn.bare for turn in kept), sum(turn.tight - turn.bare for turn in kept)
+        bare, more = sum(segment.bare for segment in kept), sum(segment.tight - segment.bare for segment in kept)
         older = self._shortened(older, self.room - bare - min(more, int(RECENT * self.room)))
         now = self._restored(kept, self.room - bare - sum(map(self.call.count, older.values())))
-        return self._assembled(self._filled(older | now, bundles[: len(bundles) - len(kept)]))
+        return self._assembled(self._filled(older | now, found[: len(found) - len(kept)]))
 
     def _may_stay(self, unit: Unit) -> bool:
         """Whether there is room for it at all, even if it is words of the user's that cannot be cut any more."""
@@ -271,11 +299,11 @@ class _Cutting:
         return unit.is_round or self._forms(unit.start, message).least <= self.room
 
     def _filled(self, now: dict[int, Message], before: Sequence[Sequence[Unit]]) -> dict[int, Message]:
-        """What stays, with as many turns before those that are kept as fit when bare."""
+        """What stays, with as many segments before those that are kept as fit when bare."""
         count = self.call.count
         left = self.room - sum(map(count, now.values()))
-        for bundle in reversed(before):
-            forms = [each for each in self._turn(bundle).forms if each.place not in now or each.has_results]
+        for units in reversed(before):
+            forms = [each for each in self._segment(units).forms if each.place not in now or each.has_results]
             left -= sum(each.least - (count(now[each.place]) if each.place in now else 0) for each in forms)
             if left < 0:
                 break
@@ -288,28 +316,28 @@ class _Cutting:
         places = (index for unit in paced(self.loose) for index in unit.places)
         return {index: _words_of(messages[index]) for index in places if has_user_words(messages[index])}
 
-    def _newest(self, bundles: Sequence[Sequence[Unit]], spoken: Mapping[int, Message]) -> list[_Turn]:
-        """The turns that stay, latest first: as many as there is room for with results of the newest.
+    def _newest(self, found: Sequence[Sequence[Unit]], spoken: Mapping[int, Message]) -> list[_Segment]:
+        """The segments that stay, latest first: as many as there is room for with results of the newest.
 
         A fifth of the room of a request is for the user's words before them, if there are so many.
         """
         words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
-        for bundle in paced(reversed(bundles)):
-            turn = self._turn(bundle)
-            bare, more = bare + turn.bare, more + turn.tight - turn.bare
-            words_before -= sum(self.call.count(spoken[each.place]) for each in turn.forms if each.place in spoken)
+        for units in paced(reversed(found)):
+            segment = self._segment(units)
+            bare, more = bare + segment.bare, more + segment.tight - segment.bare
+            words_before -= sum(self.call.count(spoken[each.place]) for each in segment.forms if each.place in spoken)
             of_the_user = min(words_before, self.for_words)
             if bare + min(more, int(RECENT * self.room)) + of_the_user > self.room:
                 break
-            kept.append(turn)
+            kept.append(segment)
         return kept
 
-    def _turn(self, bundle: Sequence[Unit]) -> _Turn:
+    def _segment(self, units: Sequence[Unit]) -> _Segment:
         messages = self.context.messages
-        forms = tuple([self._forms(index, messages[index]) for unit in bundle for index in unit.places])
+        forms = tuple([self._forms(index, messages[index]) for unit in units for index in unit.places])
         bare = sum([each.least for each in forms])
-        return _Turn(forms, bare, bare + sum([each.more for each in forms if each.more and not each.is_words]))
+        return _Segment(forms, bare, bare + sum([each.more for each in forms if each.more and not each.is_words]))
 
     def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
         """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
@@ -350,9 +378,9 @@ class _Cutting:
         parts = tuple(map(shorter, message.parts))
         return message.with_parts(parts) if any(map(is_not, parts, message.parts)) else message
 
-    def _restored(self, kept: Sequence[_Turn], left: int) -> dict[int, Message]:
-        """What the messages of the turns that stay are now: bare, and the newest whole, in ``left`` tokens more."""
-        forms = [each for turn in kept for each in reversed(turn.forms)]
+    def _restored(self, kept: Sequence[_Segment], left: int) -> dict[int, Message]:
+        """What the messages of the segments that stay are now: bare, and the newest whole, in ``left`` tokens more."""
+        forms = [each for segment in kept for each in reversed(segment.forms)]
         longer = [each for each in forms if each.more]
         results = [each for each in longer if each.has_results]
         spoken = [each for each in longer if each.is_words]
@@ -368,6 +396,7 @@ class _Cutting:
         return now
 
     def _forms(self, index: int, message: Message) -> _Forms:
+        """What a message may become: its results cleared or capped, its long arguments cut, the user's words cut."""
         kinds, count, bare, tight = set(map(type, message.parts)), self.call.meter.message, message, message
         if ToolResult in kinds:
             bare = edit_results(message, cleared if self.call.shelf is None else partial(self._cleared, message))
@@ -460,4 +489,5 @@ def _may_be_long(call: ToolCall) -> bool:
 
 
 def _is_cleared(result: ToolResult) -> bool:
+    """Whether it says only that it was cleared; one that was shorter than that stays, and counts as cleared."""
     return len(result.text) <= len(CLEARED) or result.text.startswith(CLEARED[:-1])

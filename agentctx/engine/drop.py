@@ -193,8 +193,8 @@ def make_room(context: Context, spare: int, call: Call, layout: Layout) -> tuple
     return shrunk, layout if shrunk is context else lay_out(shrunk, call, unread=len(layout.unread))
 
 
-FOR_THE_RECAP = 2
-"""At most this part of what may go makes room for the recap, as its divisor."""
+PARTS_WITH_A_RECAP = 2
+"""Of what may go, so much as one of this many equal parts makes room for the recap, at most."""
 
 
 def aiming_below(aim: int, floor: int, call: Call) -> int:
@@ -205,7 +205,7 @@ def aiming_below(aim: int, floor: int, call: Call) -> int:
         floor: Tokens of what stays whatever happens.
         call: What the stage is told.
     """
-    return max(min(aim, floor), aim - min(call.reserved, max(0, aim - floor) // FOR_THE_RECAP))
+    return max(min(aim, floor), aim - min(call.reserved, max(0, aim - floor) // PARTS_WITH_A_RECAP))
 
 
 def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:

@@ -32,8 +32,8 @@ from agentctx.errors import BigItem, ContextOverflow, InvalidInput
 from agentctx.protocols import Call, ContextStrategy, Stage, whole_text
 from agentctx.tokens.carried import base64_of
 
-FOR_THE_RECAP = 4
-"""At most this part of the room that a cut has is left free for the recap."""
+PARTS_FREE = 4
+"""Of the room that a cut has, so much as one of this many equal parts is left free for the recap, at most."""
 
 NAMED = 5
 """How many of the biggest items an overflow names."""
@@ -70,7 +70,7 @@ class FitGuarantee(Stage):
         if call.size(context) <= self.limit:
             return context
         given = context
-        free = min(call.reserved, max(0, self.limit - call.floor(context)) // FOR_THE_RECAP)
+        free = min(call.reserved, max(0, self.limit - call.floor(context)) // PARTS_FREE)
         context = counted(cut(context, self.limit, self.limit, evolve(call, reserved=free)), call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
