@@ -111,7 +111,7 @@ def _is_the_models(item):
 
 AGENTS = {
     "claude code": (messages, "/v1/messages", claude_code, own_claude_code, ("coding-anthropic", 100_000), "messages"),
-    "codex": (responses, "/v1/responses", codex, own_codex, ("codex-responses", 450_000), "input"),
+    "codex": (responses, "/v1/responses", codex, own_codex, ("codex-responses", 130_000), "input"),
 }
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from base64 import b64decode, b64encode
 from copy import copy
+from functools import cache
 
 import anyio
 import pytest
@@ -35,6 +36,7 @@ WRONG = [None, True, -1, 0, 1, 7, 2**40, 10**400, 1.5, float("nan"), "", "x", "A
 """What may stand in a field's place; for most fields all of it is wrong, for each some of it."""
 
 
+@cache
 def history(format_name):
     """A task, rounds with long results, a lost result, and a round that is not finished."""
     turns = [user("the task")]
