@@ -15,7 +15,7 @@ _TWO = re.compile(rf"\n{_NUMBER}[^\n]*\n{_NUMBER}")
 IN_A_ROW = 3
 """So many lines with numbers that follow each other are taken for numbered."""
 
-_BEHIND, _WIDTHS = ("→", "\t", ":", "| ", "|", " | "), (0, 6)
+_FORMS = tuple((behind, width) for behind in ("→", "\t", ":", "| ", "|", " | ") for width in (0, 6))
 """What tools put behind a number, and how many characters it has with the blanks before it, or more."""
 
 
@@ -63,12 +63,13 @@ def number_of(line: str) -> int | None:
     return None if mark is None else int(mark[1])
 
 
-def numbered(lines: Sequence[str], first: int | None) -> Iterator[list[str]]:
+def numbered(lines: Sequence[str], first: int | None, like: str | None = None) -> Iterator[list[str]]:
     r"""What lines may look like in a tool's output that numbers them, or that does not.
 
     Args:
         lines: The lines, with numbers or without.
         first: The number of the first; None: without numbers.
+        like: A line that is numbered as they are, if one is known.
 
     Example:
         >>> from agentctx.core.numbered_lines import numbered
@@ -79,6 +80,13 @@ def numbered(lines: Sequence[str], first: int | None) -> Iterator[list[str]]:
     if first is None:
         yield bare
         return
-    for behind in _BEHIND:
-        for width in _WIDTHS:
-            yield [f"{number:>{width}}{behind}{line}" for number, line in enumerate(bare, first)]
+    for behind, width in _FORMS if like is None else _form_of(like):
+        yield [f"{number:>{width}}{behind}{line}" for number, line in enumerate(bare, first)]
+
+
+def _form_of(line: str) -> Iterator[tuple[str, int]]:
+    """What stands behind the number of a line, and how wide that is; nothing where no tool that is known does it so."""
+    mark = _NUMBERED.match(line)
+    if mark is not None:
+        form = line[mark.end(1) : mark.end()], 0 if mark.start(1) == 0 else mark.end(1)
+        yield from (form,) if form in _FORMS else ()

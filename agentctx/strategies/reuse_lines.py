@@ -342,13 +342,13 @@ class _Lines(NamedTuple):
         return Run(name, start, above.lines[start : start + length], self.lines[place : place + length], how)
 
     def _length_numbered(self, place: int, first: int | None, above: _Lines, start: int, least: int) -> int:
-        here, there = self.lines[place : place + least], above.lines[start : start + least]
-        if not any(here == each for each in numbered(there, first)):
+        here, there, like = self.lines[place : place + least], above.lines[start : start + least], self.lines[place]
+        if not any(here == each for each in numbered(there, first, like)):
             return 0
         length = _length(self.said, place, above.said, start, _MOST)
         here, there = self.lines[place : place + length], above.lines[start : start + length]
-        length = max(_length(here, 0, each, 0) for each in numbered(there, first))
-        return length if any(here[:length] == each for each in numbered(there[:length], first)) else least
+        length = max(_length(here, 0, each, 0) for each in numbered(there, first, like))
+        return length if any(here[:length] == each for each in numbered(there[:length], first, like)) else least
 
 
 class _Read(NamedTuple):
