@@ -48,6 +48,8 @@ _CLEARED = 10
 
 _ASSISTANT, _RESULTS = "a123456789", "ABCDEFGHI"
 
+_RESULT = re.compile(f"[{_RESULTS}]")
+
 _ROUNDS = (f"{number}(?:A{{{number}}}|{_RESULTS[number - 1]})" for number in range(2, 10))
 _WHOLE = re.compile(f"(?:[ua]|1A|{'|'.join(_ROUNDS)})*+")
 """The shape of messages in which all results of a call follow it at once."""
@@ -275,8 +277,9 @@ def _newest(
 ) -> tuple[list[Message], list[int], dict[int, tuple[Message, Message]]]:
     """The last messages, all of a bundle of rounds, more than a cut keeps in ``room`` tokens; all when it keeps all.
 
-    The user's last words are among them, unless they are the first, and something that the model says. Results are
-    cleared from where the cut will have no room to put any back: they need not be counted.
+    The user's last words are among them, unless they are the first, something that the model says, and the newest
+    round with results, if there is one, which the cut may keep whole. Results are cleared from where the cut will
+    have no room to put any back: they need not be counted.
 
     Args:
         natives: The history.
@@ -295,11 +298,13 @@ def _newest(
     words, bare, more = sum(map(count, spoken.values())), 0, 0
     most = int(OUT_OF_PROPORTION * room)
     spoke = full = False
+    told = _RESULT.search(shape) is None
     last = shape.rfind("u")
     last = len(shape) if last == shape.find("u") else last
     for index in paced(range(len(shape) - 1, -1, -1)):
         message = spoken[index] if index in spoken else read(natives[index], index)
         if shape[index] in _RESULTS:
+            told = True
             bare += _CLEARED
             if full:
                 whole, message = message, edit_results(message, without_content)
@@ -316,7 +321,7 @@ def _newest(
         begins.append(index)
         full = spoke and more > _MUCH_MORE * RECENT * room
         kept = bare + min(more, RECENT * room) + min(words, OF_THE_USER * room)
-        if kept > _MORE * room and index <= last and spoke:
+        if kept > _MORE * room and index <= last and spoke and told:
             break
     return found[::-1], begins, cleared
 

@@ -127,6 +127,20 @@ async def test_it_is_the_same_where_a_cut_reaches_further_than_was_read(seed: in
     await same_as_read_whole(messages, rng.randint(2_000, 6_000))
 
 
+@pytest.mark.parametrize("seed", range(6))
+async def test_it_is_the_same_where_talk_follows_the_newest_round(seed: int) -> None:
+    """The newest round with results stays whole however much was said behind it: so it is read."""
+    rng = chance(seed)
+    messages = [*history(rng, 0.1), *talk(rng)]
+    for number in range(rng.choice((1, 1, 2))):
+        ids = [f"new_{number}_{place}" for place in range(rng.choice((1, 3)))]
+        messages += [{"role": "assistant", "content": None, "tool_calls": [called(each) for each in ids]}]
+        messages += [{"role": "tool", "tool_call_id": each, "content": words(rng, 300)} for each in ids]
+    for _ in range(rng.choice((10, 40, 80))):
+        messages += talk(rng)
+    await same_as_read_whole(messages, rng.randint(800, 4_000))
+
+
 async def test_what_was_not_read_is_counted_when_somebody_asks() -> None:
     """The report of a long history has yet to work out what it tells of what was left out."""
     view = await Pipeline(FitContextWindow(), budget=2_000).prepare(history(chance(13)))
