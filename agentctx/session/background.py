@@ -18,7 +18,7 @@ from agentctx.core.message import Context, Message, Native
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, declared
 from agentctx.session.lock import Deadlock, SessionLock, Within, Work, running_loop
-from agentctx.users_code import FAILURES, described
+from agentctx.users_code import FAILURES, WAS_CANCELLED, described, is_cancelled
 
 if TYPE_CHECKING:
     from agentctx.session.step_context import Step
@@ -75,6 +75,10 @@ class _Job:
                 self.ended, self.problem = True, ""
         except FAILURES as error:  # whatever the user's summarizer raises, no step has asked for it yet
             self.ended, self.problem = True, described(error)
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled() or self.scope.cancel_called:
+                raise
+            self.ended, self.problem = True, f"it {WAS_CANCELLED}"
         finally:
             self.lock.leave()
 

@@ -1,6 +1,7 @@
 """A summary that is written in the background, while the model answers, is there when the cut comes."""
 
 import json
+from asyncio import CancelledError
 
 import anyio
 import pytest
@@ -198,10 +199,13 @@ async def test_going_back_leaves_nothing_of_what_is_gone(anyio_backend, back):
 
 
 @pytest.mark.parametrize(
-    "fault", [OSError("down"), SystemExit(3), GeneratorExit(), "", "I'm sorry, but I can't help with that."]
+    "fault",
+    [OSError("down"), SystemExit(3), GeneratorExit(), CancelledError(), "", "I'm sorry, but I can't help with that."],
 )
-async def test_a_failure_in_the_background_costs_nothing(anyio_backend, fault):
+async def test_a_failure_in_the_background_costs_nothing(anyio_backend_name, fault):
     """The cut asks for itself, as without the background, and the report says what was wrong."""
+    if isinstance(fault, CancelledError) and anyio_backend_name == "trio":  # where nobody but the loop can raise it
+        return
     writer, whole = Writer(), history()
     writer.fault = fault
     async with pipeline(writer).session(format="openai-chat") as session:
