@@ -30,8 +30,8 @@ def outputs(count, lines, every):
     return texts, values
 
 
-async def loop(preset, texts, at_once=1):
-    """A session that is given so many of these outputs a step, with the recall tool; the last view, the compactions."""
+async def loop(preset, texts):
+    """A session that is given these outputs one by one, with the recall tool; the last view, the compactions."""
     store = MemoryStore()
     messages = [{"role": "user", "content": "Find out under which name each service is registered."}]
     given, pipeline = watched(Recording(messages), PRESETS[preset](Budget(WINDOW)), store)
@@ -45,11 +45,9 @@ async def loop(preset, texts, at_once=1):
         }
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
-        if (number + 1) % at_once:
-            continue
         view = await session.prepare(messages, tools=given.tools)
         assert view.report.tokens_after <= WINDOW
-        compactions += any(change.index < len(messages) - 2 * at_once for change in view.report.changes)
+        compactions += any(change.index < len(messages) - 2 for change in view.report.changes)
     return view, compactions, store
 
 
@@ -71,7 +69,7 @@ async def test_planted_values_can_be_had_after_ten_compactions(preset):
 async def test_fifteen_hundred_outputs_can_be_had_back():
     """Of 1,500 outputs each is in the view, or a search for words of it names a handle, which gives it back whole."""
     texts, planted = outputs(count=1_500, lines=3, every=1)
-    view, _, store = await loop("coding_agent", texts, at_once=10)
+    view, _, store = await loop("coding_agent", texts)
     recall, shown = Recall(store), Library().shown(view.context)
     gone = [number for number, text in enumerate(texts) if text not in shown]
     assert len(gone) > 1_300
