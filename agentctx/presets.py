@@ -66,13 +66,14 @@ edit by them.
 _LARGE_KINDS = "html", "matches", "tests", "traces", "diffs"
 """Of these kinds it is folded where it would be cut to head and tail otherwise: of each what an agent needs stays."""
 
-_TWICE = DropSuperseded(short=False, stale=True), ShrinkArguments(5, max_tokens=60)
+_FIRST_TO_GO = DropSuperseded(short=False, stale=True), ShrinkArguments(5, max_tokens=60)
 """What a cut leaves out before anything that can be had only here: what stands there again, what files and commands
 said before they were changed or ran again, and what was written to files but by the last five calls. The handle stays.
 """
 
 _DATA = TabulateJson(), CompactJson(), ReuseLines(4)
-"""The same for tools that answer with JSON, which nobody edits; rows of tables come again in shorter runs than code."""
+"""What tools that answer with JSON say in fewer tokens, since nobody edits that; rows of tables come again in shorter
+runs than code."""
 
 IN_TALK, TOLD_IN_TALK = 0.5, 0.04
 """In conversations with people a cut goes down to half, and a twenty-fifth of the window tells of what went."""
@@ -87,7 +88,7 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Args:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a
-            cut goes down to a quarter of its trigger.
+            cut goes down to a quarter of the room below its trigger (``Budget.target_above``).
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
             One that the model table does not know is as none.
 
@@ -130,7 +131,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    cuts = *_TWICE, FitContextWindow(), Ledger(IN_LEDGER)
+    cuts = *_FIRST_TO_GO, FitContextWindow(), Ledger(IN_LEDGER)
     return Pipeline(*_shorter(budget, _KINDS), *cuts, PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
@@ -162,8 +163,8 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     """
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
-    early = when(pays_back(within), *_TWICE, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    stages = *_shorter(budget, ("tenths", *_KINDS)), early, *_TWICE, FitContextWindow(), told, PlaceCacheMarkers()
+    early = when(pays_back(within), *_FIRST_TO_GO, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
+    stages = *_shorter(budget, ("tenths", *_KINDS)), early, *_FIRST_TO_GO, FitContextWindow(), told, PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
@@ -178,7 +179,7 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Args:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a cut goes
-            down to half of the room: of a conversation more is worth keeping than of tool outputs.
+            down to half of the room below its trigger: of a conversation more is worth keeping than of tool outputs.
         model: As of ``late_and_large``.
 
     Raises:
@@ -210,6 +211,7 @@ def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[Stage]:
 
 
 def _deep(budget: Budget, model: str | None, down_to: float = DOWN_TO) -> Budget:
+    """The budget with a target: its own, a share of its trigger, or in tokens what a cache needs to read it."""
     if budget.target is not None:
         return budget
     known = None if model is None else find(model)

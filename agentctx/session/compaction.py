@@ -3,10 +3,11 @@
 ``bring_to_size`` is called at every step; in most nothing is compacted. In this order:
 
 1. the provider is asked to clear some of it by itself (``_beside_the_provider``)
-2. is it above the trigger (``_passes_trigger``)? If not, the stages of every step run
-3. if so, the stages for pressure run (``_come_down_to_target``), unless reasoning of the open round makes it wait
-4. the fit is guaranteed (``_run_and_guarantee``); only what is new is looked at where nothing has to be done
-5. a compaction that freed little is taken back
+2. without a budget the stages for pressure run at every step; below the trigger (``_passes_trigger``), and where
+   reasoning of the open round makes a compaction wait, those of every step do
+3. else the stages for pressure run (``_come_down_to_target``), and what freed little is taken back
+4. with any of these the fit is guaranteed (``_run_and_guarantee``); only what is new is looked at where nothing has to
+   be done
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
 ENOUGH = 0.9
-"""A compaction that leaves more than this share of the context is not made: it would break the cache for little."""
+"""A compaction that leaves more than this share of the context is taken back: it would break the cache for little."""
 
 GROWTH = 1.1
 """After a compaction that did not get far enough the context must grow by this factor before the next try."""

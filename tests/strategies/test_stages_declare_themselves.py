@@ -35,6 +35,9 @@ from agentctx.tokens.meter import MessageMeter
 pytestmark = pytest.mark.anyio
 
 MESSAGES = transcript("openai-chat", user("task"), assistant("one"), user("two"), assistant("three"), user("four"))
+OF_GROUPS = {"apply", "cuts_above", "run_inner", "stages"}
+"""What only a stage that derives from ``Stage`` may say."""
+
 PLACES = {"alone": lambda stage: stage, "when": lambda stage: when(over(1), stage), "first_of": first_of}
 PLACES["nested"] = Pipeline
 
@@ -245,3 +248,16 @@ async def test_every_stage_can_be_awaited():
     for stage in (TrimRounds(1), TruncateToolOutputs(max_tokens=5), Pipeline(TrimRounds(1))):
         after = await stage(Context(messages), Call(MessageMeter(HeuristicCounter())))
         assert isinstance(after, Context)
+
+
+async def test_all_that_a_stage_may_say_counts_without_deriving_too():
+    """Each thing that ``Stage`` knows, but for those of groups, an object that is a stage without deriving may say."""
+
+    class Own:
+        def __call__(self, context, _call):
+            return context
+
+    said = {name for name in vars(Stage) if not name.startswith("_")}
+    kind = type(declared(Own()))
+    assert issubclass(kind, Stage)
+    assert said - {name for name in vars(kind) if not name.startswith("_")} == OF_GROUPS
