@@ -692,7 +692,8 @@ class Opening:
 
         Cache markers, which move from request to request, are passed over.
         """
-        return any(self._shared(known) == len(known) for known in self._known(record))
+        known = (known for known in self._known(record) if self._has_at(len(known) - 1, known))
+        return any(self._shared(each) == len(each) for each in known)
 
     def shows_what_stays(self, record: Record) -> bool:
         """Whether the request has all that is known of a conversation but for words that were for its last call alone.
@@ -700,16 +701,22 @@ class Opening:
         They stood at its end (a reminder, what was found for a question) and are gone, with the model's answer behind
         what is left of them.
         """
-        return any(self._goes_on_without_end(known) for known in self._known(record))
+        known = (known for known in self._known(record) if self._has_at(len(known) - 1 - MOST_FOR_ONE_CALL, known))
+        return any(self._goes_on_without_end(each) for each in known)
 
     def _known(self, record: Record) -> Iterator[list[Any]]:
         return (known[self.place :] for known in (record.seen, record.shown) if len(known) > self.place)
+
+    def _has_at(self, place: int, known: list[Any]) -> bool:
+        """Whether one message is the same: most conversations of the same task are told apart by it alone."""
+        at = self.place + max(0, place)
+        return at < len(self.natives) and _are_alike(self.natives[at], known[max(0, place)])
 
     def _shared(self, known: list[Any]) -> int:
         mine, place = self.natives[self.place :], 0
         while place < len(known):
             place += shared_length(mine[place:], known[place:])
-            if place in (len(mine), len(known)) or unmarked(mine[place]) != unmarked(known[place]):
+            if place in (len(mine), len(known)) or not _are_alike(mine[place], known[place]):
                 break
             place += 1
         return place
@@ -810,6 +817,10 @@ def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> O
         if is_user_turn(read[-1]):
             break
     return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1, wire)
+
+
+def _are_alike(one: Native, other: Native) -> bool:
+    return bool(one == other) or bool(unmarked(one) == unmarked(other))
 
 
 def _is_the_caller_s(message: Message) -> bool:
