@@ -153,7 +153,7 @@ async def test_a_session_learns_its_model_from_the_request(serve, made):
     assert len(desk.accepted) == 1
 
 
-@pytest.mark.parametrize(("anyio_backend", "belonging"), [("asyncio", "with"), ("asyncio", "key"), ("trio", "with")])
+@pytest.mark.parametrize("belonging", ["with", "key"])
 @pytest.mark.anyio
 async def test_a_conversation_goes_on_with_another_model_and_provider(serve, made, closing, belonging):
     """The window is that of the model of each call; a smaller one is kept at its first call, and reports stay apart."""

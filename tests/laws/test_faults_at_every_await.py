@@ -182,7 +182,7 @@ ON_TRIO = [("coding_agent", mode, "without a model") for mode in MODES] + [("cod
 """Each mode, and each fallback; another preset waits for the same three in the same places."""
 
 
-EVERY_FAULT = ("asyncio", "coding_agent", "session", "without a model")
+EVERY_FAULT = ("coding_agent", "session", "without a model")
 """Here each await fails in every way; elsewhere in one way, another at each: all of them take many minutes."""
 
 
@@ -206,7 +206,7 @@ async def test_a_fault_of_any_kind_at_every_await(anyio_backend, preset, mode, f
     Where a listener failed, or the step was cancelled, what is sent is what is sent without any fault.
     """
     right = await calm(preset, mode, fallback)
-    for at, part, fault in tried(right.reached, mode, (anyio_backend, preset, mode, fallback) == EVERY_FAULT):
+    for at, part, fault in tried(right.reached, mode, (preset, mode, fallback) == EVERY_FAULT):
         faults, views = Faults(fault, at), []
         async with Conversation(faults, preset, mode, fallback, right.state, part) as conversation:
             for stop in right.stops:

@@ -168,4 +168,4 @@ def test_no_key_survives_among_other_words(before, key, after):
 @pytest.mark.parametrize("name", ["a.py", "a.log", ""])
 def test_no_text_hangs(text, name):
     """Whatever a long text says, the rules come to an end of it."""
-    assert redact_secrets(text * 5_000, name) is not None
+    assert redact_secrets(text * 20_000, name) is not None
