@@ -7,7 +7,6 @@ waits for it as it waits for another step, so that two that wait for each other 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,10 +17,8 @@ from agentctx.core.message import Context, Message, Native
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, declared
 from agentctx.session.lock import Deadlock, SessionLock, Within, Work, running_loop
+from agentctx.session.step_context import Step
 from agentctx.users_code import FAILURES, WAS_CANCELLED, described, is_cancelled
-
-if TYPE_CHECKING:
-    from agentctx.session.step_context import Step
 
 NO_BLOCK = "not in the background, which takes `async with session:` around the steps"
 

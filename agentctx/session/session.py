@@ -584,14 +584,14 @@ class Session:
         ctx, new_tokens, self._unjudged = known.ctx, self._unjudged, None
         if ctx is None or new_tokens is None:
             return Judgement()
-        sent = known.last_request.tokens
-        view = known.record.view
-        return judge(usage, billed, self.limits, ctx, view, sent=sent, new_tokens=new_tokens, cleared=cleared)
+        sent, prompt = known.last_request.tokens, ctx.context(known.record.view)
+        return judge(usage, billed, self.limits, ctx.reader, prompt, sent=sent, new_tokens=new_tokens, cleared=cleared)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""
         known = self._state
-        event = suspected(doubt, known.ctx, known.last_request.length, self.id, self.steps - 1)
+        profile = None if known.ctx is None else known.ctx.reader.profile
+        event = suspected(doubt, profile, known.last_request.length, self.id, self.steps - 1)
         logger.warning("%s", event)
         observe(self.plan.observers, event)
         with preparing(self.plan, self):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from attrs import define, evolve, field, frozen
 
@@ -30,8 +30,17 @@ from agentctx.session.fingerprint import Digest, shared_length
 from agentctx.session.record import LastRequest, Record, Sizes
 from agentctx.session.usage import LearnedLimits, LimitsByModel
 
-if TYPE_CHECKING:
-    from agentctx.session.background import Background
+
+class WorkAhead(Protocol):
+    """What stages work out ahead of their time: ``Background`` in ``session/background.py``."""
+
+    def begin(self, step: Step) -> None:
+        """After a step: give up what is of no use any more, and let the stages work ahead whose time has come."""
+
+    async def of(
+        self, messages: Sequence[Message], remark: Callable[[str], None], stage: ContextStrategy
+    ) -> object | None:
+        """What a stage has worked out for a request of these messages; None where it has nothing."""
 
 
 class Given(NamedTuple):
@@ -185,7 +194,7 @@ class State:
     asked: bool = False
     said: tuple[str, ...] = ()
     cleared_by_provider: Mapping[int, int] = field(factory=dict)
-    background: Background | None = None
+    background: WorkAhead | None = None
     memo: dict[object, object] = field(factory=dict)
 
     @classmethod
@@ -367,7 +376,7 @@ class Step:
     said: tuple[str, ...] = ()
     said_before: tuple[str, ...] = ()
     cleared_by_provider: Mapping[int, int] = field(factory=dict)
-    background: Background | None = None
+    background: WorkAhead | None = None
     memo: dict[object, object] = field(factory=dict)
     hidden: frozenset[int] = frozenset()
     marked: Marked | None = None

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Media, Message, Native, Opaque, Part, Thinking, ToolResult
+from agentctx.core.message import Context, Media, Native, Opaque, Part, Thinking, ToolResult
 from agentctx.core.report import SilentTruncationSuspected, StageReport
 from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.engine.listeners import logger
 from agentctx.engine.plan import Plan
-from agentctx.engine.reading import known_profile
+from agentctx.engine.reading import Reader, known_profile
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
 from agentctx.providers.registry import usage_keys
@@ -33,9 +33,8 @@ from agentctx.tokens.overheads import serialise
 from agentctx.wire_format import UsageKeys
 
 if TYPE_CHECKING:
-    from agentctx.economics.truncation import Suspicion
+    from agentctx.models.profile import ModelProfile
     from agentctx.providers.overflow import Overflow
-    from agentctx.session.step_context import StepContext
 
 
 CONTRADICTED = 10
@@ -308,8 +307,8 @@ def judge(
     usage: Native,
     billed: int,
     limits: LearnedLimits,
-    ctx: StepContext,
-    view: Iterable[Message],
+    reader: Reader,
+    context: Context,
     *,
     sent: int,
     new_tokens: int,
@@ -321,22 +320,24 @@ def judge(
         usage: The response's usage.
         billed: The size of the prompt in it, in tokens.
         limits: How the provider counts, compared to us.
-        ctx: What is known beside the messages.
-        view: The messages that were sent.
+        reader: What has read and counted the prompt.
+        context: The prompt as it was sent.
         sent: The prompt by our own count, in tokens.
         new_tokens: Tokens of it that the prompt before did not have.
         cleared: Tokens that the provider has cleared of it, as it was asked to: they are billed to nobody.
     """
     billed += cleared
-    calibration, profile = limits.calibration, ctx.reader.profile
+    calibration, profile = limits.calibration, reader.profile
     expected = calibration.expected(sent)
     output = output_tokens(usage)
     window = None if profile is None or cleared else profile.window
     calibrated = calibration.anchor is not None
     uncertain = 0
     if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
-        uncertain = sum(_uncertain(message.parts, ctx.reader.meter) for message in view)
-        uncertain += 0 if calibrated else ctx.head_tokens  # tools may be deferred, and schemas are written in many ways
+        uncertain = sum(_uncertain(message.parts, reader.meter) for message in context.messages)
+        uncertain += (
+            0 if calibrated else reader.meter.fixed(context)
+        )  # tools may be deferred, and schemas are written in many ways
     new = round(new_tokens * expected / max(1, sent))
     doubt = suspect_truncation(
         billed,
@@ -352,18 +353,17 @@ def judge(
 
 
 def suspected(
-    doubt: Suspicion, ctx: StepContext | None, messages: int, session: str | None, step: int
+    doubt: Suspicion, profile: ModelProfile | None, messages: int, session: str | None, step: int
 ) -> SilentTruncationSuspected:
     """The event that tells of a suspicion.
 
     Args:
         doubt: The suspicion.
-        ctx: What is known beside the messages.
+        profile: What is known of the model.
         messages: How many messages were sent.
         session: The session's id.
         step: The number of the step whose prompt was cut.
     """
-    profile = None if ctx is None else ctx.reader.profile
     said = StageReport("server", (), doubt.sent, doubt.billed, 0.0, (doubt.why,))
     window = None if profile is None else profile.window
     return SilentTruncationSuspected(
