@@ -34,7 +34,11 @@ def main() -> None:
     if isinstance(sys.stderr, io.TextIOWrapper):
         encoding = sys.stderr.encoding
         sys.stderr = _Visible(sys.stderr.detach(), encoding, errors="replace", line_buffering=True)
-    app(prog_name="agentctx")
+    try:
+        app(prog_name="agentctx")
+    except KeyboardInterrupt:  # before a command has begun, which says so itself
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(130)
 
 
 class _Visible(io.TextIOWrapper):
