@@ -181,7 +181,7 @@ def shell_files(command: str, folder: str = "") -> Iterator[FileEvent]:
     yield from (event.moved(folder) for event in patched_files(command))
     written = (next(filter(None, found.groups())) for found in _WRITES.finditer(command))
     yield from (FileEvent(in_folder(folder, path), Did.WRITTEN) for path in written)
-    for words in _simple_commands(_without_heredocs(command)[:LONGEST_COMMAND]):
+    for words in _read_commands(command):
         if words[0] == "cd" and len(words) > 1:
             folder = in_folder(folder, words[1])
         yield from (event.moved(folder) for event in _of_command(words))
@@ -209,13 +209,20 @@ def _shell_words(command: str) -> Iterator[str]:
 
 def _simple_commands(command: str) -> Iterator[list[str]]:
     """The commands that pipes, semicolons and lines part, without what they are wrapped in; redirections stay."""
+    return (words for pipeline in _pipelines(command) for words in pipeline)
+
+
+def _pipelines(command: str) -> Iterator[list[list[str]]]:
+    """The same, those together of which each reads what the one before it prints."""
+    pipeline: list[list[str]] = []
     words: list[str] = []
     for word in (*_shell_words(command), ";"):
         if _OPERATOR.fullmatch(word) and not set("<>") & set(word):
-            bare = _unwrapped(words)
-            if bare:
-                yield bare
+            pipeline += filter(None, [_unwrapped(words)])
             words = []
+            if pipeline and word not in ("|", "|&"):
+                yield pipeline
+                pipeline = []
         else:
             words.append(word)
 
@@ -331,7 +338,7 @@ _QUIET_GIT = frozenset(
 
 def runs_something(command: str) -> bool:
     """Whether a command does more than look at what is there."""
-    return any(map(_is_loud, _simple_commands(_without_heredocs(command)[:LONGEST_COMMAND])))
+    return any(map(_is_loud, _read_commands(command)))
 
 
 def _is_loud(words: Sequence[str]) -> bool:
@@ -341,6 +348,63 @@ def _is_loud(words: Sequence[str]) -> bool:
     return name not in _QUIET or (
         name == "sed" and any(_IN_PLACE.match(word[1:]) for word in words[1:2] if word.startswith("-"))
     )
+
+
+_SETTINGS = frozenset(
+    {
+        *(
+            ".",
+            "alias",
+            "cd",
+            "conda",
+            "deactivate",
+            "eval",
+            "export",
+            "hash",
+            "module",
+            "nvm",
+            "popd",
+            "pushd",
+            "pyenv",
+        ),
+        *("set", "shopt", "source", "ulimit", "umask", "unalias", "unset", "workon"),
+    }
+)
+
+
+def settings_in(command: str) -> list[str]:
+    """The commands in one that change how later ones run in the same shell: its folder, its environment."""
+    return [" ".join(words) for words in _read_commands(command) if words[0] in _SETTINGS]
+
+
+def prints_once(command: str) -> bool:
+    """Whether one thing alone prints in a command: what a pipe ends with."""
+    read = _without_heredocs(command)
+    printing = (each for each in _pipelines(read[:LONGEST_COMMAND]) if each[0][0] not in _SETTINGS)
+    return len(read) <= LONGEST_COMMAND and sum(1 for _ in printing) <= 1
+
+
+def _read_commands(command: str) -> Iterator[list[str]]:
+    return _simple_commands(_without_heredocs(command)[:LONGEST_COMMAND])
+
+
+_STOPPED = re.compile(
+    r"(?i)timed[ -]?out|\b(?:rejected|denied|declined|refused|cancel+ed|aborted|interrupted|killed)\b"
+    r"|not (?:allowed|permitted)\b|doesn't want|does not want"
+)
+_LONGEST_REFUSAL = 600
+"""Characters; a longer result is what a command has printed."""
+
+
+def ran_through(result: ToolResult | None) -> bool:
+    """Whether nothing in the result of a command says that it was refused, stopped, or still runs."""
+    if result is None:
+        return False
+    text = result.text
+    ended = how_it_ended(text, is_error=False)
+    if ended.startswith("running ") or (result.is_error and not ended):
+        return False
+    return len(text) > _LONGEST_REFUSAL or _STOPPED.search(text) is None
 
 
 ArtifactRule = Callable[[ToolCall, ToolResult | None], Iterable[Artifact] | None]
@@ -586,10 +650,32 @@ def command_of(call: ToolCall) -> str:
     return run_of(call)[0]
 
 
+def shell_run_of(call: ToolCall) -> tuple[str, str]:
+    """The same of a tool that is a shell; empty for others, which may have arguments that are named alike."""
+    arguments, words = _arguments(call), _words(call.name)
+    if isinstance(arguments, str) or not _SHELLS & set(words) or _patch(words, arguments):
+        return "", ""
+    is_editor = _text(arguments.get("command")) in _EDITOR_COMMANDS and _first(arguments, _PATHS)
+    return ("", "") if is_editor else run_of(call)
+
+
 def run_of(call: ToolCall) -> tuple[str, str]:
     """The command that a call names for a shell, and the folder; empty where it names none."""
     arguments = _arguments(call)
     return ("", "") if isinstance(arguments, str) else (_command(arguments), _text(_first(arguments, _FOLDERS)))
+
+
+_BESIDES = re.compile(
+    r"(?i)time_?out|descri|expla|justif|reason|thought|purpose|yield|max_output|approv|permission|escalat"
+)
+
+
+def rest_of_run(call: ToolCall) -> str:
+    """What else a call says of where and how its command runs; not why, how long that may take, or who allows it."""
+    arguments = _arguments(call)
+    given = {} if isinstance(arguments, str) else arguments
+    rest = {key: each for key, each in given.items() if key not in (*_COMMANDS, *_FOLDERS) and not _BESIDES.search(key)}
+    return json.dumps([call.name, rest], sort_keys=True, default=str)
 
 
 def _command(arguments: Mapping[str, object]) -> str:

@@ -15,7 +15,19 @@ from agentctx.core.numbered_lines import said
 from agentctx.core.pace import paced
 from agentctx.core.references import SHOWN_AGAIN, may_say, written_out
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
-from agentctx.engine.tool_calls import Did, FileEvent, ReadCall, RunEvent, read_calls, run_of
+from agentctx.engine.tool_calls import (
+    Did,
+    FileEvent,
+    ReadCall,
+    RunEvent,
+    how_it_ended,
+    prints_once,
+    ran_through,
+    read_calls,
+    rest_of_run,
+    settings_in,
+    shell_run_of,
+)
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
 from agentctx.strategies.compress.later_lines import (
@@ -303,33 +315,82 @@ class _Known:
     Args:
         outdated: What stands for each result that tells of them; nothing while it is true.
         files: The results that show something of a file as it is now, by its path, with what will stand for them.
-        runs: The result of the last run of each command, with what will stand for it.
+        runs: The results of the runs of each command of which none is known to be out of date, with what will stand
+            for them.
+        settings: What was changed in the shell, in the order of the last times.
+        times: How often that was.
     """
 
     outdated: dict[Place, str] = field(factory=dict)
     files: dict[str, list[tuple[Place, str]]] = field(factory=dict)
-    runs: dict[tuple[str, str], tuple[Place, str]] = field(factory=dict)
+    runs: dict[_Ran, list[tuple[Place, str]]] = field(factory=dict)
+    settings: dict[str, None] = field(factory=dict)
+    times: int = 0
 
     def hear(self, each: ReadCall, place: Place | None) -> None:
         """Be told of a call, and where its result is, if it is in one place."""
+        command, folder = shell_run_of(each.call)
+        for setting in () if folder else settings_in(command):
+            self._set(setting)
         ran = next((event for event in each.did if isinstance(event, RunEvent) and event.times), None)
-        run = run_of(each.call)
-        if ran is not None and " " in run[0].strip():  # one word may ask for what comes next
-            self._run(run, ran.ended, place)
-        changed = [event for event in each.did if isinstance(event, FileEvent) and event.did.changes]
-        for event in changed:
-            if event.did is not Did.FAILED:
-                self.outdated.update(self.files.pop(normpath(event.path), ()))
-        only = each.did[0] if len(each.did) == 1 else None
-        if place is not None and isinstance(only, FileEvent) and only.did is not Did.FAILED:
-            self.files.setdefault(normpath(only.path), []).append((place, WRITTEN_OVER if changed else STALE))
+        if ran is not None and " " in command.strip():  # one word may ask for what comes next
+            run = command, folder, rest_of_run(each.call), () if folder else tuple(self.settings)
+            self._run(run, ran.ended, place, is_new=ran_through(each.result))
+        self._files(each, command, folder, place)
+
+    def _set(self, setting: str) -> None:
+        """Be told of a setting; where a folder is named from another, or too much was set, the shell is a new one."""
+        self.times += 1
+        is_move, is_full = setting.startswith(_MOVES), len(self.settings) >= _MOST
+        self.settings.pop(setting, None)
+        if is_full:
+            self.settings = {f"{setting} #{self.times}": None}
+        elif is_move:
+            stay = {each: None for each in self.settings if not each.startswith(_MOVES)}
+            is_sure = setting.startswith(("cd /", "cd ~"))
+            self.settings = {**stay, setting if is_sure else f"{setting} #{self.times}": None}
+        else:
+            self.settings[setting] = None
+
+    def _run(self, run: _Ran, ended: str, place: Place | None, *, is_new: bool) -> None:
+        if is_new:
+            self.outdated.update(self.runs.pop(run, ()))
+        if place is not None:
+            self.runs.setdefault(run, []).append((place, f"{RAN_AGAIN[:-1]}{ended and ': '}{ended}]"))
             self.outdated[place] = ""
 
-    def _run(self, run: tuple[str, str], ended: str, place: Place | None) -> None:
-        self.outdated.update([self.runs.pop(run)] if run in self.runs else ())
-        if place is not None:
-            self.runs[run] = place, f"{RAN_AGAIN[:-1]}{ended and ': '}{ended}]"
+    def _files(self, each: ReadCall, command: str, folder: str, place: Place | None) -> None:
+        """Be told what a call did to files; of a command whose folder is not known, to those with whole paths."""
+        found = [event for event in each.did if isinstance(event, FileEvent) and event.did is not Did.FAILED]
+        if command:
+            is_anywhere = not folder and any(setting.startswith(_MOVES) for setting in self.settings)
+            found = [event for event in found if not is_anywhere or event.path.startswith(("/", "~"))]
+        changed = [event for event in found if event.did.changes]
+        if not command or not _failed(each.result):
+            for event in changed:
+                shown = self.files.pop(normpath(event.path), [])
+                if event.did is Did.RENAMED and event.to:
+                    self.outdated.update(self.files.pop(normpath(event.to), ()))
+                    self.files[normpath(event.to)] = shown
+                else:
+                    self.outdated.update(shown)
+        if place is not None and len(found) == len(each.did) == 1 and (not command or prints_once(command)):
+            self.files.setdefault(normpath(found[0].path), []).append((place, WRITTEN_OVER if changed else STALE))
             self.outdated[place] = ""
+
+
+_Ran = tuple[str, str, str, tuple[str, ...]]
+"""A command, its folder, what else its call says, and what was changed in the shell before."""
+
+_MOST = 100
+"""Settings that are told apart."""
+
+_MOVES = ("cd ", "cd", "pushd", "popd")
+
+
+def _failed(result: ToolResult | None) -> bool:
+    """Whether a command has not done, or not all, what it was to do."""
+    return result is None or how_it_ended(result.text, is_error=result.is_error).startswith(("exit", "failed"))
 
 
 def _without(again: Mapping[Place, _Again], call: Call, index: int, message: Message) -> Message:

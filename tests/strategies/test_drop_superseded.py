@@ -224,6 +224,59 @@ async def test_what_a_command_printed_goes_when_it_ran_again():
     assert (await shown(messages))[0] == messages[2]["content"]
 
 
+PYTEST = "bash", {"command": "pytest -q"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "goes"),
+    [
+        pytest.param(PYTEST, [("bash", {"command": "pytest -q", "timeout": 9}, "ok")], True, id="another-timeout"),
+        pytest.param(PYTEST, [("bash", {"command": "pytest -q", "env": {"DB": "x"}}, "ok")], False, id="environment"),
+        pytest.param(PYTEST, [("terminal", PYTEST[1], "ok")], False, id="another-tool"),
+        pytest.param(PYTEST, [("bash", {"command": "cd ../b"}, ""), (*PYTEST, "ok")], False, id="another-folder"),
+        pytest.param(PYTEST, [("bash", {"command": "export A=1"}, ""), (*PYTEST, "ok")], False, id="exported"),
+        pytest.param(PYTEST, [(*PYTEST, "The tool use was rejected.")], False, id="refused"),
+        pytest.param(PYTEST, [(*PYTEST, "Process running with session ID 7")], False, id="runs-still"),
+        pytest.param(PYTEST, [(*PYTEST, "Command timed out after 120 s"), (*PYTEST, "ok")], True, id="stopped-once"),
+        pytest.param(("read", {"path": "a"}), [("bash", {"command": "mv a b"}, "")], False, id="renamed"),
+        pytest.param(
+            ("read", {"path": "a"}),
+            [("bash", {"command": "mv a b"}, ""), ("edit", {"path": "b", "new": "x"}, "done")],
+            True,
+            id="renamed-and-changed",
+        ),
+        pytest.param(
+            ("read", {"path": "a"}), [("bash", {"command": "sed -i s/x/y/ a"}, "exit code: 1")], False, id="failed"
+        ),
+        pytest.param(
+            ("bash", {"command": "cat a | head -90"}), [("edit", {"path": "a", "new": "x"}, "done")], True, id="piped"
+        ),
+        pytest.param(
+            ("bash", {"command": "cat a; git log"}), [("edit", {"path": "a", "new": "x"}, "done")], False, id="and-more"
+        ),
+        pytest.param(
+            ("bash", {"command": "cat a"}),
+            [("bash", {"command": "cd ../b"}, ""), ("bash", {"command": "echo x > a"}, "")],
+            False,
+            id="file-of-another-folder",
+        ),
+        pytest.param(
+            ("bash", {"command": "cd /b && cat a"}),
+            [("bash", {"command": "cd /b && echo x > a"}, "")],
+            True,
+            id="file-of-the-same-folder",
+        ),
+    ],
+)
+async def test_only_what_is_surely_true_no_more_goes(first, then, goes):
+    """The same command in another shell, or one that did not run, leaves what the first said; so do other files."""
+    turns = [user("the task")]
+    for at, (tool, arguments, text) in enumerate([(*first, FILE), *then]):
+        turns += [assistant(call(f"c{at}", tool, arguments)), result(f"c{at}", text)]
+    messages = transcript("openai-chat", *turns, assistant("ok"), user("go on"))
+    assert ((await shown(messages, DropSuperseded(stale=True)))[0] != FILE) is goes
+
+
 async def test_what_an_edit_showed_goes_with_the_next_edit():
     """What an edit showed of a file goes once the file was changed again, and stays when that failed."""
     texts = ["\n".join([f"edit {name} is done:", *(f"{name} {line}" for line in LINES[:20])]) for name in "ab"]
