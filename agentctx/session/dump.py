@@ -27,7 +27,7 @@ from agentctx.providers.native import clean_text, from_json, to_json
 from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.matching import as_recap, as_system, known_again, not_given
-from agentctx.session.record import LastRequest, Missing, Record, Uncounted, Unsaid, call_ids, goes_out_as_another
+from agentctx.session.record import LastRequest, Missing, Record, Uncounted, UnsaidSince, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State
 from agentctx.session.usage import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
@@ -505,7 +505,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
     return record
 
 
-def _unsaid(known: Fields, length: int) -> Unsaid:
+def _unsaid(known: Fields, length: int) -> UnsaidSince:
     """What the recap has no room for."""
     given = known.listed("unsaid")
     if len(given) != 3:
@@ -514,7 +514,7 @@ def _unsaid(known: Fields, length: int) -> Unsaid:
     for text, place in ((now, where), (before, where_before)):
         if not isinstance(text, str):
             raise InvalidInput(place, f"expected text, got {shown(text)}")
-    return Unsaid(now, before, _whole(until, where_until, 0, length))
+    return UnsaidSince(now, before, _whole(until, where_until, 0, length))
 
 
 def _uncounted(known: Fields, length: int) -> Iterator[Uncounted]:

@@ -69,7 +69,7 @@ class LastRequest(NamedTuple):
         return None if self.at is None else max(0.0, now - self.at)
 
 
-class Unsaid(NamedTuple):
+class UnsaidSince(NamedTuple):
     """What the recap had no room for, and is told once there is; see ``Call.leave_unsaid``.
 
     Args:
@@ -82,9 +82,9 @@ class Unsaid(NamedTuple):
     before: str = ""
     until: int = 0
 
-    def at(self, length: int) -> Unsaid:
+    def at(self, length: int) -> UnsaidSince:
         """What is known of it when of the history so many messages stand, and all after them are read again."""
-        return Unsaid(self.before, self.before, self.until) if self.until <= length else Unsaid()
+        return UnsaidSince(self.before, self.before, self.until) if self.until <= length else UnsaidSince()
 
 
 class Uncounted(NamedTuple):
@@ -195,7 +195,7 @@ class Record:
     quiet_until: int = 0
     unbound_from: int | None = None
     waiting: bool = False
-    unsaid: Unsaid = field(default=Unsaid())
+    unsaid: UnsaidSince = field(default=UnsaidSince())
     uncounted: tuple[Uncounted, ...] = ()
     foreign_count: int = 0
     instructions: frozenset[bytes] = frozenset()
@@ -626,7 +626,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
     new.instructions, told = record.instructions, recaps(record.view)
     if told[-1:] < [length]:
         now = record.unsaid.now
-        new.unsaid = Unsaid(now, now, told[-1] + 1 if told else length)
+        new.unsaid = UnsaidSince(now, now, told[-1] + 1 if told else length)
     new.uncounted = record.uncounted_before(passed)
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)

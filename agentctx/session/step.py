@@ -10,9 +10,20 @@
 5. **commits**: ``commit``, to the record of ``session/record.py``
 6. **reports**: ``report_on``, and ``view_of`` with the report in it
 
-``settle`` and ``match`` give values; ``take_in`` makes the ``Step``, which the phases after it bring up to date;
-``commit`` alone changes what was decided. What cannot be made to fit is taken in once more with nothing decided before
-(``_decided_anew``).
+``settle`` gives a value. So does ``match``, which may fill in, in the record that is known, what holds whatever becomes
+of the step: what a load has left to be read, sizes, and the caller's own objects as they are now. ``take_in`` makes the
+``Step``, which the phases after it bring up to date; where a store keeps originals, it has them before the step is
+committed. ``commit`` alone changes what was decided. What cannot be made to fit is taken in once more with nothing
+decided before (``_decided_anew``), as without a session.
+
+Who holds what:
+
+- ``State``: what is known of the conversation from step to step; its ``Record`` has what was decided of each message
+- ``Given``: what the caller passes
+- ``StepContext``, ``ctx``: what surrounds the step: plan, reader, budget, system prompt and tools
+- ``Step``: where the step stands: its ``ctx``, the ``record`` to go on from, what was ``read`` anew, and the ``trail``
+  of what stages made of that
+- ``Committed``: what the step has become; ``Stepped``: what the session gets of it, the ``View`` and the next ``State``
 
 ``Pipeline.prepare`` is such a step from nothing, kept nowhere. It need not read what is left out for certain
 (``_fitted_around``).
@@ -454,7 +465,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     billed = partial(
         bill,
         ctx.reader.profile,
-        sent=done.tokens_before,
+        sent=done.last_tokens,
         prefix=found,
         size=trail.tokens - cleared,
         idle=step.idle,
@@ -473,7 +484,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         limit=None if budget is None else budget.limit,
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
-        rebilled_tokens=max(0, done.tokens_before - done.prefix),
+        rebilled_tokens=max(0, done.last_tokens - done.prefix),
         cleared_tokens=cleared,
         seconds=perf_counter() - started,
         forecast=partial(billed, given=began),
@@ -515,7 +526,7 @@ class Committed(NamedTuple):
         in_force: The changes in force.
         first_changed: The first message that is not as it was; None when all that was sent is still there.
         prefix: Tokens at the start of the request that the one before had too.
-        tokens_before: Tokens of the request before.
+        last_tokens: Tokens of the request before.
     """
 
     state: State
@@ -523,7 +534,7 @@ class Committed(NamedTuple):
     in_force: ChangesInForce
     first_changed: int | None
     prefix: int
-    tokens_before: int
+    last_tokens: int
 
 
 async def commit(state: State, step: Step, given: Given, now: float, *, on_copy: bool) -> Committed:
