@@ -33,7 +33,7 @@ from zlib import crc32
 from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
-from agentctx.core.numbered_lines import numbered, said
+from agentctx.core.numbered_lines import number_of, numbered, said
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
 
@@ -226,6 +226,15 @@ class Run(NamedTuple):
     there: Sequence[str]
     here: Sequence[str]
     how: str = ""
+
+    def cut(self, length: int) -> Run:
+        """The first lines of it; none where they would read in another way without the rest."""
+        if length >= len(self.here):
+            return self
+        there, here = self.there[:length], self.here[:length]
+        first = number_of(self.here[0]) if self.how != WITHOUT_NUMBERS else None
+        is_same = not self.how or any(list(here) == each for each in numbered(there, first))
+        return self._replace(there=there if is_same else (), here=here if is_same else ())
 
 
 class Output(NamedTuple):
@@ -448,7 +457,7 @@ class Standing:
     """
 
     hidden: frozenset[int] = frozenset()
-    _calls: dict[str, ToolCall] = field(factory=dict)
+    _calls: defaultdict[str, list[ToolCall]] = field(factory=lambda: defaultdict(list))
     _names: dict[str, str] = field(factory=dict)
     _outputs: defaultdict[str, list[Output]] = field(factory=lambda: defaultdict(list))
     _lines: dict[int, tuple[str, list[str], list[str] | None]] = field(factory=dict)
@@ -458,16 +467,24 @@ class Standing:
         heard = []
         for part in message.parts:
             if type(part) is ToolCall:
-                self._calls[part.id] = part
+                self._calls[part.id].append(part)
                 self._names.pop(part.id, None)
                 heard += [self._know(Output(name, message, text)) for name, text in given(part)]
         return heard
+
+    def forget_calls(self, message: Message) -> None:
+        """Know the calls of a message no more that was heard last; not what they were given, see ``forget``."""
+        for part in message.parts:
+            if type(part) is ToolCall:
+                self._calls[part.id].pop()
+                self._names.pop(part.id, None)
 
     def name_of(self, result: ToolResult) -> str:
         """What the model knows the output by."""
         known = self._names.get(result.call_id)
         if known is None:
-            call = self._calls.get(result.call_id)
+            calls = self._calls.get(result.call_id)
+            call = calls[-1] if calls else None
             known = f"{OUTPUT} of {quoted(named(call, result))}"
             if call is not None and call.name:  # else it is the result that names the tool
                 self._names[result.call_id] = known

@@ -213,6 +213,8 @@ class _Seen:
         while len(self.outputs) > outputs[length]:
             self.standing.forget(self.outputs.pop())
             self.ends.pop()
+        for message in reversed(self.messages[length:]):
+            self.standing.forget_calls(message)
         del self.messages[length:], outputs[length + 1 :], runs[length + 1 :]
 
     def add(self, message: Message) -> Message:
@@ -319,7 +321,7 @@ class _Seen:
             best = other if best is None or len(other.here) > len(best.here) else best
         if best is not None and doubtful:
             length = next((at for at, line in enumerate(best.here) if WITHIN in line), len(best.here))
-            best = best._replace(there=best.there[:length], here=best.here[:length])
+            best = best.cut(length)
         return None if best is None or len(best.here) < self.least else best
 
 
@@ -515,6 +517,7 @@ class _Mending:
                 added.append(standing.add(message, result, text))
         for output in reversed(added):
             standing.forget(output)
+        standing.forget_calls(message)
         return read
 
     def _lines(self, result: ToolResult, text: str, standing: Standing) -> list[_Line]:
