@@ -321,14 +321,22 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
 async def mend(trail: Trail, before: Context, call: Call) -> None:
     """Let no stage's words refer to what is not there any more, as it was ``before``; see ``Stage.mended``.
 
-    What one of several puts back moves what others refer to: they are asked again.
+    What one of several puts back moves what others refer to, also since they have mended that: they are asked again.
     """
-    for _ in call.mending:
+    left: list[Context | None] = [None] * len(call.mending)
+    for _ in range(_ROUNDS * len(call.mending)):
         known = trail.context
-        for mender in call.mending:
-            await _run_one(_Mending(mender, before), trail, call, trusted=True)
+        for place, mender in enumerate(call.mending):
+            for was in (before, left[place]) if trail.context is not left[place] else ():
+                if was is not None:
+                    await _run_one(_Mending(mender, was), trail, call, trusted=True)
+            left[place] = trail.context
         if trail.context is known:
             return
+
+
+_ROUNDS = 4
+"""For each stage whose words refer to others; each puts less back than the one before."""
 
 
 async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool) -> StageReport | None:

@@ -15,16 +15,20 @@ from agentctx import (
     ConfigError,
     ContextOverflow,
     FitContextWindow,
+    Message,
     Pipeline,
     Session,
+    Text,
+    ToolCall,
+    ToolResult,
     TrimRounds,
     TruncateToolOutputs,
     count,
 )
-from agentctx.core.references import looks_like_one, named, text_in, without_references
+from agentctx.core.references import Standing, looks_like_one, named, text_in, without_references
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
-from agentctx.strategies import ClearByProvider, ReuseLines, ShrinkArguments
+from agentctx.strategies import ClearByProvider, DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.faithfulness import _is_cut_of
 from agentctx.testing.histories import broken_histories, budgets, histories
@@ -275,6 +279,44 @@ async def test_lines_that_an_edit_moved_are_said_with_their_new_number():
     assert (first, reference[: len(start)]) == ("1→import x", start)
     whole = list(without_references(view.context.messages))[-1]
     assert "\n".join(whole) == numbered(["import x", *lines], 1)
+
+
+async def test_a_run_that_is_cut_short_reads_as_before():
+    """A reference that ends before a line with one stands for what its own lines say, numbered as they are alone."""
+    bare, within = function("x", 11), '[the same as lines 1-3 of the output of "read x" above, from "a" on; 0123abcd]'
+    numbers = [*range(1, 10), 20, 21, 22]
+    first = "\n".join(f"{number}| {line}" for number, line in zip(numbers, [*bare, within], strict=True))
+    second = "\n".join([*bare, within])
+    turns = [assistant(call("a", "read", {"path": "x"})), result("a", first)]
+    turns += [assistant(call("b", "read", {"path": "y"})), result("b", second)]
+    view = await Pipeline(ReuseLines()).prepare(transcript("openai-chat", user("x"), *turns))
+    assert ["\n".join(each) for each in without_references(view.context.messages)] == [first, second]
+
+
+async def test_a_call_that_was_gone_back_behind_names_nothing():
+    """An output is named by the call before it, also where one of a tail that is not there any more had its id."""
+    first, second = (Message("assistant", (ToolCall("a", "read", json.dumps({"path": path})),)) for path in "xy")
+    answer, standing = ToolResult("a", (Text("it"),)), Standing()
+    for message in (first, second):
+        standing.hear(message)
+    assert standing.name_of(answer) == 'output of "read y"'
+    standing.forget_calls(second)
+    assert standing.name_of(answer) == 'output of "read x"'
+
+
+async def test_what_is_put_back_moves_no_reference():
+    """Lines that come back above what a reference names, since their later copy went, leave it true."""
+    moved, lines = function("moved", 6), function("x")
+    turns = [user("the task")]
+    for name, said_ in (("b", [*moved, *lines]), ("c", lines), ("a", [*moved, *function("a", 20)])):
+        turns += [assistant(call(name, "read", {"path": name})), result(name, "\n".join(said_))]
+    turns += [assistant(call("e", "edit", {"path": "a", "new": "x"})), result("e", "done"), assistant("ok"), user("?")]
+    messages = transcript("openai-chat", *turns)
+    once = await Pipeline(ReuseLines()).prepare(messages)
+    budget = Budget(count(once.messages) - 250)
+    view = await Pipeline(ReuseLines(), DropSuperseded(stale=True), budget=budget).prepare(messages)
+    outputs = ["\n".join(each) for each in without_references(view.context.messages)]
+    assert outputs[:3] == ["\n".join([*moved, *lines]), "\n".join(lines), "[contents of a file that was changed later]"]
 
 
 @pytest.mark.parametrize("format_", ["openai-chat", "anthropic"])
