@@ -407,6 +407,18 @@ def ran_through(result: ToolResult | None) -> bool:
     return len(text) > _LONGEST_REFUSAL or _STOPPED.search(text) is None
 
 
+_SEARCHES = frozenset(["egrep", "fgrep", "grep", "rg", "ripgrep", "search", "zgrep"])
+
+
+def is_search(call: ToolCall) -> bool:
+    """Whether a call looks for lines in files, and does nothing else."""
+    command, _ = shell_run_of(call)
+    if not command:
+        return bool(_SEARCHES & set(_words(call.name)))
+    named = (words[1:2] if words[0] == "git" else [words[0].rpartition("/")[2]] for words in _read_commands(command))
+    return not runs_something(command) and any(_SEARCHES & set(each) for each in named)
+
+
 ArtifactRule = Callable[[ToolCall, ToolResult | None], Iterable[Artifact] | None]
 """What a call of one's own tool did; None: what the library takes it for."""
 

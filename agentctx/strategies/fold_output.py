@@ -11,15 +11,27 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import with_pointer
-from agentctx.engine.tool_calls import command_of
+from agentctx.engine.tool_calls import command_of, is_search
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
-from agentctx.strategies.compress.output_kinds import FOLDS, Fold, Mark, has_header, headers, html, without_header
+from agentctx.strategies.compress.output_kinds import (
+    FOLDS,
+    Fold,
+    Mark,
+    has_header,
+    headers,
+    html,
+    matches,
+    without_header,
+)
 from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 _SHORTEST = 100
 """Characters; a shorter text without control characters has nothing to fold."""
 
+
+_MOST_TOKENS = 4
+"""So many tokens a character has at most, or nearly so."""
 
 _AT_A_GLANCE = 16 * 1024
 """Characters; more than so many take longer to look through than a glance."""
@@ -45,7 +57,8 @@ class FoldOutput(RewriteResults):
     - ``tenths``: line numbers as ``cat -n`` prints them: only those of the first line, the last and each tenth.
     - ``numbers``: such line numbers without the blanks before them.
     - ``hits``: what a search found, or a linter, by file: each path once.
-    - ``matches``: what a search found, by file: of many lines of one file the first two and the last.
+    - ``matches``: what a search found, by file: of many lines of one file the first two and the last; where the call
+      is a search, since of what a linter says each line counts.
     - ``paths``: lists of paths by folder; what is in ``node_modules`` and the like is folded among others.
     - ``tests``: tests in a row that passed; failures, summaries and all else stay.
     - ``progress``: what installers and compilers print as they go on.
@@ -92,19 +105,26 @@ class FoldOutput(RewriteResults):
         check_whole("FoldOutput: over", value, 0)
 
     def asks_for_call(self, text: str, /) -> bool:
-        """Pages are folded where the call names an address; a command goes that the call names."""
+        """Pages are folded where the call names an address, hits where it is a search; a command goes that it names."""
         kinds = self.kinds
-        return (html.__name__ in kinds and "<" in text) or (headers.__name__ in kinds and has_header(text))
+        return (
+            (html.__name__ in kinds and "<" in text)
+            or (headers.__name__ in kinds and has_header(text))
+            or (matches.__name__ in kinds and matches(text, str) != text)
+        )
 
     def for_call(self, asked: ToolCall | None, text: str, /) -> FoldOutput:
-        """Without pages where the call names no address; with the command that it names.
+        """Without pages where the call names no address, and matches where it is no search; with the command it names.
 
         Args:
             asked: The call that the output answers; None: it is not to be seen.
             text: The output.
         """
-        keeps_pages = html.__name__ not in self.kinds or (asked is not None and "://" in asked.arguments)
-        kinds = self.kinds if keeps_pages else self.kinds - {html.__name__}
+        kinds = self.kinds
+        if asked is None or "://" not in asked.arguments:
+            kinds -= {html.__name__}
+        if matches.__name__ in kinds and (asked is None or not is_search(asked)):
+            kinds -= {matches.__name__}
         if asked is not None and headers.__name__ in kinds and has_header(text):
             return _FoldAnswer(kinds=kinds, exclude=self.exclude, over=self.over, asked=asked)
         return self if kinds == self.kinds else evolve(self, kinds=kinds)
@@ -116,7 +136,7 @@ class FoldOutput(RewriteResults):
 
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough to be folded, or has control characters."""
-        if len(text) <= self.over:
+        if len(text) * _MOST_TOKENS <= self.over:
             return False
         return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
 

@@ -464,6 +464,28 @@ async def test_what_is_no_search_stays(form):
     assert matches(text, "[… {} …]".format) == text
 
 
+@pytest.mark.parametrize(
+    ("tool", "asked", "folds"),
+    [
+        ("bash", {"command": "grep -rn 'x' src"}, True),
+        ("bash", {"command": "cd /a && git grep -n x | head -90"}, True),
+        ("bash", {"command": "find src | xargs rg -n x"}, True),
+        ("grep_search", {"query": "x"}, True),
+        ("bash", {"command": "pylint src"}, False),
+        ("bash", {"command": "make 2>&1 | grep -n x"}, False),
+        ("bash", {"command": "cat ports.yaml"}, False),
+        ("read", {"path": "rg.txt"}, False),
+    ],
+    ids=["grep", "git-grep", "xargs", "tool", "linter", "filter", "file", "read"],
+)
+async def test_only_of_what_a_search_found_lines_go(tool, asked, folds):
+    """Whether lines with numbers are hits is told by the call: of what linters, compilers and files say each counts."""
+    text = "\n".join(f"src/a.py:{7 * number + 3}: unused function 'f{number}'" for number in range(30))
+    messages = transcript("openai-chat", user("x"), assistant(call("a", tool, asked)), result("a", text))
+    view = await Pipeline(FoldOutput()).prepare(messages)
+    assert ("more lines found in this file" in view.messages[-1]["content"]) is folds
+
+
 HEAD = "Chunk ID: dd327a\nWall time: {} seconds\nProcess exited with code 1\nOriginal token count: 1960\nOutput:\n"
 
 
@@ -499,9 +521,10 @@ async def test_of_a_header_what_tells_stays(said, command, expected):
     assert view.context.messages[-1].results[0].text == expected + text
 
 
-async def test_shorter_outputs_than_asked_for_stay():
+@pytest.mark.parametrize("name", ["x", "𓀀𓁀𓂀" * 9], ids=["words", "many-tokens-a-character"])
+async def test_shorter_outputs_than_asked_for_stay(name):
     """With a number of tokens, outputs that have no more are sent as they are."""
-    passed = [f"tests/test_api.py::test_{number} PASSED" for number in range(40)]
+    passed = [f"tests/test_api.py::test_{number}[{name}] PASSED" for number in range(40)]
     text = "\n".join([*passed, "=== 40 passed in 2.1s ==="])
     messages = transcript("openai-chat", user("x"), assistant(call("a", "bash")), result("a", text))
     size = TiktokenCounter().count(text)
