@@ -498,7 +498,7 @@ def _found_again(done: Committed, step: Step) -> tuple[int, int | None]:
         return done.prefix, None
     ctx = step.ctx
     anew = not step.remembered and any(declared(stage).moves_prefix for stage in ctx.plan.at_once)
-    found = found_again(ctx.context(step.record.view), done.first_changed, ctx.bare_call) if done.prefix or anew else 0
+    found = found_again(step.as_sent, done.first_changed, ctx.bare_call) if done.prefix or anew else 0
     return min(done.prefix, found), (found if anew else None)
 
 
@@ -513,8 +513,7 @@ def view_of(step: Step, given: Given, report: Report) -> View:
     options: Mapping[str, Native] = {}
     if step.trail.unbound_from is not None or step.trail.asked is not None:
         options = options_of(step.trail, ctx.bare_call)
-    context = Context(tuple(record.view), chosen.system, chosen.tools)
-    return View(list(record.out), system, tools, report, context, options, tuple(record.origins))
+    return View(list(record.out), system, tools, report, step.as_sent, options, tuple(record.origins))
 
 
 class Committed(NamedTuple):

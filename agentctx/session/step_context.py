@@ -394,6 +394,11 @@ class Step:
         return max(0, int(sum(self.cleared_by_provider.values()) * self.ctx.limits.clears))
 
     @property
+    def as_sent(self) -> Context:
+        """The request once the step is committed: its view, with system prompt and tools as the stages left them."""
+        return Context(tuple(self.record.view), self.trail.context.system, self.trail.context.tools)
+
+    @property
     def last_role(self) -> str:
         """The role of the last message of the history; empty when there is none."""
         if self.read.messages:
