@@ -650,7 +650,7 @@ class Session:
         if ctx is None or budget is None or profile is None or not priced(profile):
             return None
         warmth = warmth_after(profile, self._state.last_request.idle(self._now()))
-        view = ctx.context(self._state.record.view)
+        view = ctx.context(self._state.record.view) if self.view is None else self.view.context
         aim = budget.target_above(ctx.bare_call.floor(view))
         call = evolve(ctx.bare_call, limit=aim, warmth=warmth)
         cut = expected_forecast(view, call)
