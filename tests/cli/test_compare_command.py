@@ -127,7 +127,11 @@ def of_ones_own(*arguments, **settings):
     Path("my_pipelines.py").write_text(OWN)
     command = [sys.executable, "-m", "agentctx", "compare", *arguments]
     env = {**os.environ, "PYTHONPATH": ROOT}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **settings)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell ignore it
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **settings)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_stage_that_fails_costs_its_own_rows_only(run):
