@@ -33,7 +33,7 @@ from zlib import crc32
 from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
-from agentctx.core.numbered_lines import number_of, numbered, said
+from agentctx.core.numbered_lines import IN_A_ROW, number_of, numbered, said
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
 
@@ -228,13 +228,17 @@ class Run(NamedTuple):
     how: str = ""
 
     def cut(self, length: int) -> Run:
-        """The first lines of it; none where they would read in another way without the rest."""
+        """At most so many lines of it: those that read in the same way without the rest."""
         if length >= len(self.here):
             return self
-        there, here = self.there[:length], self.here[:length]
         first = number_of(self.here[0]) if self.how != WITHOUT_NUMBERS else None
-        is_same = not self.how or any(list(here) == each for each in numbered(there, first))
-        return self._replace(there=there if is_same else (), here=here if is_same else ())
+        stops = range(length, max(length - IN_A_ROW, 0), -1)
+        cuts = (self._replace(there=self.there[:stop], here=self.here[:stop]) for stop in stops)
+        return next((each for each in cuts if not each.how or each.reads_so(first)), self._replace(there=(), here=()))
+
+    def reads_so(self, first: int | None) -> bool:
+        """Whether a reference with this first number stands for the lines here."""
+        return any(list(self.here) == each for each in numbered(self.there, first))
 
 
 class Output(NamedTuple):
