@@ -407,6 +407,12 @@ def ran_through(result: ToolResult | None) -> bool:
     return len(text) > _LONGEST_REFUSAL or _STOPPED.search(text) is None
 
 
+def names_file(call: ToolCall) -> bool:
+    """Whether a call names a file for a tool that is no shell."""
+    arguments = _arguments(call)
+    return not isinstance(arguments, str) and not shell_run_of(call)[0] and bool(_first(arguments, _PATHS))
+
+
 _SEARCHES = frozenset(["egrep", "fgrep", "grep", "rg", "ripgrep", "search", "zgrep"])
 
 

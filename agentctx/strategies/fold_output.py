@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import with_pointer
-from agentctx.engine.tool_calls import command_of, is_search
+from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
 from agentctx.strategies.compress.output_kinds import (
@@ -53,7 +53,8 @@ class FoldOutput(RewriteResults):
 
     - ``terminal``: what a terminal shows in the end, without colours; progress bars as they ended.
     - ``headers``: what Codex says of a command before its output: how it ended stays, and how long that took, from a
-      second on. The command itself goes where it is the one that the call names.
+      second on. The command itself goes where it is the one that the call names. A file may begin so, too: what a call
+      shows that names one stays.
     - ``tenths``: line numbers as ``cat -n`` prints them: only those of the first line, the last and each tenth.
     - ``numbers``: such line numbers without the blanks before them.
     - ``hits``: what a search found, or a linter, by file: each path once.
@@ -125,6 +126,8 @@ class FoldOutput(RewriteResults):
             kinds -= {html.__name__}
         if matches.__name__ in kinds and (asked is None or not is_search(asked)):
             kinds -= {matches.__name__}
+        if asked is not None and names_file(asked):
+            kinds -= {headers.__name__}
         if asked is not None and headers.__name__ in kinds and has_header(text):
             return _FoldAnswer(kinds=kinds, exclude=self.exclude, over=self.over, asked=asked)
         return self if kinds == self.kinds else evolve(self, kinds=kinds)

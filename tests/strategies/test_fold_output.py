@@ -521,6 +521,13 @@ async def test_of_a_header_what_tells_stays(said, command, expected):
     assert view.context.messages[-1].results[0].text == expected + text
 
 
+async def test_a_file_that_begins_with_a_header_stays():
+    """What a tool shows of a recorded session is no header of the tool's own."""
+    text = HEAD.format("0.1") + "\n".join(f"line {number} of the record" for number in range(40))
+    messages = transcript("openai-chat", user("x"), assistant(call("a", "read", {"path": "f"})), result("a", text))
+    assert (await Pipeline(FoldOutput()).prepare(messages)).messages[-1] is messages[-1]
+
+
 @pytest.mark.parametrize("name", ["x", "𓀀𓁀𓂀" * 9], ids=["words", "many-tokens-a-character"])
 async def test_shorter_outputs_than_asked_for_stay(name):
     """With a number of tokens, outputs that have no more are sent as they are."""
