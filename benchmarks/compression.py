@@ -483,7 +483,7 @@ async def size_rows(repeats: int) -> list[Row]:
         how = f"{MANY:,} messages, {MANY * AVERAGE_CHARACTERS / 1e6:.0f} MB, median of {repeats}"
         call, more = (median(each[place] for each in found[MANY]) for place in (0, 1))
         if name == NONE:
-            rows.append(Row(f"{name}: a call / tokenizing", call, how=how))
+            rows.append(Row(f"{name}: a call / tokenizing", call, None, how=how))
         else:
             rows.append(Row(f"{name}: more than a call without / tokenizing", more, 2, how=how))
         grown = call / median(each[0] for each in found[FEW])

@@ -44,6 +44,7 @@ from agentctx.core.compare import Outcome
 from agentctx.core.message import ROLES, Context, Message, Native
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
+from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import AT_ONCE, untrack
 from agentctx.economics.conditions import bill, found_again
@@ -175,12 +176,18 @@ async def take_in(
             if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
                 limit = None if ctx.budget is None else ctx.budget.limit
                 await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(limit))
+                if _may_refer(step.read.messages):  # or shows what was written when more stood above than does now
+                    await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(limit))
             await _treat(step)
     if state.ctx is not ctx:
         step.reasoning_made_with = state.reasoning_made_with(ctx)
     step.marked_for = state.marked_for
     step.said_before = state.said
     return step
+
+
+def _may_refer(messages: Sequence[Message]) -> bool:
+    return may_say(messages, WITHIN) or may_say(messages, SHOWN_AGAIN)
 
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:

@@ -304,6 +304,18 @@ async def test_a_call_that_was_gone_back_behind_names_nothing():
     assert standing.name_of(answer) == 'output of "read x"'
 
 
+async def test_a_view_that_is_shown_again_refers_to_nothing_that_was_cut_since():
+    """The caller goes back behind a view from before a cut, and then on: what it refers to may stand there no more."""
+    plan = Pipeline(ReuseLines(), budget=Budget(700, trigger=0.8, target=0.4))
+    session, turns = plan.session(format="openai-chat"), read_twice()
+    turns += transcript("openai-chat", assistant(call("m", "look")), result("m", "ok"))
+    first = list((await session.prepare(turns)).messages)
+    more = transcript("openai-chat", assistant(call("z", "look")), result("z", "\n".join(function("more", 30))))
+    for shown in ([*first, *more], first[:-2], [*first, *more]):
+        view = await session.prepare(shown)
+        assert not [line for each in without_references(view.context.messages) for line in each if looks_like_one(line)]
+
+
 async def test_what_is_put_back_moves_no_reference():
     """Lines that come back above what a reference names, since their later copy went, leave it true."""
     moved, lines = function("moved", 6), function("x")
