@@ -310,7 +310,7 @@ async def test_a_view_that_is_shown_again_refers_to_nothing_that_was_cut_since()
     session, turns = plan.session(format="openai-chat"), read_twice()
     turns += transcript("openai-chat", assistant(call("m", "look")), result("m", "ok"))
     first = list((await session.prepare(turns)).messages)
-    more = transcript("openai-chat", assistant(call("z", "look")), result("z", "\n".join(function("more", 30))))
+    more = transcript("openai-chat", assistant(call("z", "look")), result("z", "\n".join(function("more300", 30))))
     for shown in ([*first, *more], first[:-2], [*first, *more]):
         view = await session.prepare(shown)
         assert not [line for each in without_references(view.context.messages) for line in each if looks_like_one(line)]
