@@ -8,14 +8,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from long_session import conversation, pipeline
+from held_by_a_session import conversation, pipeline
 
 from agentctx import Budget, FitContextWindow, Pipeline
 
 pytestmark = pytest.mark.anyio
 
 
-LONG_SESSION = Path(__file__).with_name("long_session.py")
+HELD_BY_A_SESSION = Path(__file__).with_name("held_by_a_session.py")
 
 
 @pytest.mark.both_loops
@@ -37,7 +37,7 @@ async def test_tasks_that_share_a_session_take_turns():
 
 def test_memory_grows_with_the_transcript_only():
     """Over 3,000 steps a session takes less than 50 bytes a step beyond the transcript itself."""
-    done = subprocess.run([sys.executable, LONG_SESSION], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, HELD_BY_A_SESSION], capture_output=True, text=True, check=True)
     of_a_step = 4_096  # what comes with one step and goes with another
     assert int(done.stdout) - of_a_step < 899 * 50
 

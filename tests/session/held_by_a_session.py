@@ -1,6 +1,6 @@
 """A long session that counts what it holds; a process of its own, so that nothing else is counted with it.
 
-Run as ``long_session.py``. It prints by how many bytes what is held has grown over 899 steps of two messages each,
+Run as ``held_by_a_session.py``. It prints by how many bytes what is held has grown over 899 steps of two messages each,
 behind the first 2,100 steps, without the list of the caller's: of both ends the median of five steps.
 """
 
