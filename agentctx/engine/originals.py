@@ -40,7 +40,7 @@ SILENT = 0.8
 
 AGAIN_LATER = "did not answer in time, and is asked again in a while"
 
-_silent: ContextVar[dict[int, object] | None] = ContextVar("agentctx.engine.store_waits", default=None)
+_silent: ContextVar[dict[int, object] | None] = ContextVar("agentctx.engine.originals", default=None)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate, takewhile
 from time import time
@@ -21,11 +21,12 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import CONTROL
+from agentctx.core.message import CONTROL, Message, Native, ToolResult
 from agentctx.engine.listeners import logger
-from agentctx.errors import StoreConflict, StoreError
+from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.protocols import StateStore
 from agentctx.providers.adapter import RequestParts
+from agentctx.wire_format import WireFormat
 
 REMEMBERED = 64
 """So many of the places at which a conversation was seen are known, for what branches off there."""
@@ -49,6 +50,11 @@ class End:
 NO_END = End()
 
 
+def _no_answer(_place: int) -> bool:
+    """Of a history without messages."""
+    return False
+
+
 @frozen
 class History:
     """What a request shows, in digests.
@@ -58,7 +64,8 @@ class History:
         system: The system prompt, and the system messages at its start.
         links: For each other message, what was said up to it.
         end: What the caller says at its end.
-        words: Each message of the caller's by itself; None for one of the model's.
+        words: Each message by itself.
+        is_answer: Whether the message at a place is the model's.
         bytes: How large the request is.
     """
 
@@ -66,70 +73,76 @@ class History:
     system: bytes
     links: Sequence[bytes] = field(repr=False)
     end: End = field(default=NO_END, repr=False)
-    words: Sequence[bytes | None] = field(default=(), repr=False)
+    words: Sequence[bytes] = field(default=(), repr=False)
+    is_answer: Callable[[int], bool] = field(default=_no_answer, repr=False)
     bytes: int = 0
 
     def answers(self, place: int, end: End) -> bool:
         """Whether behind a place the model's answer stands, and before it nothing but words of that end."""
-        for said in self.words[place + 1 :]:
-            if said is None or said not in end.words:
-                return said is None
-        return False
+        later = range(place + 1, len(self.words))
+        first = next((at for at in later if self.words[at] not in end.words), None)
+        return first is not None and self.is_answer(first)
 
 
-def history_of(request: RequestParts, caller: str, size: int = 0) -> History:
-    """The history of a request. Cache markers, which move from step to step, are passed over."""
+def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int = 0) -> History:
+    """The history of a request. Cache markers, which move from step to step, are passed over.
+
+    Args:
+        request: What the client sends.
+        caller: Whose it is.
+        wire: The format of its messages.
+        size: How large the request is, in bytes.
+    """
     told = list(takewhile(_is_system, request.messages))
     system = _digest(_text([request.system, *told]), b"system")
-    said = request.messages[len(told) :]
-    words = [_digest(_text(message), b"message") for message in said]
+    said = _Said(request.messages[len(told) :], wire)
+    words = [_digest(_text(message), b"message") for message in said.natives]
     links = [*accumulate(words, lambda link, word: _digest(word, link), initial=_digest(caller.encode(), b"caller"))]
-    end = _end_of(said, words, links)
-    own = [None if _is_the_models(message) else word for message, word in zip(said, words, strict=True)]
-    return History(caller, system, links[1:] or [_digest(system, links[0])], end, own, size)
+    end = said.end(words, links)
+    return History(caller, system, links[1:] or [_digest(system, links[0])], end, words, said.is_answer, size)
 
 
-def _end_of(said: Sequence[object], words: Sequence[bytes], links: Sequence[bytes]) -> End:
-    last = len(said)
-    while last > 1 and _is_what_the_caller_says(said[last - 1]):
-        last -= 1
-    stem = links[last] if last < len(said) else None
-    if last > 1 and (results := _without_words(said[last - 1])) is not None:
-        stem = _digest(_digest(_text(results), b"message"), links[last - 1])
-    return NO_END if stem is None else End(stem, frozenset(words[last:]))
+@frozen
+class _Said:
+    """The messages of a request behind its system messages; few of them are read."""
+
+    natives: Sequence[Native]
+    wire: WireFormat
+
+    def at(self, place: int) -> Message | None:
+        """The message at a place; None where it cannot be read."""
+        try:
+            return self.wire.read_message(self.natives[place], place)
+        except InvalidInput:
+            return None
+
+    def is_answer(self, place: int) -> bool:
+        """Whether the message at a place is the model's."""
+        message = self.at(place)
+        return message is not None and message.role == "assistant"
+
+    def end(self, words: Sequence[bytes], links: Sequence[bytes]) -> End:
+        """What the caller says at the end."""
+        last = len(self.natives)
+        while last > 1 and _is_what_the_caller_says(self.at(last - 1)):
+            last -= 1
+        stem = links[last] if last < len(self.natives) else None
+        if last > 1 and (results := self._without_words(last - 1)) is not None:
+            stem = _digest(_digest(_text(results), b"message"), links[last - 1])
+        return NO_END if stem is None else End(stem, frozenset(words[last:]))
+
+    def _without_words(self, place: int) -> Native:
+        """Results without what the caller says behind them in the same message; None where there is nothing of both."""
+        message = self.at(place)
+        parts = () if message is None or message.role != "user" else message.parts
+        results = max((number for number, part in enumerate(parts, 1) if isinstance(part, ToolResult)), default=0)
+        if message is None or not 0 < results < len(parts):
+            return None
+        return self.wire.write_message(message.with_parts(parts[:results]))
 
 
-def _is_the_models(message: object) -> bool:
-    if not isinstance(message, Mapping):
-        return False
-    role, kind = message.get("role"), message.get("type")
-    item = role is None and isinstance(kind, str)  # OpenAI's responses: calls and reasoning
-    return role in ("assistant", "model") or (item and not str(kind).endswith("_output"))
-
-
-def _is_what_the_caller_says(message: object) -> bool:
-    caller = isinstance(message, Mapping) and message.get("role") in ("user", "system", "developer")
-    return caller and not any(map(_is_result, _blocks(message)[1]))
-
-
-def _without_words(message: object) -> object:
-    """Results without what the caller says behind them in the same message; None where there is nothing of both."""
-    key, blocks = _blocks(message)
-    results = max((place for place, block in enumerate(blocks, 1) if _is_result(block)), default=0)
-    return {**message, key: blocks[:results]} if isinstance(message, dict) and 0 < results < len(blocks) else None
-
-
-def _blocks(message: object) -> tuple[str, list[object]]:
-    fields = message if isinstance(message, Mapping) else {}
-    key = next((key for key in ("content", "parts") if isinstance(fields.get(key), list)), "")
-    return key, fields.get(key, [])
-
-
-def _is_result(block: object) -> bool:
-    return isinstance(block, Mapping) and (block.get("type") == "tool_result" or not _RESULTS.isdisjoint(block))
-
-
-_RESULTS = frozenset({"toolResult", "functionResponse", "function_response"})
+def _is_what_the_caller_says(message: Message | None) -> bool:
+    return message is not None and (message.is_system or message.role == "user") and not message.results
 
 
 def _is_system(message: object) -> bool:

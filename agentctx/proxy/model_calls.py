@@ -20,6 +20,7 @@ from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
+from agentctx.providers.registry import format_named
 from agentctx.proxy.apis import SESSION_HEADER, Api, Headers, Incoming
 from agentctx.proxy.aws import Signer
 from agentctx.proxy.histories import FindsConversations, Histories, History, history_of
@@ -149,12 +150,13 @@ class Asked(Conversations):
             async with self.sessions.using(name, request.model, format_name) as session:
                 yield session.holding(request.messages, request.system, format_name, request.model)
             return
-        name = await self._found(request, caller)
+        name = await self._found(request, caller, format_name)
         async with self.sessions.using(name, request.model, format_name) as session:
             yield session
 
-    async def _found(self, request: RequestParts, caller: str) -> str:
-        found = await self.known.histories.find(history_of(request, caller, self.size))
+    async def _found(self, request: RequestParts, caller: str, format_name: str) -> str:
+        history = history_of(request, caller, format_named(format_name), self.size)
+        found = await self.known.histories.find(history)
         await self._forget(found.forgotten)
         before = None if found.branches_off is None else self.sessions.get(found.branches_off)
         if before is not None and before.steps and found.name not in self.sessions:

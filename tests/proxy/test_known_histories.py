@@ -9,10 +9,12 @@ from hypothesis import given, settings, strategies as st
 from agentctx.clients.bridge import drive
 from agentctx.errors import StoreUnavailable
 from agentctx.providers.adapter import RequestParts
+from agentctx.providers.registry import format_named
 from agentctx.proxy import Histories, SharedHistories
 from agentctx.proxy.apis import Incoming
 from agentctx.proxy.histories import history_of
 from agentctx.stores import MemoryStore
+from agentctx.testing import assistant, call, result, transcript, user
 
 TASK = {"role": "user", "content": "Why does the build fail?"}
 
@@ -23,8 +25,12 @@ def said(*texts):
     return [TASK, *({"role": roles[place % 2], "content": text} for place, text in enumerate(texts))]
 
 
-def found(histories, messages, system="Be brief.", caller="one"):
-    return drive(histories.find(history_of(RequestParts(messages, system), caller)))
+def shown(request, caller, size=0, format_name="anthropic"):
+    return history_of(request, caller, format_named(format_name), size)
+
+
+def found(histories, messages, system="Be brief.", caller="one", format_name="anthropic"):
+    return drive(histories.find(shown(RequestParts(messages, system), caller, format_name=format_name)))
 
 
 def test_a_history_that_goes_on_is_the_same_conversation():
@@ -107,6 +113,36 @@ def test_what_is_said_for_one_call_alone_makes_no_other_conversation(kind, share
     assert names["one"] != names["two"]
 
 
+WORDS_BEHIND = {
+    "anthropic": ("content", {"type": "text", "text": "step {}"}),
+    "bedrock": ("content", {"text": "step {}"}),
+    "gemini": ("parts", {"text": "step {}"}),
+}
+"""Where results and words may stand in one message: where its parts are, and what a text looks like there."""
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["apart", "beside"])
+@pytest.mark.parametrize("format_name", ["openai-chat", "openai-responses", *WORDS_BEHIND])
+def test_words_for_one_call_alone_are_known_in_every_format(format_name, beside):
+    """Behind results, in a message of their own or in that of the results: the next request shows them no more."""
+    histories, names = Histories(), {"one": set(), "two": set()}
+    for rounds in range(1, 5):
+        for who, seen in names.items():
+            turns = [user("task")]
+            for number in range(rounds):
+                turns += [assistant(f"{who} looks", call(f"{who}{number}", "read")), result(f"{who}{number}", "ok")]
+            messages = transcript(format_name, *turns)
+            if beside and format_name in WORDS_BEHIND:
+                key, words = WORDS_BEHIND[format_name]
+                said = {name: value.format(rounds) if name == "text" else value for name, value in words.items()}
+                messages[-1] = {**messages[-1], key: [*messages[-1][key], said]}
+            else:
+                messages += transcript(format_name, user(f"step {rounds}"))
+            seen.add(found(histories, messages, format_name=format_name).name)
+    assert [1, 1] == [len(each) for each in names.values()]
+    assert names["one"] != names["two"]
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["here", "store"])
 def test_other_words_behind_the_same_answer_are_a_branch(shared):
     """Two that ask something else after an equal answer are two conversations; the later begins as both do."""
@@ -123,7 +159,7 @@ def test_what_is_forgotten_is_said():
     gone = []
     for number in range(50):
         asked = RequestParts([{"role": "user", "content": str(number)}, *said("a", "b")])
-        gone += drive(histories.find(history_of(asked, "one", 300))).forgotten
+        gone += drive(histories.find(shown(asked, "one", 300))).forgotten
     assert (len(histories), len(gone)) == (3, 47)
     assert 3 == len({known.name for here in histories._at.values() for known in here})
 
@@ -163,7 +199,7 @@ async def test_workers_find_each_others_conversations():
     workers = cycle([SharedHistories(store), SharedHistories(store)])
 
     async def asked(*texts, caller="one"):
-        history = history_of(RequestParts(said(*texts), "Be brief."), caller)
+        history = shown(RequestParts(said(*texts), "Be brief."), caller)
         return (await next(workers).find(history)).name
 
     assert await asked() == await asked()
@@ -194,5 +230,5 @@ async def test_a_store_that_fails_costs_no_request():
             raise StoreUnavailable(what)
 
     worker = SharedHistories(Broken())
-    names = {(await worker.find(history_of(RequestParts(said(*"abcd"[:n])), "one"))).name for n in (0, 2, 4)}
+    names = {(await worker.find(shown(RequestParts(said(*"abcd"[:n])), "one"))).name for n in (0, 2, 4)}
     assert len(names) == 1
