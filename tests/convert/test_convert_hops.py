@@ -10,8 +10,7 @@ from hypothesis import given
 
 from agentctx import InvalidInput, convert, validate
 from agentctx.providers.registry import format_named
-from agentctx.testing.breakages import BLANK
-from agentctx.testing.histories import broken_histories, histories
+from agentctx.testing.histories import BLANK, broken_histories, histories
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "../shared/transcripts"

@@ -12,8 +12,7 @@ from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.breakages import NAMES
-from agentctx.testing.histories import broken_histories, budgets, histories
+from agentctx.testing.histories import NAMES, broken_histories, budgets, histories
 
 pytestmark = pytest.mark.anyio
 

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import Phase, find, given, settings, strategies as st
 
 from agentctx import Budget, Pipeline
-from agentctx.testing.breakages import BREAKAGES, speaking
 from agentctx.testing.histories import (
+    BREAKAGES,
     FORMATS,
     broken_histories,
     budgets,
     histories,
     plans,
     single_stages,
+    speaking,
     stages,
 )
 from agentctx.testing.plan import Say
