@@ -38,9 +38,16 @@ from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.when import first_of, when
-from agentctx.testing.audit import PassedIn, outcomes, report_errors
+from agentctx.testing.audit import (
+    ALLOWED_EDITS,
+    AllowedEdit,
+    PassedIn,
+    misquotes,
+    outcomes,
+    report_errors,
+    with_callers_ids,
+)
 from agentctx.testing.context_editing import edited
-from agentctx.testing.faithfulness import ALLOWED_EDITS, AllowedEdit, misquotes, with_callers_ids
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
 from agentctx.testing.scenario import PreparedCall, Scenario, text_of, texts_of
 from agentctx.transcripts import read_transcripts

@@ -23,7 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from agentctx.core.budget import Budget
     from agentctx.protocols import ContextStrategy
-    from agentctx.testing.faithfulness import AllowedEdit
+    from agentctx.testing.audit import AllowedEdit
     from agentctx.testing.fakes import Recorder
     from agentctx.testing.script import Scripted, ScriptedModel
     from agentctx.testing.servers import ProviderServer

@@ -21,7 +21,7 @@ from agentctx.providers.native import as_mapping, mapping_or_none
 from agentctx.replay import turns
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
-from agentctx.testing.faithfulness import AllowedEdit
+from agentctx.testing.audit import AllowedEdit
 from agentctx.testing.plan import History
 from agentctx.wire_format import Violation
 
@@ -52,7 +52,7 @@ class Scenario:
         system: The native system prompt, if it is kept apart.
         tools: The native tool definitions.
         budget: The budget in force; without it the pipeline's own, if any.
-        may: What the strategy is allowed to do besides leaving out and cutting; see ``faithfulness.ALLOWED_EDITS``.
+        may: What the strategy is allowed to do besides leaving out and cutting; see ``audit.ALLOWED_EDITS``.
         before: Everything that was passed in as it was before anything ran, as JSON.
     """
 

@@ -30,7 +30,7 @@ from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import ClearByProvider, DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.faithfulness import _is_cut_of
+from agentctx.testing.audit import _is_cut_of
 from agentctx.testing.histories import broken_histories, budgets, histories
 from agentctx.testing.writers import WRITERS
 
