@@ -21,9 +21,8 @@ from typing import Any, ParamSpec, TypeVar
 from attrs import define, field, frozen
 
 from agentctx.clients.bridge import blocking, drive
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import ModelCall, begin
+from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.providers.adapter import Adapter, Body, get

@@ -22,9 +22,8 @@ from attrs import field, frozen
 from agentctx.clients.answers import Answer, Send, Ways, answer, begun, hold
 from agentctx.clients.bodies import watch
 from agentctx.clients.bridge import drive
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import api_path

@@ -16,9 +16,8 @@ from botocore.client import BaseClient  # type: ignore[import-untyped]  # botoco
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
 from agentctx.clients.answers import Answer, Ways, exchange, follow
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived, proxy
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.bedrock.format import Converse

@@ -16,9 +16,8 @@ from google.genai.client import AsyncClient
 
 from agentctx.clients.answers import Answer, Ways, exchange, follow
 from agentctx.clients.bridge import drive
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import get

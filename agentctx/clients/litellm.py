@@ -20,9 +20,8 @@ from litellm.router import Router
 
 from agentctx.clients.answers import Answer, Refused, Ways, exchange, follow, hold
 from agentctx.clients.bodies import events_of, said_in
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, derived
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter

@@ -1,30 +1,232 @@
-"""One model call: what is sent, what is sent instead, once, when it was too large, and what is learned from the answer.
+"""A model call: its conversation, what is sent, what is sent instead where it was too large, what the answer teaches.
 
-How the answer comes, whole or as a stream, is in ``clients/answers.py``.
+``begin`` prepares a request in the session of the conversation that it belongs to, or by itself; how the answer comes,
+whole or as a stream, is in ``clients/answers.py``.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from copy import deepcopy
+from inspect import isawaitable, iscoroutine
+from threading import Lock
 from typing import Any
 
 import anyio
-from attrs import define
+from attrs import Factory, define, field
 
 from agentctx.clients.bridge import blocking
-from agentctx.clients.conversations import Conversations, Limits
 from agentctx.core.message import Native
-from agentctx.core.report import OverflowMet, UsageRecorded, View
+from agentctx.core.report import OverflowMet, Report, UsageRecorded, View
 from agentctx.engine.listeners import logger, observe
 from agentctx.engine.reading import known_profile
-from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts
-from agentctx.providers.overflow import classify_error
+from agentctx.providers.overflow import Overflow, classify_error
+from agentctx.session.fingerprint import digest
 from agentctx.session.lock import Deadlock, preparing, steps_around
-from agentctx.session.session import Session
+from agentctx.session.session import Session, current
+from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Given
-from agentctx.session.usage import prompt_tokens
+from agentctx.session.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
+
+
+async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:
+    """Prepare a request; None when there is nothing in it to prepare."""
+    request = adapter.read(body)
+    if request is None:
+        return None
+    try:
+        call = await _begun(conversations, adapter, body, request)
+    except Deadlock:
+        conversations.say_once(_WAITED_FOR)
+        call = await _stateless(conversations, adapter, body, request)
+    if call is not None:
+        conversations.view = call.view
+    return call
+
+
+async def _begun(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
+    """A request in its conversation, if it belongs to one."""
+    async with client.of(body, request, adapter.format) as session:
+        if session is None:
+            return await _stateless(client, adapter, body, request)
+        given, model = (request.messages, request.system, request.tools), _model_to_pass(session, request.model)
+        view = await session.prepare(*given, model=model, format=adapter.format)
+        return ModelCall(client, client.pipeline, adapter, body, request, session, view)
+
+
+async def _stateless(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
+    """A request that belongs to no conversation.
+
+    One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,
+    and not given to the stages again; one that is made even for that (by a counter) is sent as it is.
+    """
+    pipeline = client.pipeline
+    depth = sum(step.plan is pipeline for step in steps_around())
+    if depth > 1:
+        return None
+    if depth == 0:
+        client.note_stateless(request.messages)
+        view = await _alone(client.limits, adapter, request)
+        return ModelCall(client, pipeline, adapter, body, request, None, view, limits=client.limits)
+    budget = pipeline.budget_for(request.model)
+    bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
+    given = (request.messages, request.system, request.tools)
+    with preparing(pipeline):
+        view = await bare.prepare(*given, format=adapter.format, model=request.model)
+    return ModelCall(client, bare, adapter, body, request, None, view)
+
+
+_WAITED_FOR = (
+    "a stage, summarizer or store made a model call in a conversation whose own step was waiting for it: that call was "
+    "prepared by itself, and is no part of the conversation"
+)
+
+
+async def _alone(limits: Limits, adapter: Adapter, request: RequestParts, *, down_to_target: bool = False) -> View:
+    """A request by itself, within the room that its model is known to have."""
+    given = (request.messages, request.system, request.tools)
+    narrowed = limits.pipeline_for(request.model, down_to_target=down_to_target)
+    with nullcontext() if narrowed is limits.pipeline else preparing(limits.pipeline):
+        return await narrowed.prepare(*given, format=adapter.format, model=request.model)
+
+
+def _model_to_pass(session: Session, model: str | None) -> str | None:
+    """The model that a request names; None for a name that says nothing to a session which knows its model.
+
+    A name that the model table does not know (a deployment's, a router's) does not replace the session's own.
+    """
+    return model if session.model is None or known_profile(model) is not None else None
+
+
+Key = Callable[[Body], Hashable]
+"""Names the conversation of a request's body; None means that it belongs to none."""
+
+
+RECENT = 32
+"""So many calls without a session are remembered, to notice one that goes on from another."""
+
+
+@define(eq=False)
+class Conversations:
+    """The conversations of one wrapped client, and what was prepared for it last: ``wrapped.agentctx``.
+
+    Args:
+        pipeline: Prepares what belongs to no conversation.
+        session: The session of all requests of the client, if there is one.
+        key: Names the conversation of each request, if given.
+        sessions: The sessions by key.
+        view: The last view that was prepared for the client, with its report, of whichever conversation.
+        limits: What is learned of each model's room from the requests that belong to no conversation.
+    """
+
+    pipeline: Pipeline
+    session: Session | None = None
+    key: Key | None = field(default=None, repr=False)
+    sessions: Sessions = field(kw_only=True)
+    view: View | None = field(default=None, init=False, repr=False)
+    limits: Limits = field(init=False, default=Factory(lambda self: Limits(self.pipeline), takes_self=True), repr=False)
+    _recent: deque[tuple[bytes, bytes, int]] | None = field(
+        init=False, factory=lambda: deque(maxlen=RECENT), repr=False
+    )
+
+    _said: set[str] = field(init=False, factory=set, repr=False)
+
+    def __repr__(self) -> str:
+        """One line: the session, or how many there are by key, and the last view."""
+        which = f"{len(self.sessions)} sessions by key" if self.session is None else repr(self.session)
+        return f"<Conversations: {which}, last view {self.view!r}>"
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the last view."""
+        return None if self.view is None else self.view.report
+
+    def forget_limit(self, model: str | None = None) -> None:
+        """Forget the limits that overflow errors taught: for calls without a session, and for the client's session."""
+        self.limits.forget(model)
+        if self.session is not None:
+            self.session.forget_limit()
+
+    @asynccontextmanager
+    async def of(self, body: Body, request: RequestParts, format_name: str) -> AsyncIterator[Session | None]:
+        """The session of a request, held while it is prepared; None when it belongs to no conversation.
+
+        A model call that is made for a step of a session (by its stage, summarizer, store or listener) is no part of
+        that session's conversation.
+        """
+        session, name = self.session or current(), None
+        if session is None and self.key is not None:
+            name = _named(self.key, body)
+        if name is None:
+            yield _of_request(session, request, format_name)
+        else:
+            async with self.sessions.using(name, request.model, format_name) as named:
+                yield _of_request(named, request, format_name)
+
+    def say_once(self, what: str) -> None:
+        """Say in the log what costs this client knowledge, once."""
+        if what not in self._said:
+            self._said.add(what)
+            logger.warning("%s", what)
+
+    def note_stateless(self, messages: Sequence[Any]) -> None:
+        """Warn, once, when a call without a session goes on from an earlier one without a session."""
+        recent = self._recent
+        if recent is None:
+            return
+        first, length = digest(messages[0]), len(messages)
+        for begins, ends, known in recent:
+            if begins == first and known < length and ends == digest(messages[known - 1]):
+                self._recent = None
+                warnings.warn(_GOES_ON, UserWarning, stacklevel=2)
+                return
+        recent.append((first, digest(messages[-1]), length))
+
+
+def _named(key: Key, body: Body) -> Hashable:
+    """What the key calls the conversation of a request."""
+    try:
+        name: object = key(body)
+    except AgentctxError:
+        raise
+    except Exception as error:
+        msg = f"wrap: key {key!r} raised {type(error).__name__}: {error}"
+        raise ConfigError(msg) from error
+    if not _is_a_name(name):
+        msg = f"wrap: key {key!r} gave {name!r:.80}; expected what names a conversation (a str, say), or None"
+        raise ConfigError(msg)
+    return name
+
+
+def _is_a_name(name: object) -> bool:
+    """Whether it can be looked up: it has a hash, and is equal to itself, as nan is not."""
+    if iscoroutine(name):
+        name.close()  # else Python says that nobody awaited it
+    try:
+        return not isawaitable(name) and hash(name) is not None and bool(name == name)  # noqa: PLR0124
+    except Exception:  # noqa: BLE001 - whatever it raises, it names nothing
+        return False
+
+
+def _of_request(session: Session | None, request: RequestParts, format_name: str) -> Session | None:
+    if session is None:
+        return None
+    if any(step.session is not None and session.is_beside(step.session) for step in steps_around()):
+        return None
+    return session.holding(request.messages, request.system, format_name, request.model)
+
+
+_GOES_ON = (
+    "a model call of a wrapped client goes on from an earlier one without a session: each is prepared by itself, so a "
+    "cut moves the prefix at every call and the provider's cache is lost; make the calls within `with "
+    "pipeline.session():`, or pass session= or key= to wrap()"
+)
 
 
 @define
@@ -146,72 +348,62 @@ _UNTOLD = (
 )
 
 
-async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:
-    """Prepare a request; None when there is nothing in it to prepare."""
-    request = adapter.read(body)
-    if request is None:
-        return None
-    try:
-        call = await _begun(conversations, adapter, body, request)
-    except Deadlock:
-        conversations.say_once(_WAITED_FOR)
-        call = await _stateless(conversations, adapter, body, request)
-    if call is not None:
-        conversations.view = call.view
-    return call
+MOST = 64
+"""So many models are remembered; the one that was refused longest ago is forgotten first."""
 
 
-_WAITED_FOR = (
-    "a stage, summarizer or store made a model call in a conversation whose own step was waiting for it: that call was "
-    "prepared by itself, and is no part of the conversation"
-)
+@define
+class Limits:
+    """The limits that overflows taught, by model. Such a call is cut to the limit, not below: the next is cut anew."""
 
+    pipeline: Pipeline
+    _known: OrderedDict[str | None, OverflowLimit] = field(init=False, factory=OrderedDict)
+    _guard: Lock = field(init=False, factory=Lock, repr=False)
 
-async def _begun(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
-    """A request in its conversation, if it belongs to one."""
-    async with client.of(body, request, adapter.format) as session:
-        if session is None:
-            return await _stateless(client, adapter, body, request)
-        given, model = (request.messages, request.system, request.tools), _model_to_pass(session, request.model)
-        view = await session.prepare(*given, model=model, format=adapter.format)
-        return ModelCall(client, client.pipeline, adapter, body, request, session, view)
+    def pipeline_for(self, model: str | None, *, down_to_target: bool = False) -> Pipeline:
+        """The pipeline within the room that a model is known to have.
 
+        ``down_to_target`` makes the budget's target the limit: where an error named none, it is only guessed.
+        """
+        with self._guard:
+            limit = deepcopy(self._known.get(model))
+        if limit is None or limit.tokens is None:
+            return self.pipeline
+        budget = LearnedLimits(self.pipeline.budget_for(model), learned=limit).in_force
+        if budget is not None and down_to_target:
+            budget = budget.scaled(budget.target_tokens / budget.limit)
+        return self.pipeline if budget is None else self.pipeline.within(budget)
 
-async def _stateless(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
-    """A request that belongs to no conversation.
+    def refused(self, model: str | None, overflow: Overflow, sent: int) -> OverflowLimit | None:
+        """Take in that a view of ``sent`` tokens was too large; gives back what was known before."""
+        given = self.pipeline.budget_for(model)
+        with self._guard:
+            before = self._known.get(model)
+            allowance = LearnedLimits(given, learned=OverflowLimit() if before is None else deepcopy(before))
+            allowance.refused(overflow, sent)
+            self._known[model] = allowance.learned
+            self._known.move_to_end(model)
+            if len(self._known) > MOST:
+                self._known.popitem(last=False)
+        return before
 
-    One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,
-    and not given to the stages again; one that is made even for that (by a counter) is sent as it is.
-    """
-    pipeline = client.pipeline
-    depth = sum(step.plan is pipeline for step in steps_around())
-    if depth > 1:
-        return None
-    if depth == 0:
-        client.note_stateless(request.messages)
-        view = await _alone(client.limits, adapter, request)
-        return ModelCall(client, pipeline, adapter, body, request, None, view, limits=client.limits)
-    budget = pipeline.budget_for(request.model)
-    bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
-    given = (request.messages, request.system, request.tools)
-    with preparing(pipeline):
-        view = await bare.prepare(*given, format=adapter.format, model=request.model)
-    return ModelCall(client, bare, adapter, body, request, None, view)
+    def restore(self, model: str | None, before: OverflowLimit | None) -> None:
+        """Take back what an error taught: nothing smaller could be made of its request."""
+        with self._guard:
+            self._known[model] = OverflowLimit() if before is None else before
 
+    def forget(self, model: str | None = None) -> None:
+        """Forget what errors taught of a model, or of all of them."""
+        with self._guard:
+            for name in [*self._known] if model is None else [model]:
+                self._known.pop(name, None)
 
-async def _alone(limits: Limits, adapter: Adapter, request: RequestParts, *, down_to_target: bool = False) -> View:
-    """A request by itself, within the room that its model is known to have."""
-    given = (request.messages, request.system, request.tools)
-    narrowed = limits.pipeline_for(request.model, down_to_target=down_to_target)
-    if narrowed is limits.pipeline:
-        return await narrowed.prepare(*given, format=adapter.format, model=request.model)
-    with preparing(limits.pipeline):
-        return await narrowed.prepare(*given, format=adapter.format, model=request.model)
-
-
-def _model_to_pass(session: Session, model: str | None) -> str | None:
-    """The model that a request names; None for a name that says nothing to a session which knows its model.
-
-    A name that the model table does not know (a deployment's, a router's) does not replace the session's own.
-    """
-    return model if session.model is None or known_profile(model) is not None else None
+    def taken(self, model: str | None, usage: Native) -> None:
+        """Take in that the provider took a prompt, and what it billed for it."""
+        billed = prompt_tokens(usage)
+        if billed is None or not is_one_prompt(usage):
+            return
+        with self._guard:
+            self._known.setdefault(model, OverflowLimit()).taken(billed)
+            if len(self._known) > MOST:
+                self._known.popitem(last=False)

@@ -18,9 +18,8 @@ from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
 from agentctx.clients.answers import Answer, Refused, Ways, exchange, hold
 from agentctx.clients.bodies import watch
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent, body_of, proxy
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter, api_path, get

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import TypeVar
 
-from agentctx.clients.conversations import Conversations, Key
+from agentctx.clients.model_call import Conversations, Key
 from agentctx.core.message import Native
 from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError

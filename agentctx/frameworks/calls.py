@@ -16,8 +16,7 @@ from weakref import ref
 from attrs import define, field, frozen
 
 from agentctx.clients.bridge import blocking
-from agentctx.clients.conversations import Conversations
-from agentctx.clients.model_call import ModelCall, begin
+from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError

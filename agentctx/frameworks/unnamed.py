@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from agentctx.clients.conversations import Conversations
+from agentctx.clients.model_call import Conversations
 from agentctx.errors import InvalidInput
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.registry import format_named

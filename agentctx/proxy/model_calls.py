@@ -12,9 +12,8 @@ from time import perf_counter
 from attrs import define, field, frozen
 
 from agentctx.clients.answers import Answer, Refused, Started, Ways, answer
-from agentctx.clients.conversations import Conversations
 from agentctx.clients.derived_client import NotSent
-from agentctx.clients.model_call import ModelCall, begin
+from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
