@@ -14,8 +14,8 @@ from agentctx.protocols import TokenCounter
 from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.tokens.counting import as_counter
-from agentctx.tokens.exact import loaded
 from agentctx.tokens.graphemes import ceiling
+from agentctx.tokens.tiktoken import loaded
 from agentctx.wire_format import Violation
 
 

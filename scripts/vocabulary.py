@@ -6,7 +6,7 @@ Usage: ``python scripts/vocabulary.py FOLDER`` where FOLDER holds ``o200k_base.t
 A file says how many tokens there are of each length from 1 to 128, in four bytes each. Then come the tokens, the short
 ones first and those of one length sorted, so that one can be looked up without reading them all. Then come their ranks:
 the lowest byte of each, the middle one of each, the highest one of each. All of it is deflated. The numbers that
-``agentctx/tokens/vocabulary.py`` checks the files by are printed.
+``agentctx/tokens/tiktoken.py`` checks the files by are printed.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from agentctx.errors import AgentctxError, ConfigError
 from agentctx.models.table import encoding_for, percent_for
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.calibration import CalibratedCounter
-from agentctx.tokens.exact import TextCache, TiktokenCounter
 from agentctx.tokens.heuristic import HeuristicCounter
 from agentctx.tokens.overheads import FixedCounter
+from agentctx.tokens.tiktoken import TextCache, TiktokenCounter
 
 
 @frozen

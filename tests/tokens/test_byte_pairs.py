@@ -3,8 +3,7 @@ import inspect
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.tokens.tiktoken import encoding
-from agentctx.tokens.vocabulary import ENOUGH, VOCABULARIES, FirstTexts
+from agentctx.tokens.tiktoken import ENOUGH, VOCABULARIES, FirstTexts, encoding
 
 FIRST = {name: FirstTexts(each, 10**12) for name, each in VOCABULARIES.items()}
 LATIN = st.characters(max_codepoint=0x24F) | st.characters(min_codepoint=0x2000, max_codepoint=0x2BFF)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx.tokens.calibration import CalibratedCounter, Calibration
-from agentctx.tokens.exact import TiktokenCounter
+from agentctx.tokens.tiktoken import TiktokenCounter
 
 
 def conversation(seed, ratio, fixed):

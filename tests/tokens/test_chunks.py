@@ -4,8 +4,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.tokens.exact import EXACT_CUT, SPACES, chunks, safe_parts
-from agentctx.tokens.tiktoken import encoding
+from agentctx.tokens.tiktoken import EXACT_CUT, SPACES, chunks, encoding, safe_parts
 
 ENCODINGS = ["o200k_base", "cl100k_base"]
 PIECES = [

@@ -8,8 +8,8 @@ from scripts_of_the_world import PASSAGES
 from agentctx import ConfigError, Media, Message, Text, ToolCall, ToolResult
 from agentctx.tokens import HeuristicCounter
 from agentctx.tokens.counting import remembering
-from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.tiktoken import TiktokenCounter
 
 COUNTER = HeuristicCounter()
 TEXTS = st.text(max_size=200) | st.text(st.sampled_from("aA 0中カ한กअعж😀🇪🇺\u0301"), max_size=200)

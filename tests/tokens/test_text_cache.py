@@ -5,7 +5,7 @@ from threading import Thread
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.tokens.exact import TextCache
+from agentctx.tokens.tiktoken import TextCache
 
 
 def test_what_was_put_is_found():

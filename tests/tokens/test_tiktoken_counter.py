@@ -10,8 +10,7 @@ from tiktoken import Encoding, registry
 
 import agentctx.tokens.tiktoken as loading
 from agentctx import ConfigError
-from agentctx.tokens.exact import TiktokenCounter
-from agentctx.tokens.tiktoken import encoding, warmup
+from agentctx.tokens.tiktoken import TiktokenCounter, encoding
 
 NAMES = ["o200k_base", "cl100k_base"]
 COUNTER = TiktokenCounter()
@@ -177,11 +176,3 @@ def test_vocabulary_is_loaded_once_by_many_threads(monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         loaded = list(pool.map(encoding, ["cl100k_base"] * 8))
     assert all(each is loaded[0] for each in loaded)
-
-
-def test_warmup_loads(monkeypatch):
-    """Warming up loads the encodings that are named, and o200k_base when none is."""
-    monkeypatch.setattr(loading, "_encodings", {})
-    warmup()
-    warmup("cl100k_base")
-    assert {"o200k_base", "cl100k_base"} == loading._encodings.keys()

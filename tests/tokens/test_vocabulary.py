@@ -6,7 +6,7 @@ import pytest
 import tiktoken_ext.openai_public
 
 from agentctx import ConfigError, VocabularyError
-from agentctx.tokens.vocabulary import CL100K_BASE, LONGEST_TOKEN, O200K_BASE, VOCABULARIES, Vocabulary, vocabulary
+from agentctx.tokens.tiktoken import CL100K_BASE, LONGEST_TOKEN, O200K_BASE, VOCABULARIES, Vocabulary, vocabulary
 
 # What tiktoken checks its downloads by (tiktoken_ext/openai_public.py).
 PUBLISHED = {
