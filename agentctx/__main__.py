@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from agentctx.cli.main import main
+    from agentctx.cli import main
 except KeyboardInterrupt:
     sys.stderr.write("error: interrupted\n")
     sys.exit(130)

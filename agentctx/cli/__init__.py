@@ -1,1 +1,50 @@
-"""The command line: one file a command."""
+"""The command ``agentctx``: says what is missing when the extra ``cli`` is not installed, else runs the app."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+try:
+    from agentctx.printable import visible
+except ImportError as error:  # the files of two packages are mixed up; the command of either begins at this name
+    sys.stderr.write(f"error: {error}\n")
+    sys.exit(2)
+except KeyboardInterrupt:
+    sys.stderr.write("error: interrupted\n")
+    sys.exit(130)
+
+_NEEDED = frozenset({"click", "rich", "typer"})
+
+
+def main() -> None:
+    """Run the command line and exit: 0 fine, 1 found something, 2 bad input or usage."""
+    try:
+        from agentctx.cli.app import app  # noqa: PLC0415 - typer and rich may be missing: that is what is asked here
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(130)
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n")
+        sys.exit(2)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # what a terminal cannot show becomes a question mark
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        encoding = sys.stderr.encoding
+        sys.stderr = _Visible(sys.stderr.detach(), encoding, errors="replace", line_buffering=True)
+    try:
+        app(prog_name="agentctx")
+    except KeyboardInterrupt:  # before a command has begun, which says so itself
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(130)
+
+
+class _Visible(io.TextIOWrapper):
+    """Standard error without characters that hide, or turn the text around them: errors quote what was typed."""
+
+    def write(self, text: str, /) -> int:
+        """Write what can be seen of the text."""
+        super().write(visible(text))
+        return len(text)

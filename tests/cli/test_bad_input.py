@@ -301,7 +301,7 @@ def test_a_reader_that_stops_reading_is_no_error(jsonl, chat):
 def test_without_the_extra_one_line_says_what_to_install(tmp_path):
     """Where typer is not installed, the command says how to install it."""
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('No module named typer', name='typer')")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from agentctx.cli.main import main; main()"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from agentctx.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n"

@@ -129,7 +129,7 @@ def test_a_terminal_obeys_nothing_that_is_recalled(tmp_path):
     path = tmp_path / "context.db"
     handle = anyio.run(SQLiteStore(path).put, b"red \x1b[31m and \x1b]0;a title\x07 \xff")
     ours, terminal = pty.openpty()
-    asked = [sys.executable, "-c", "from agentctx.cli.main import main; main()", "recall", handle, "--store", str(path)]
+    asked = [sys.executable, "-c", "from agentctx.cli import main; main()", "recall", handle, "--store", str(path)]
     with subprocess.Popen(asked, stdout=terminal, stderr=terminal) as process:
         assert process.wait(60) == 0
     os.close(terminal)

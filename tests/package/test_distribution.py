@@ -64,7 +64,7 @@ def test_another_package_in_the_place_of_ours_is_told(mixed, init):
     assert said.startswith("ImportError: ")
     assert "the __init__.py in " in said
     assert said.endswith("pip install --force-reinstall agentctx-middleware")
-    done = mixed("from agentctx.cli.main import main; main()", init)
+    done = mixed("from agentctx.cli import main; main()", init)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == said.replace("ImportError", "error") + "\n"
 
