@@ -12,11 +12,10 @@ from agentctx.cli.compare import compare
 from agentctx.cli.convert import convert
 from agentctx.cli.count import count
 from agentctx.cli.proxy import proxy
-from agentctx.cli.recall import recall
 from agentctx.cli.replay import replay
 from agentctx.cli.report import report
 from agentctx.cli.sessions import sessions
-from agentctx.cli.store import store_app
+from agentctx.cli.store import recall, store_app
 from agentctx.cli.validate import validate
 from agentctx.cli.window import window
 

@@ -11,8 +11,8 @@ from attrs import field, frozen
 from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.console import err, in_one_line
-from agentctx.cli.open_store import StorePlace, store_at
 from agentctx.cli.options import PresetName, chosen_pipeline, parse_bytes
+from agentctx.cli.store import StorePlace, store_at
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 

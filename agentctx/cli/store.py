@@ -1,13 +1,21 @@
-"""``agentctx store``: what a store has of each conversation, and taking it away."""
+"""``agentctx store`` and ``agentctx recall``: what a store has of each conversation, given back or taken away.
+
+The store is a SQLite file, or at a Redis or a PostgreSQL URL; these commands open it and never make one.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+from base64 import b64encode
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
+import anyio
 import typer
 from attrs import asdict, frozen
 from rich.box import SIMPLE_HEAD
@@ -15,17 +23,48 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentctx import stores
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, err, fail, in_one_line, print_json, printing, to_json
-from agentctx.cli.open_store import CipherNamed, Namespace, StorePlace, with_store
 from agentctx.cli.options import parse_limit
-from agentctx.cli.recall import content_json
 from agentctx.engine.originals import text_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
+from agentctx.memory import Recall
 from agentctx.printable import on_one_line, printable
-from agentctx.stores.store import ConversationStore, Stored
+from agentctx.stores.store import Cipher, ConversationStore, Stored
+from agentctx.users_code import called, imported
 
 T = TypeVar("T")
+
+StorePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PATH_OR_URL",
+        envvar="AGENTCTX_STORE",
+        show_default=False,
+        help="A SQLite file, redis://HOST:PORT/DB, or postgresql://USER@HOST/DATABASE.",
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default="agentctx",
+        help="The prefix of the store in Redis, or its schema in PostgreSQL.",
+    ),
+]
+
+CipherNamed = Annotated[
+    str | None,
+    typer.Option(
+        "--cipher",
+        metavar="MODULE:NAME",
+        envvar="AGENTCTX_CIPHER",
+        show_default=False,
+        help="What decrypts the store: an object with encrypt and decrypt, or a function that makes one.",
+    ),
+]
 
 Limit = Annotated[
     str | None,
@@ -33,8 +72,25 @@ Limit = Annotated[
 ]
 Unowned = Annotated[bool, typer.Option("--unowned", help="Contents that were put for no conversation.")]
 
+Handle = Annotated[
+    str | None,
+    typer.Argument(metavar="[HANDLE]", show_default=False, help="The handle, or how it begins; #2: its second result."),
+]
+Search = Annotated[
+    str | None,
+    typer.Option(metavar="WORDS", show_default=False, help="Find words in what was left out, or in what HANDLE names."),
+]
+Conversation = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", show_default="all", help="Only what this conversation has left out."),
+]
+AsText = Annotated[bool, typer.Option("--text", help="As the model is shown it: of a message, what it says.")]
+
 _LIMIT = 50
 _WIDTH = 60
+_MOST_TOKENS = 20_000
+_FEWEST = 4
+_NAMED = 4
 
 store_app = typer.Typer(no_args_is_help=True, help="See what a store keeps of each conversation, and delete it.")
 
@@ -56,7 +112,7 @@ def ls(
       AGENTCTX_STORE=redis://localhost:6379/0 agentctx store ls --json
     """
     most = _most(limit, json=json)
-    found = with_store(store, namespace, lambda opened: opened.stored())
+    found = _with_store(store, namespace, lambda opened: opened.stored())
     found.sort(key=lambda each: (-each.bytes, each.name or ""))
     named = found[:most]
     if json:
@@ -76,7 +132,7 @@ def stats(*, store: StorePlace = None, namespace: Namespace = None, json: option
 
       agentctx store stats --store context.db
     """
-    found = with_store(store, namespace, lambda opened: opened.stored())
+    found = _with_store(store, namespace, lambda opened: opened.stored())
     named = [each for each in found if each.name is not None]
     told = {
         "conversations": len(named),
@@ -115,7 +171,7 @@ def show(
       agentctx store show thread-42 --store context.db
     """
     most = _most(limit, json=json)
-    kept = with_store(store, namespace, lambda opened: _kept(opened, name, most), cipher)
+    kept = _with_store(store, namespace, lambda opened: _kept(opened, name, most), cipher)
     if json:
         print_json(kept.to_json(content=content))
     else:
@@ -149,10 +205,10 @@ def purge(
     if not wanted and not expired:
         msg = "what is to be deleted? pass a NAME, --unowned or --expired"
         raise ConfigError(msg)
-    there = with_store(store, namespace, lambda opened: _found(opened, wanted))
+    there = _with_store(store, namespace, lambda opened: _found(opened, wanted))
     if not yes and (there or expired):
         _ask(there, expired=expired)
-    told = with_store(store, namespace, lambda opened: _purged(opened, wanted, expired=expired))
+    told = _with_store(store, namespace, lambda opened: _purged(opened, wanted, expired=expired))
     if json:
         print_json(told)
         return
@@ -164,6 +220,56 @@ def purge(
 
 for command in (ls, show, purge, stats):
     store_app.command(no_args_is_help=command in (show, purge))(command)
+
+
+@in_one_line
+def recall(
+    handle: Handle = None,
+    *,
+    search: Search = None,
+    conversation: Conversation = None,
+    text: AsText = False,
+    store: StorePlace = None,
+    namespace: Namespace = None,
+    cipher: CipherNamed = None,
+    json: options.Json = False,
+) -> None:
+    """Print what was left out of a request: the bytes under a handle as they are, or where words stand in it.
+
+    A terminal is shown the text, without what it would obey; files and pipes get the bytes.
+
+    [bold]Examples[/bold]
+
+      agentctx recall c18f975f065f9fae --store context.db > log.txt
+
+      agentctx recall --search "port 8080" --conversation thread-42 --store redis://localhost:6379/0
+    """
+    if handle is None and search is None:
+        msg = "what is wanted? pass a HANDLE, or --search WORDS"
+        raise ConfigError(msg)
+    if search is not None and not search.strip():
+        msg = "--search: expected WORDS to find, got none"
+        raise ConfigError(msg)
+    if search is not None:
+        wanted = handle, search
+        answer = _with_store(store, namespace, lambda opened: _searched(opened, conversation, *wanted), cipher)
+        if json:
+            print_json({"handle": handle, "conversation": conversation, "search": search, "answer": answer})
+        else:
+            _say(answer)
+        return
+    asked, _, part = (handle or "").partition("#")
+    name, content = _with_store(store, namespace, lambda opened: _content(opened, conversation, asked), cipher)
+    if json:
+        print_json(_content_json(name, content))
+    elif text or part not in ("", "0"):
+        _say(text_of(content, part))
+    elif sys.stdout.isatty():  # bytes that a tool has said are for files and pipes: a terminal would obey them
+        _say(text_of(content, "0"))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
 
 
 def _most(limit: str | None, *, json: bool) -> int | None:
@@ -242,7 +348,7 @@ class _Kept:
             "messages": None if self.messages is None else (self.messages if content else len(self.messages)),
             "pieces": self.pieces,
             "handles": [
-                content_json(handle, kept)
+                _content_json(handle, kept)
                 if content and kept is not None
                 else {"handle": handle, "bytes": None if kept is None else len(kept)}
                 for handle, kept in self.contents.items()
@@ -372,3 +478,158 @@ async def _purged(store: ConversationStore, wanted: Sequence[str | None], *, exp
     swept = await store.sweep() if expired else 0
     conversations = sum(name is not None and size > 0 for name, size in freed)
     return {"conversations": conversations, "bytes": sum(size for _, size in freed), "expired": swept}
+
+
+def _say(text: str) -> None:
+    typer.echo(printable(text) if sys.stdout.isatty() else text)
+
+
+def _content_json(handle: str, content: bytes) -> dict[str, Any]:
+    """A content for machines: as text, or in base64 where it is none."""
+    said: dict[str, Any] = {"handle": handle, "bytes": len(content)}
+    try:
+        return said | {"text": content.decode()}
+    except UnicodeDecodeError:
+        return said | {"base64": b64encode(content).decode()}
+
+
+async def _content(store: ConversationStore, conversation: str | None, handle: str) -> tuple[str, bytes]:
+    """The whole handle, and what is under it."""
+    own = store if conversation is None else store.for_conversation(conversation)
+    name = await _whole(store, conversation, handle)
+    return name, await own.get(name)
+
+
+async def _whole(store: ConversationStore, conversation: str | None, begins: str) -> str:
+    """The one handle that begins so.
+
+    Raises:
+        StoreError: If there is none, or more than one.
+    """
+    own = store if conversation is None else store.for_conversation(conversation)
+    handles = await own.handles()
+    if begins in handles:
+        return begins
+    found = [each for each in handles if each.startswith(begins.lower())] if len(begins) >= _FEWEST else []
+    if len(found) > 1:
+        some = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+        msg = f"handle {begins!r} is the beginning of {len(found):,}: {some}"
+        raise StoreError(msg)
+    if not found:
+        short = "" if len(begins) >= _FEWEST else f"; at least {_FEWEST} characters of one are needed"
+        whose = "" if conversation is None else f" by conversation {conversation!r:.200}"
+        msg = f"nothing is kept{whose} under handle {begins!r:.200}{short}"
+        raise StoreError(msg)
+    return found[0]
+
+
+async def _searched(store: ConversationStore, conversation: str | None, handle: str | None, words: str) -> str:
+    """What the recall tool answers."""
+    if handle is not None:
+        bare, hash_sign, part = handle.partition("#")
+        handle = await _whole(store, conversation, bare) + hash_sign + part
+    elif conversation is None and len(names := await store.conversations()) > 1:
+        msg = f"{len(names):,} conversations share this store: pass --conversation NAME"
+        raise ConfigError(msg)
+    elif conversation is not None and not await store.for_conversation(conversation).handles():
+        msg = f"conversation {conversation!r:.200} has left nothing out"
+        raise StoreError(msg)
+    asked = {"search": words} if handle is None else {"search": words, "handle": handle}
+    return await Recall(store, max_tokens=_MOST_TOKENS, conversation=conversation)(asked)
+
+
+def _with_store(
+    place: str | None,
+    namespace: str | None,
+    work: Callable[[ConversationStore], Awaitable[T]],
+    cipher: str | None = None,
+) -> T:
+    """Open the store that is meant, work with it, and close it.
+
+    Raises:
+        ConfigError: If no store is named, or it cannot be one, or the cipher is none.
+        StoreError: If there is no store, or it fails. No error has a password in it.
+    """
+    if not place:
+        msg = "which store? pass --store PATH_OR_URL, or set AGENTCTX_STORE"
+        raise ConfigError(msg)
+    return anyio.run(partial(_work, place, namespace, work, None if cipher is None else _cipher(cipher)))
+
+
+async def _work(
+    place: str, namespace: str | None, work: Callable[[ConversationStore], Awaitable[T]], cipher: Cipher | None
+) -> T:
+    try:
+        async with store_at(place, namespace) as store:
+            store.cipher = cipher
+            return await work(store)
+    except StoreError as error:
+        raise StoreError(_without_password(str(error), place)) from error
+
+
+def _cipher(named: str) -> Cipher:
+    """The cipher of that name.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    found = imported(named, "--cipher")
+    if isinstance(found, type) or (callable(found) and not isinstance(found, Cipher)):
+        found = called(found, named, "--cipher")
+    if not isinstance(found, Cipher):
+        msg = f"--cipher {named}: expected an object with encrypt and decrypt, got {type(found).__name__}"
+        raise ConfigError(msg)
+    return found
+
+
+_TIMEOUT = 30.0
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+_REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
+_POSTGRES = frozenset({"postgres", "postgresql"})
+
+
+def store_at(
+    place: str, namespace: str | None = None, *, create: bool = False, ttl: float | None = None
+) -> ConversationStore:
+    """The store at a path or a URL.
+
+    Args:
+        place: The path or the URL.
+        namespace: The prefix in Redis, or the schema in PostgreSQL.
+        create: Whether to make one where none is.
+        ttl: Seconds that a conversation stays after it was written to last.
+
+    Raises:
+        ConfigError: If it cannot be one.
+    """
+    url = _URL.fullmatch(place)
+    if url is None:
+        if namespace is not None:
+            msg = "--namespace: a SQLite file has none"
+            raise ConfigError(msg)
+        return stores.SQLiteStore(place, timeout=_TIMEOUT, create=create, ttl=ttl)
+    scheme, rest, name = url[1].lower(), url[2], namespace or "agentctx"
+    if scheme in _REDIS:
+        _check_port(place)
+        return stores.RedisStore(f"{_REDIS[scheme]}://{rest}", prefix=name, timeout=_TIMEOUT, create=create, ttl=ttl)
+    if scheme in _POSTGRES:
+        return stores.PostgresStore(place, schema=name, timeout=_TIMEOUT, create=create, ttl=ttl)
+    msg = f"--store: {scheme}:// is no store: pass a SQLite file, redis://..., unix://..., or postgresql://..."
+    raise ConfigError(msg)
+
+
+def _check_port(place: str) -> None:
+    """Refuse a URL that redis-py cannot read; it would quote what it takes for the port, such as half a password."""
+    try:
+        _ = urlsplit(place).port
+    except ValueError:
+        msg = "--store: what stands behind the host is no port; in a password / # ? : and @ are written as %2F %23 ..."
+        raise ConfigError(msg) from None
+
+
+def _without_password(said: str, place: str) -> str:
+    """What a driver said, without the URL that it may quote."""
+    found = re.search(r"//[^/@]*:([^/@]+)@", place)
+    for secret in (place, *(() if found is None else (found[1],))) if _URL.fullmatch(place) else ():
+        said = said.replace(secret, "***")
+    return said
