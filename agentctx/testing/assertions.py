@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from attrs import frozen
 
@@ -17,8 +19,8 @@ from agentctx.engine.reading import reader
 from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line
 from agentctx.providers.cache_markers import unmarked
+from agentctx.providers.native import as_mapping, mapping_or_none
 from agentctx.providers.registry import messages_of
-from agentctx.testing.scenario import text_of
 
 Request = View | Mapping[str, Native]
 """A request: a view, or a body as it is sent, such as ``server.requests`` has them."""
@@ -242,3 +244,14 @@ def _moved(number: int, last: tuple[str, str], now: tuple[str, str] | None) -> s
 
 def _part(text: str, start: int) -> str:
     return ("…" if start else "") + on_one_line(text[start:], _SHOWN)
+
+
+def text_of(native: object) -> str:
+    """A native message as JSON, to compare it to the byte; an SDK object as its client sends it."""
+    found = mapping_or_none(native)
+    return json.dumps(native if found is None else found, default=as_mapping)
+
+
+def texts_of(natives: Sequence[Any]) -> list[str]:
+    """Each native message as JSON."""
+    return [text_of(native) for native in natives]

@@ -14,11 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+
+from attrs import field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Outcome
@@ -28,16 +30,19 @@ from agentctx.core.report import StageReport, View
 from agentctx.core.units import segments, server_calls, units
 from agentctx.engine.cut import OF_THE_USER
 from agentctx.engine.options import as_budget
+from agentctx.engine.reading import Reader, reader
 from agentctx.engine.recap import reserved
 from agentctx.engine.shrink import cleared, edit_results
-from agentctx.errors import ConfigError, InvalidInput, StageError, StoreError
+from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError, StoreError
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import Call, ContextStrategy
+from agentctx.protocols import Call, ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.cache_markers import unmarked
+from agentctx.replay import turns
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.when import first_of, when
+from agentctx.testing.assertions import text_of, texts_of
 from agentctx.testing.audit import (
     ALLOWED_EDITS,
     AllowedEdit,
@@ -49,8 +54,9 @@ from agentctx.testing.audit import (
 )
 from agentctx.testing.context_editing import edited
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
-from agentctx.testing.scenario import PreparedCall, Scenario, text_of, texts_of
+from agentctx.testing.plan import History
 from agentctx.transcripts import read_transcripts
+from agentctx.wire_format import Violation
 
 TITLES = {
     1: "legal in, legal out; repairs are reported",
@@ -68,16 +74,6 @@ TITLES = {
 }
 """What each law says. The twelfth holds for what ``FitContextWindow``, ``ClearToolResults``, ``Summarize`` and the fit
 guarantee cut: what another stage takes is its own matter."""
-
-NEAR = 0.02
-"""A cut may miss what it aims at by this share of it,"""
-FEW = 48
-"""and by so many tokens, before what still fits has to be put back."""
-
-_AIM = re.compile(r"over ([\d,]+) tokens: ")
-"""How the cut begins to say why."""
-
-Law = Callable[[Scenario], Awaitable[None]]
 
 
 async def check_laws(
@@ -137,6 +133,224 @@ async def check_laws(
 def _law_of(error: StageError) -> int:
     """The law that a stage broke when the pipeline refused its output: found by the words of the runner's errors."""
     return next((law for law, word in ((1, "pair"), (8, "signed")) if word in error.what), 6)
+
+
+async def check_laws_on(
+    strategy: ContextStrategy,
+    *sources: str | PathLike[str],
+    budget: Budget | int | None = None,
+    may: Collection[AllowedEdit] = (),
+) -> int:
+    """Hold a strategy to the laws on each recorded session of files, as ``check_laws`` does on one transcript.
+
+    Args:
+        strategy: A stage, or a pipeline.
+        sources: Files, folders, and patterns such as ``"recordings/*.jsonl"``, of any tool that ``agentctx replay``
+            reads.
+        budget: The budget in force, a number is a window in tokens; without it the pipeline's own.
+        may: What the strategy is allowed to do besides; see ``check_laws``.
+
+    Returns:
+        How many sessions there were.
+
+    Raises:
+        AssertionError: If a law is broken; the message says on which session, which law, and at which call.
+        ConfigError: If there is no session, or a stage needs a budget and there is none.
+        InvalidInput: If a file cannot be read.
+
+    Example:
+        >>> import json, tempfile, pathlib
+        >>> from agentctx import TrimRounds
+        >>> from agentctx.testing import assistant, check_laws_on, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant("Gone."), user("And now?"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "own.json").write_text(json.dumps({"messages": messages}))
+        ...     await check_laws_on(TrimRounds(1), f"{folder}/*.json")
+        1
+    """
+    checked = 0
+    for transcript in (
+        found for source in sources for path in _files(fspath(source)) for found in read_transcripts(path)
+    ):
+        recording = transcript.recording
+        given = (recording.messages, as_budget(budget), recording.format, recording.system, recording.tools)
+        try:
+            await check_laws(strategy, *given, may)
+        except AssertionError as error:
+            msg = f"{transcript.place}: {error}"
+            raise AssertionError(msg) from error
+        except InvalidInput as error:
+            raise InvalidInput(transcript.place, str(error)) from error
+        checked += 1
+    if not checked:
+        msg = f"check_laws_on: there is no recorded session in {', '.join(map(str, sources)) or 'nothing'}"
+        raise ConfigError(msg)
+    return checked
+
+
+_EXTENSIONS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
+
+
+def _files(source: str) -> Iterator[str]:
+    """The files that are meant."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        yield from sorted(str(found) for found in path.rglob("*") if found.name.endswith(_EXTENSIONS))
+    elif path.exists():
+        yield str(path)
+    else:
+        yield from sorted(map(str, Path(path.anchor or ".").glob(str(path.relative_to(path.anchor)))))
+
+
+@frozen
+class PreparedCall:
+    """One model call that was prepared."""
+
+    given: list[Any] = field(repr=False)
+    view: View | None = field(repr=False)
+    overflow: ContextOverflow | None = None
+    in_session: bool = True
+    refusal: InvalidInput | None = None
+
+    def __str__(self) -> str:
+        """Which call it was, for messages."""
+        return f"{'session' if self.in_session else 'stateless'} call with {len(self.given)} messages"
+
+
+@frozen
+class Scenario:
+    """A strategy, and the transcript that it runs on.
+
+    Args:
+        strategy: A stage or a pipeline.
+        messages: The native transcript.
+        format: Name of its format; found out when not given.
+        system: The native system prompt, if it is kept apart.
+        tools: The native tool definitions.
+        budget: The budget in force; without it the pipeline's own, if any.
+        may: What the strategy is allowed to do besides leaving out and cutting; see ``audit.ALLOWED_EDITS``.
+        before: Everything that was passed in as it was before anything ran, as JSON.
+    """
+
+    strategy: ContextStrategy
+    messages: Sequence[Any]
+    format: str | None = None
+    system: Any = None
+    tools: Any = None
+    budget: Budget | None = None
+    may: frozenset[AllowedEdit] = frozenset()
+    before: list[str] = field(init=False, repr=False)
+    _steps: list[PreparedCall] = field(init=False, repr=False, eq=False, factory=list)
+    _repaired: dict[int, PreparedCall] = field(init=False, repr=False, eq=False, factory=dict)
+
+    @before.default
+    def _before(self) -> list[str]:
+        return self.now()
+
+    def now(self) -> list[str]:
+        """Everything that was passed in as it is now, as JSON."""
+        return texts_of([*self.messages, {"system": self.system, "tools": self.tools}])
+
+    @classmethod
+    def of(
+        cls,
+        strategy: ContextStrategy,
+        history: History,
+        budget: Budget | None = None,
+        may: Collection[AllowedEdit] = (),
+    ) -> Scenario:
+        """A strategy with a history that was generated or built."""
+        return cls(strategy, history.messages, history.format, history.system, history.tools, budget, frozenset(may))
+
+    def pipeline(
+        self,
+        stage: ContextStrategy | None = None,
+        *,
+        store: Store | None = None,
+        counter: TokenCounter | None = None,
+        on_compact: Listener | None = None,
+    ) -> Pipeline:
+        """The strategy as a pipeline with other services."""
+        own = self.strategy if isinstance(self.strategy, Pipeline) else Pipeline(self.strategy)
+        return Pipeline(
+            *(own.stages if stage is None else (stage,)),
+            budget=self.budget or own.budget,
+            counter=own.counter if counter is None else counter,
+            store=MemoryStore() if store is None else store,
+            protect=own.protect,
+            on_compact=on_compact,
+            summarizer=own.summarizer,
+            thinking=own.thinking,
+        )
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that a request may have, or None."""
+        budget = self.pipeline().budget
+        return None if budget is None else budget.limit
+
+    @cached_property
+    def source(self) -> Reader:
+        """Reads and counts natives, and knows nothing of what a session has read and counted."""
+        counter = self.pipeline().counter
+        return reader(self.messages, system=self.system, tools=self.tools, format=self.format, counter=counter)
+
+    def read(self, natives: Sequence[Any]) -> Context:
+        """A request with these native messages, as values."""
+        return self.source.context(natives, self.system, self.tools)
+
+    def request(self, natives: Sequence[Any]) -> dict[str, Any]:
+        """A request with these native messages, as it is sent."""
+        apart = {"system": self.system, "tools": self.tools}
+        return {"messages": list(natives)} | {key: value for key, value in apart.items() if value is not None}
+
+    def errors(self, natives: Sequence[Any], before: Sequence[Any] | None = None) -> list[Violation]:
+        """The rules that a request with these messages breaks, so that its provider refuses it."""
+        edited = None if before is None else self.request(before)
+        found = self.source.wire.validate(self.request(natives), None, edited)
+        return [violation for violation in found if violation.severity == "error"]
+
+    def calls(self) -> list[list[Any]]:
+        """The messages of each model call of the transcript: before each assistant turn, and the whole."""
+        stops = (*turns(self.read(self.messages).messages), len(self.messages))
+        return [list(self.messages[:stop]) for stop in stops]
+
+    async def prepare(self, pipeline: Pipeline | None = None, messages: Sequence[Any] | None = None) -> PreparedCall:
+        """Prepare once, remembering nothing."""
+        given = list(self.messages if messages is None else messages)
+        preparing = (pipeline or self.pipeline()).prepare(given, self.system, self.tools, self.format)
+        return await _prepared(given, preparing, in_session=False)
+
+    async def step(self, session: Session, given: list[Any]) -> PreparedCall:
+        """One step of a session."""
+        return await _prepared(given, session.prepare(given, self.system, self.tools), in_session=True)
+
+    async def walk(self, pipeline: Pipeline | None = None, *, rebuilt: bool = False) -> list[PreparedCall]:
+        """Prepare every model call of the transcript in one session."""
+        session = (pipeline or self.pipeline()).session(format=self.format)
+        calls = self.calls()
+        return [await self.step(session, deepcopy(given) if rebuilt else given) for given in calls]
+
+    async def all_steps(self) -> list[PreparedCall]:
+        """The whole transcript without a session, and every model call of it in one; made once, for all laws."""
+        if not self._steps:
+            self._steps.extend([await self.prepare(), *await self.walk()])
+        return self._steps
+
+    async def repaired(self, given: list[Any]) -> PreparedCall:
+        """The messages of a model call, repaired and nothing else; made once, for all laws."""
+        if len(given) not in self._repaired:
+            self._repaired[len(given)] = await self.prepare(Pipeline(), given)
+        return self._repaired[len(given)]
+
+
+async def _prepared(given: list[Any], preparing: Awaitable[View], *, in_session: bool) -> PreparedCall:
+    try:
+        return PreparedCall(given, await preparing, in_session=in_session)
+    except ContextOverflow as overflow:
+        return PreparedCall(given, None, overflow, in_session)
+    except InvalidInput as refusal:
+        return PreparedCall(given, None, in_session=in_session, refusal=refusal)
 
 
 async def legal_in_legal_out(scenario: Scenario) -> None:
@@ -353,6 +567,15 @@ def _named(step: PreparedCall) -> list[str]:
     return [] if step.view is None else [stage.stage for stage in step.view.report.stages if stage.acted]
 
 
+NEAR = 0.02
+"""A cut may miss what it aims at by this share of it,"""
+FEW = 48
+"""and by so many tokens, before what still fits has to be put back."""
+
+_AIM = re.compile(r"over ([\d,]+) tokens: ")
+"""How the cut begins to say why."""
+
+
 async def takes_no_more(scenario: Scenario) -> None:
     """Law 12: what a cut took does not fit again, but for ``NEAR`` of its aim and ``FEW`` tokens.
 
@@ -534,6 +757,8 @@ def _hold(law: int, ok: bool, what: str) -> None:  # noqa: FBT001 - reads as a s
         raise AssertionError(msg)
 
 
+Law = Callable[[Scenario], Awaitable[None]]
+
 LAWS: tuple[Law, ...] = (
     legal_in_legal_out,
     input_unchanged,
@@ -550,70 +775,3 @@ LAWS: tuple[Law, ...] = (
     views_are_faithful,
 )
 """The laws, in order, and what holds beyond them."""
-
-
-_EXTENSIONS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
-
-
-async def check_laws_on(
-    strategy: ContextStrategy,
-    *sources: str | PathLike[str],
-    budget: Budget | int | None = None,
-    may: Collection[AllowedEdit] = (),
-) -> int:
-    """Hold a strategy to the laws on each recorded session of files, as ``check_laws`` does on one transcript.
-
-    Args:
-        strategy: A stage, or a pipeline.
-        sources: Files, folders, and patterns such as ``"recordings/*.jsonl"``, of any tool that ``agentctx replay``
-            reads.
-        budget: The budget in force, a number is a window in tokens; without it the pipeline's own.
-        may: What the strategy is allowed to do besides; see ``check_laws``.
-
-    Returns:
-        How many sessions there were.
-
-    Raises:
-        AssertionError: If a law is broken; the message says on which session, which law, and at which call.
-        ConfigError: If there is no session, or a stage needs a budget and there is none.
-        InvalidInput: If a file cannot be read.
-
-    Example:
-        >>> import json, tempfile, pathlib
-        >>> from agentctx import TrimRounds
-        >>> from agentctx.testing import assistant, check_laws_on, transcript, user
-        >>> messages = transcript("openai-chat", user("Go."), assistant("Gone."), user("And now?"))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = pathlib.Path(folder, "own.json").write_text(json.dumps({"messages": messages}))
-        ...     await check_laws_on(TrimRounds(1), f"{folder}/*.json")
-        1
-    """
-    checked = 0
-    for transcript in (
-        found for source in sources for path in _files(fspath(source)) for found in read_transcripts(path)
-    ):
-        recording = transcript.recording
-        given = (recording.messages, as_budget(budget), recording.format, recording.system, recording.tools)
-        try:
-            await check_laws(strategy, *given, may)
-        except AssertionError as error:
-            msg = f"{transcript.place}: {error}"
-            raise AssertionError(msg) from error
-        except InvalidInput as error:
-            raise InvalidInput(transcript.place, str(error)) from error
-        checked += 1
-    if not checked:
-        msg = f"check_laws_on: there is no recorded session in {', '.join(map(str, sources)) or 'nothing'}"
-        raise ConfigError(msg)
-    return checked
-
-
-def _files(source: str) -> Iterator[str]:
-    """The files that are meant."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        yield from sorted(str(found) for found in path.rglob("*") if found.name.endswith(_EXTENSIONS))
-    elif path.exists():
-        yield str(path)
-    else:
-        yield from sorted(map(str, Path(path.anchor or ".").glob(str(path.relative_to(path.anchor)))))

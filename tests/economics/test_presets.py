@@ -32,7 +32,7 @@ from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, late_and_l
 from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
 from agentctx.strategies.compress.line_numbers import all_numbers
-from agentctx.testing.scenario import text_of
+from agentctx.testing.assertions import text_of
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))
 MESSAGES = [{"role": "system", "content": SESSION["system"]}, *SESSION["messages"]]

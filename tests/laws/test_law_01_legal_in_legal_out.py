@@ -21,9 +21,8 @@ from agentctx import (
 from agentctx.core.units import server_calls
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import legal_in_legal_out
+from agentctx.testing.laws import Scenario, legal_in_legal_out
 from agentctx.testing.plan import Answer, Ask, Code, Plan, Ran, Say, Turn
-from agentctx.testing.scenario import Scenario
 from agentctx.testing.writers import write
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

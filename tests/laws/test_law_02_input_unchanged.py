@@ -10,8 +10,7 @@ from hypothesis import given
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import input_unchanged
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, input_unchanged
 
 pytestmark = pytest.mark.both_loops
 

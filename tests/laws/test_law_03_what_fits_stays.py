@@ -17,8 +17,7 @@ from agentctx import (
 )
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import what_fits_stays
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, what_fits_stays
 
 pytestmark = pytest.mark.both_loops
 

@@ -22,8 +22,7 @@ from agentctx.presets import coding_agent
 from agentctx.providers.cache_markers import unmarked
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import fits_or_overflows
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, fits_or_overflows
 from agentctx.tokens import FixedCounter
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

@@ -9,8 +9,7 @@ from hypothesis import given
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, validate
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import same_bytes
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, same_bytes
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 REBUILT = {

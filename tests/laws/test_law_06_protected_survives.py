@@ -39,8 +39,7 @@ from agentctx.presets import coding_agent
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, history, result, system, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
-from agentctx.testing.laws import protected_survives
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, protected_survives
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 HARSH = (ClearToolResults(keep_last=0), TrimRounds(1), FitContextWindow())

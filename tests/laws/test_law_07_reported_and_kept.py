@@ -33,8 +33,7 @@ from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import reported_and_kept
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, reported_and_kept
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 ACTING = {

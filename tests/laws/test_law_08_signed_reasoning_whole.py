@@ -19,8 +19,7 @@ from agentctx import (
 )
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import signed_reasoning_whole
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, signed_reasoning_whole
 
 STAGES = {
     "TrimRounds": TrimRounds(2),

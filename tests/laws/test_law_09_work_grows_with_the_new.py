@@ -26,8 +26,7 @@ from agentctx import (
 from agentctx.economics import cache_cold, pays_back
 from agentctx.testing import CountingCounter, assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import work_grows_with_the_new
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, work_grows_with_the_new
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 LONG = 30

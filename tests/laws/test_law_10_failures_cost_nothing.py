@@ -15,8 +15,7 @@ from agentctx import Budget, FitContextWindow, Pipeline, Scope, TrimRounds, Trun
 from agentctx.stores import MemoryStore
 from agentctx.testing import FlakyStore, Recorder, assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.laws import failures_cost_nothing
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, failures_cost_nothing
 
 pytestmark = pytest.mark.both_loops
 

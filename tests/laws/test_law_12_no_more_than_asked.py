@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS, budgets, histories
-from agentctx.testing.laws import takes_no_more
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, takes_no_more
 
 pytestmark = pytest.mark.both_loops
 

@@ -25,8 +25,9 @@ from agentctx import (
 from agentctx.memory import Offload, Recall
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.testing.assertions import texts_of
 from agentctx.testing.histories import broken_histories, histories
-from agentctx.testing.scenario import Scenario, texts_of
+from agentctx.testing.laws import Scenario
 
 FORMATS = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")
 PIPELINES = (

@@ -41,10 +41,11 @@ from agentctx.engine.repair import stands_in
 from agentctx.providers.cache_markers import unmarked
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
+from agentctx.testing.assertions import text_of, texts_of
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
+from agentctx.testing.laws import Scenario
 from agentctx.testing.plan import Say, Turn
-from agentctx.testing.scenario import Scenario, text_of, texts_of
 from agentctx.testing.writers import WRITERS
 
 PIPELINES = (

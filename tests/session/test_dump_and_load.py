@@ -26,8 +26,8 @@ from agentctx import (
 from agentctx.economics import cache_cold
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, thinking, transcript, user
+from agentctx.testing.assertions import texts_of
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.scenario import texts_of
 from agentctx.tokens import HeuristicCounter
 
 BOUND = "claude-opus-5-5"

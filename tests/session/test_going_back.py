@@ -26,8 +26,8 @@ from agentctx import (
 )
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, thinking, transcript, user
+from agentctx.testing.assertions import texts_of
 from agentctx.testing.histories import FORMATS
-from agentctx.testing.scenario import texts_of
 
 pytestmark = pytest.mark.anyio
 BOUND, MANUAL = "claude-opus-5-5", "claude-sonnet-4-5"

@@ -36,8 +36,8 @@ from agentctx.replay import Recording, calls_of
 from agentctx.session.keeping import BEGUN_ANEW, LOST, PAUSE
 from agentctx.stores import MemoryStore, RedactingStore, SQLiteStore
 from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.testing.assertions import texts_of
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
-from agentctx.testing.scenario import texts_of
 
 MODELS = st.sampled_from([None, "claude-opus-5-5", "claude-sonnet-4-5", "gpt-5.4"])
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sessions" / "coding_agent.jsonl"

@@ -26,8 +26,8 @@ from agentctx import (
 )
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.testing.assertions import texts_of
 from agentctx.testing.histories import FORMATS
-from agentctx.testing.scenario import texts_of
 
 
 class BoomError(Exception):

@@ -21,7 +21,7 @@ from agentctx import (
 )
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.scenario import texts_of
+from agentctx.testing.assertions import texts_of
 
 RULE, TASK, LATEST = "NEVER DELETE FILES", "TASK: mend it", "begin with the tests"
 TAKES_NO_SYSTEM = {"claude-sonnet-4-5": "anthropic", "claude-haiku-4-5": "anthropic", "vllm/qwen3": "openai-chat"}

@@ -9,8 +9,7 @@ from agentctx.core.recap import OPENING
 from agentctx.strategies import Extractive, Summarize
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 from agentctx.testing.histories import histories
-from agentctx.testing.laws import takes_no_more
-from agentctx.testing.scenario import Scenario
+from agentctx.testing.laws import Scenario, takes_no_more
 
 BUDGET = Budget(2_000, target=0.5)
 SUMMARIZERS = {"without a model": Extractive(), "short": fixed_summarizer("Goal: mend the build\nNext step: go on")}

@@ -17,8 +17,8 @@ from agentctx.testing.histories import (
     speaking,
     stages,
 )
+from agentctx.testing.laws import Scenario
 from agentctx.testing.plan import Say
-from agentctx.testing.scenario import Scenario
 from agentctx.testing.writers import write
 
 SEARCH = settings(max_examples=5_000, derandomize=True, database=None, phases=[Phase.generate])

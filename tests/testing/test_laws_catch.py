@@ -38,7 +38,7 @@ from agentctx.testing import (
     thinking,
     user,
 )
-from agentctx.testing.scenario import PreparedCall, Scenario
+from agentctx.testing.laws import PreparedCall, Scenario
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
