@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentctx.clients.wrap import wrap as wrap
     from agentctx.conversion import convert as convert
     from agentctx.core.budget import Budget as Budget, MediaLimits as MediaLimits
-    from agentctx.core.compare import Change as Change, Outcome as Outcome
+    from agentctx.core.changes import Change as Change, Outcome as Outcome
     from agentctx.core.message import (
         Context as Context,
         Media as Media,
@@ -86,7 +86,7 @@ else:
             "agentctx.clients.wrap": "wrap",
             "agentctx.conversion": "convert",
             "agentctx.core.budget": "Budget MediaLimits",
-            "agentctx.core.compare": "Change Outcome",
+            "agentctx.core.changes": "Change Outcome",
             "agentctx.core.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
             "agentctx.core.report": "Compaction Report StageReport View",
             "agentctx.core.units": "Unit segments units",

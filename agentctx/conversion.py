@@ -8,8 +8,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from agentctx.core.change_log import ChangesInForce
-from agentctx.core.compare import Change, Outcome, match
+from agentctx.core.changes import Change, ChangesInForce, Outcome, match
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, Tool
 from agentctx.core.protection import FOREIGN_REASONING
 from agentctx.core.report import Report, StageReport

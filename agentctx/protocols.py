@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Outcome
+from agentctx.core.changes import Outcome
 from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
 from agentctx.core.protection import (
     Preferred,

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import Message
 from agentctx.core.report import View
 from agentctx.economics.prices import Usage

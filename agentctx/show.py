@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from agentctx.core.compare import Change, Outcome, match
+from agentctx.core.changes import Change, Outcome, match
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.report import View
 from agentctx.replay import Step

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentctx.builder.rendering import MarkdownList as MarkdownList, MergeSystem as MergeSystem, XmlTags as XmlTags
     from agentctx.builder.report import BlockReport as BlockReport, BuildReport as BuildReport
     from agentctx.builder.thread import Thread as Thread
-    from agentctx.core.tier import Tier as Tier, TierRule as TierRule, allocate as allocate
+    from agentctx.core.budget import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -24,6 +24,6 @@ else:
             "agentctx.builder.rendering": "MarkdownList MergeSystem XmlTags",
             "agentctx.builder.report": "BlockReport BuildReport",
             "agentctx.builder.thread": "Thread",
-            "agentctx.core.tier": "Tier TierRule allocate",
+            "agentctx.core.budget": "Tier TierRule allocate",
         },
     )

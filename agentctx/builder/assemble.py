@@ -10,11 +10,10 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.builder.block import Block, names_of
 from agentctx.builder.report import BlockReport
-from agentctx.core.budget import Budget
-from agentctx.core.compare import Change, Outcome, match
+from agentctx.core.budget import Budget, Tier, TierRule, allocate
+from agentctx.core.changes import Change, Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import last_words, signed_thinking
-from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.core.units import broken_pair
 from agentctx.engine.drop import tokens_of
 from agentctx.engine.run_stages import Noting, run_alone

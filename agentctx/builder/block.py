@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.budget import Tier, as_tier
 from agentctx.core.message import Message, Native, Ttl
-from agentctx.core.tier import Tier, as_tier
 from agentctx.engine.options import check_tokens
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.protocols import ContextStrategy

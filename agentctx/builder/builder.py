@@ -16,10 +16,9 @@ from agentctx.builder.block import Block, names_of, own_copy
 from agentctx.builder.facts import FactExtractor, Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section, concatenate
 from agentctx.builder.report import BuildReport
-from agentctx.core.budget import Budget
+from agentctx.core.budget import Budget, Tier, TierRule, allocate
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool, flaw
 from agentctx.core.protection import NOT_SHOWN
-from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from agentctx.core.compare import Change
-from agentctx.core.tier import Tier
+from agentctx.core.budget import Tier
+from agentctx.core.changes import Change
 from agentctx.printable import printable
 
 

@@ -19,7 +19,7 @@ from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line,
 from agentctx.cli.options import Named, Preset, PresetName, Target, Trigger, chosen_pipeline, parse_bytes, users_code
 from agentctx.cli.transcripts import SessionFile, SessionNumber, from_tool, noted, session_file
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Outcome
+from agentctx.core.changes import Outcome
 from agentctx.core.message import Native
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError

@@ -27,8 +27,8 @@ from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import Overflow, classify_error
-from agentctx.session.fingerprint import digest
 from agentctx.session.lock import Deadlock, preparing, steps_around
+from agentctx.session.record import digest
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Given

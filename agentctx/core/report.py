@@ -9,8 +9,7 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
-from agentctx.core.change_log import ChangesInForce
-from agentctx.core.compare import Change, HeadChange, Outcome
+from agentctx.core.changes import Change, ChangesInForce, HeadChange, Outcome
 from agentctx.core.message import Context, Native
 from agentctx.lazy import Later
 from agentctx.printable import printable

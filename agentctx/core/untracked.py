@@ -6,17 +6,24 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from gc import is_tracked
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from agentctx.core.compare import Change
 from agentctx.core.message import Message, Text, Thinking, ToolCall, ToolResult
 
 AT_ONCE = 16
 """Messages: where they come a few at a time, so many are taken out of its sight together."""
 
-_TEXT_ONLY = frozenset({Text, Thinking, ToolCall, Change})
+_TEXT_ONLY: set[type] = {Text, Thinking, ToolCall}
 """Types whose values hold nothing beside text, numbers and the like, and the payload of the caller, who knows nothing
 of the values that are read from it."""
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def text_only(kind: Kind) -> Kind:
+    """A class decorator: values of this type hold nothing beside text, numbers and the like."""
+    _TEXT_ONLY.add(kind)
+    return kind
 
 
 _HELD: dict[type, Callable[[Any], Iterable[object]]] = {

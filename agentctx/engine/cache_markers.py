@@ -14,11 +14,11 @@ from operator import is_not
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.compare import match, shared
+from agentctx.core.changes import match, shared
 from agentctx.core.message import CacheMarker, Context, Message, Tool, remember_bare
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import StageReport
-from agentctx.engine.changes import head_changes
+from agentctx.engine.run_stages import head_changes
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import offload

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from attrs import Factory, field, frozen
 
+from agentctx.core.budget import each_that_fits, until_full
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
@@ -34,7 +35,6 @@ from agentctx.engine.drop import (
     shrink_open_round,
     tokens_of,
 )
-from agentctx.engine.select import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,

@@ -7,10 +7,10 @@ from itertools import chain, islice, repeat
 
 from attrs import frozen
 
+from agentctx.core.budget import until_full
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
 from agentctx.core.units import Unit, units
-from agentctx.engine.select import until_full
 from agentctx.engine.shrink import shrink_results
 from agentctx.offload import VERY_MUCH
 from agentctx.protocols import Call, whole_text

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from attrs import evolve, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import match
+from agentctx.core.changes import match
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
 from agentctx.core.protection import GO_ON
 from agentctx.core.report import StageReport

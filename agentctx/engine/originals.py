@@ -21,7 +21,7 @@ from typing import TypeVar
 import anyio
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import quoted

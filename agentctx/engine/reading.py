@@ -1,16 +1,26 @@
-"""From what the caller passes to values, and back: which format, which counter, which profile."""
+"""From what the caller passes to values, and back; and from where on what was read is read again: the tail.
+
+A call waits for its result, reasoning for what the model does: how such messages at the end of a conversation read
+depends on what comes next. This **tail** is not final, and is read again together with what comes next. It begins in
+the **history** (an index in what the caller passes), in the **view** (a place in what is sent) and in what a step has
+**read** (a place among the messages of the last tail and the new ones): ``begins_at`` when a step has read,
+``tail_of`` when it knows its view, ``whole_until`` and ``first_unanswered_call`` when a view is cut off somewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from agentctx.core.message import Context, Message, Native, Tool
+from agentctx.core.changes import match
+from agentctx.core.message import Context, Message, Native, Tool, server_ends
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
+from agentctx.core.units import awaits_next, iter_units, seams, tail_from, units
 from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
@@ -219,3 +229,180 @@ def as_list(messages: Native, where: str = "messages") -> Sequence[Native]:
     if not messages:
         raise InvalidInput(where, "the list is empty: a request needs at least one message")
     return messages
+
+
+@frozen(eq=False, repr=False)
+class Viewed:
+    """What a step sends, and what it has read for that.
+
+    Args:
+        messages: The view.
+        origins: For each message of the view, its index in the history; None when a stage made it.
+        start: A place of the view before which everything is final.
+        read: The messages that the step has read.
+        read_origins: The index in the history of each of them.
+        replaced: What stood in the view before from ``start`` on, as far as it was final.
+    """
+
+    messages: Sequence[Message]
+    origins: Sequence[int | None]
+    start: int
+    read: Sequence[Message]
+    read_origins: Sequence[int]
+    replaced: Sequence[Message]
+
+
+class TailAt(NamedTuple):
+    """Where the tail begins; at the end of both when there is none.
+
+    Args:
+        in_view: The place in the view.
+        in_read: The place among what the step has read.
+    """
+
+    in_view: int
+    in_read: int
+
+
+def begins_at(read: Sequence[Message], origins: Sequence[int | None], *repaired: Sequence[Message]) -> int | None:
+    """The index in the history where the tail begins; None when there is none.
+
+    Args:
+        read: What a step has read: the new messages, with those of the last tail in front of them.
+        origins: The index in the history of each.
+        repaired: The same as repair left them: but for their pairs, where a call still waits for its result; and with
+            these, where no orphan hides any more that a call of the provider's server is open.
+    """
+    made = {id(each): each for each in repaired if each is not read}
+    places = {tail_from(read), *(_tail_in(read, each) for each in made.values())}
+    found = [origins[place] for place in places if place < len(read)]
+    return min((origin for origin in found if origin is not None), default=None)
+
+
+def _tail_in(read: Sequence[Message], clean: Sequence[Message]) -> int:
+    """Where in ``read`` the tail of ``clean``, which was made of it, begins.
+
+    A message that was taken apart is read as a whole, with all of the unit that it begins in.
+    """
+    place = tail_from(clean)
+    if place == len(clean):
+        return len(read)
+    origins, starts = match(read, clean).origins, seams(units(clean))
+    while True:
+        origin = next(origin for origin in (*reversed(origins[: place + 1]), 0) if origin is not None)
+        begins = origins.index(origin) if origin in origins else 0
+        if begins >= place:
+            return origin
+        place = starts[bisect_right(starts, begins) - 1]
+
+
+def tail_of(viewed: Viewed, begins: int) -> TailAt:
+    """Where the tail that begins at an index of the history begins in the view and in what was read.
+
+    There is none where a message that was final before stands within it, moved behind newer ones: it is not read again,
+    so that it would be lost. A session finds what an answer to the tail belongs to then.
+    """
+    nothing = TailAt(len(viewed.messages), len(viewed.read))
+    index = _without_dropped_calls(viewed, begins)
+    if index is None:
+        return nothing
+    final, again = _final_places(viewed), viewed.read_origins[0]
+    place, index = _in_view(viewed, index, final)
+    if any(origin is not None and origin < again for origin in viewed.origins[place:]):
+        return nothing
+    return TailAt(place, bisect_left(viewed.read_origins, index))
+
+
+def _without_dropped_calls(viewed: Viewed, begins: int) -> int | None:
+    """From which index on all calls of the tail are in the view: what was left out once is not read again.
+
+    None when there is no such tail.
+    """
+    read, origins = viewed.read, viewed.read_origins
+    place, there = origins.index(begins), set(viewed.origins[viewed.start :])
+    gone = [at for at in range(place, len(read)) if read[at].calls and origins[at] not in there]
+    if not gone:
+        return begins
+    last = next((at for at in range(len(read), 0, -1) if not awaits_next(read[at - 1])), 0)
+    thoughts = (origins[at] for at in range(max(last, gone[-1] + 1), len(read)))  # what follows them may still come
+    return next((origins[seam] for seam in seams(iter_units(read, place)) if seam > gone[-1]), next(thoughts, None))
+
+
+def _final_places(viewed: Viewed) -> set[int]:
+    """The places of the view, from its ``start`` on, of what was final before."""
+    stood, start, again = set(map(id, viewed.replaced)), viewed.start, viewed.read_origins[0]
+    behind = enumerate(zip(viewed.messages[start:], viewed.origins[start:], strict=True), start)
+    return {
+        place for place, (message, origin) in behind if id(message) in stood or (origin is not None and origin < again)
+    }
+
+
+def _in_view(viewed: Viewed, index: int, final: Collection[int]) -> tuple[int, int]:
+    """Where the tail of the view begins, and from which index of the history on it was read.
+
+    It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
+    newer one, both are read again, and so is a call whose result is in that part. A made message before it is final:
+    it may be the result of an older call.
+
+    Args:
+        viewed: What the step sends.
+        index: The index in the history at which the tail begins.
+        final: The places of what was final before.
+    """
+    origins, start = viewed.origins, viewed.start
+    later = (
+        place for place in range(start, len(origins)) if (origin := origins[place]) is not None and origin >= index
+    )
+    place = next(later, len(origins))
+    asked = first_unanswered_call(viewed.messages, origins, start, place, final)
+    read = [origins[at] for at in range(asked, len(origins)) if at not in final]
+    oldest = min((origin for origin in read if origin is not None), default=index)
+    if asked < place and origins[asked] is None:  # no message before it is known: all is read again
+        oldest = viewed.read_origins[0]
+    return _in_view(viewed, oldest, final) if oldest < index else (asked, index)
+
+
+def whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
+    """The index in the history at which the tail of a view begins.
+
+    Args:
+        view: The messages.
+        origins: For each, its index in the history; None when a stage made it.
+        length: What the index is when nothing depends on what comes next.
+    """
+    known = [(message, origin) for message, origin in zip(view, origins, strict=True) if origin is not None]
+    place = tail_from([message for message, _ in known])
+    return length if place == len(known) else known[place][1]
+
+
+def first_unanswered_call(
+    view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int, final: Collection[int] = ()
+) -> int:
+    """Where the first call of ``view[start:stop]`` was read that has no result there; ``stop`` when all have one.
+
+    Also one that the provider's server runs. A call that a stage wrote anew, or that repair took out of a message, was
+    read with the last message before it that is known: that place; ``start`` when there is none.
+
+    Args:
+        view: The messages of the view.
+        origins: For each message of the view, its index in the history.
+        start: The place of the first message to look at.
+        stop: The place after the last one.
+        final: The places of messages that are not read again: what they ask without an answer stays so.
+    """
+    asked: dict[str, int] = {}
+    for place in range(start, stop):
+        if place in final:
+            continue
+        asked |= {call.id: place for call in view[place].calls if not call.optional}
+        for result in view[place].results:
+            asked.pop(result.call_id, None)
+        for call, opens in server_ends(view[place].parts):
+            if opens:
+                asked[call] = place
+            else:
+                asked.pop(call, None)
+    place = min(asked.values(), default=stop)
+    while start < place < stop and origins[place] is None and place - 1 not in final:
+        place -= 1
+    return place

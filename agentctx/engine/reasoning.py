@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.compare import match
+from agentctx.core.changes import match
 from agentctx.core.message import KEYS, Context, Message, Part, Thinking
 from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage

@@ -15,7 +15,7 @@ from functools import partial
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.compare import Outcome, match
+from agentctx.core.changes import Outcome, match
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for

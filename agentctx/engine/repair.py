@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.compare import Matched
+from agentctx.core.changes import Matched
 from agentctx.core.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls

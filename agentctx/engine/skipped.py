@@ -18,17 +18,16 @@ from operator import attrgetter
 
 from attrs import evolve, frozen
 
-from agentctx.core.change_log import ChangesInForce, Span
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, ChangesInForce, Outcome, Span
 from agentctx.core.message import ROLES, Message, Native, Thinking, remember_bare
 from agentctx.core.pace import paced
 from agentctx.core.recap import is_recap
 from agentctx.core.report import Forecast, Report, StageReport
-from agentctx.engine.changes import UNSAID
 from agentctx.engine.cut import OF_THE_USER, OLD_RESULTS, OUT_OF_PROPORTION, RECENT
 from agentctx.engine.drop import oldest_first
 from agentctx.engine.reading import Reader
 from agentctx.engine.repair import has_server_calls
+from agentctx.engine.run_stages import UNSAID
 from agentctx.engine.shrink import cleared as without_content, edit_results
 from agentctx.errors import InvalidInput
 from agentctx.lazy import with_later

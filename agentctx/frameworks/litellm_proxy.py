@@ -19,7 +19,7 @@ from agentctx.providers.anthropic.format import Messages
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.providers.openai_responses.format import Responses
 from agentctx.providers.registry import format_named
-from agentctx.session.matching import opening_of
+from agentctx.session.opening import opening_of
 from agentctx.session.sessions import Sessions
 
 try:

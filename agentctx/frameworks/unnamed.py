@@ -23,7 +23,7 @@ from agentctx.errors import InvalidInput
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.registry import format_named
 from agentctx.session.lock import steps_around
-from agentctx.session.matching import Beginning, Opening, opening_of
+from agentctx.session.opening import Beginning, Opening, opening_of
 from agentctx.session.session import Session, current
 
 OWNER = "agentctx_owner"

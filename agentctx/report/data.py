@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise, takewhile
 from attrs import define, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.protection import first_task
 from agentctx.core.report import View

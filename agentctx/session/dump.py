@@ -14,8 +14,7 @@ from typing import Any
 from attrs import asdict, evolve, fields, frozen
 
 from agentctx.core.budget import Budget, MediaLimits
-from agentctx.core.change_log import ChangeLog, Span, numbers
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, ChangeLog, Outcome, Span, numbers
 from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.units import broken_pair
 from agentctx.economics.truncation import Suspicion
@@ -25,9 +24,20 @@ from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import shown
 from agentctx.providers.native import clean_text, from_json, to_json
 from agentctx.providers.registry import format_named
-from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.matching import as_recap, as_system, known_again, not_given
-from agentctx.session.record import LastRequest, Missing, Record, Uncounted, UnsaidSince, call_ids, goes_out_as_another
+from agentctx.session.record import (
+    DIGEST_BYTES,
+    Digest,
+    LastRequest,
+    Missing,
+    Record,
+    Uncounted,
+    UnsaidSince,
+    call_ids,
+    digest,
+    exact_digest,
+    goes_out_as_another,
+)
 from agentctx.session.step_context import Given, State
 from agentctx.session.usage import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration

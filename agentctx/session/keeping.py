@@ -38,8 +38,7 @@ from typing import Any, TypeVar
 import anyio
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.change_log import Span
-from agentctx.core.compare import Change
+from agentctx.core.changes import Change, Span
 from agentctx.core.message import ROLES, Native
 from agentctx.core.report import SessionSaved
 from agentctx.engine.listeners import logger, observe
@@ -58,9 +57,8 @@ from agentctx.session.dump import (
     dump_runs,
     has_payload_of_its_own,
 )
-from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
-from agentctx.session.matching import Beginning
-from agentctx.session.record import Record, goes_out_as_another
+from agentctx.session.opening import Beginning
+from agentctx.session.record import DIGEST_BYTES, Digest, Record, digest, exact_digest, goes_out_as_another
 from agentctx.session.session import Session
 from agentctx.session.step_context import State
 from agentctx.stores.store import ConversationStore

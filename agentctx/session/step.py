@@ -38,9 +38,7 @@ from typing import Any, NamedTuple
 
 from attrs import evolve, fields_dict
 
-from agentctx.core import compare
-from agentctx.core.change_log import ChangeLog, ChangesInForce
-from agentctx.core.compare import Outcome
+from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
 from agentctx.core.message import ROLES, Context, Message, Native
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
@@ -50,27 +48,27 @@ from agentctx.core.untracked import AT_ONCE, untrack
 from agentctx.economics.conditions import bill, found_again
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, find_marked, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
-from agentctx.engine.reading import naming_what_is_too_deep, place_of, write_native
+from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, names_of, paired
 from agentctx.engine.run_stages import Trail, keep_originals, mend, naming, run_stage
 from agentctx.engine.skipped import Skipped, skipped
-from agentctx.engine.tail import Viewed, begins_at, tail_of
 from agentctx.errors import ContextOverflow
 from agentctx.lazy import worked_out_later
 from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
 from agentctx.providers.native import snapshot
 from agentctx.session.compaction import bring_to_size, run_at_once
-from agentctx.session.fingerprint import Digest, snapshots
 from agentctx.session.matching import answered_from, decided_until, match
 from agentctx.session.record import (
+    Digest,
     LastRequest,
     Record,
     Sizes,
     alike,
     call_ids,
     instruction_digests,
+    snapshots,
     undecided,
     with_instructions,
 )
@@ -628,7 +626,7 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     in_force = worked_out_later(
         ChangesInForce(), fields_dict(ChangesInForce), partial(_told_nowhere, step, tuple(trail.reports))
     )
-    return Committed(state, record, in_force, compare.first_changed(read.messages, messages), 0, 0)
+    return Committed(state, record, in_force, first_changed(read.messages, messages), 0, 0)
 
 
 def _told_nowhere(step: Step, reports: Sequence[StageReport]) -> ChangesInForce:

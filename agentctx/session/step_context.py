@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.change_log import ChangesInForce
+from agentctx.core.changes import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
@@ -26,13 +26,12 @@ from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
 from agentctx.providers.native import snapshot
-from agentctx.session.fingerprint import Digest, shared_length
-from agentctx.session.record import LastRequest, Record, Sizes
+from agentctx.session.record import Digest, LastRequest, Record, Sizes, shared_length
 from agentctx.session.usage import LearnedLimits, LimitsByModel
 
 
 class WorkAhead(Protocol):
-    """What stages work out ahead of their time: ``Background`` in ``session/background.py``."""
+    """What stages work out ahead of their time: ``Background`` in ``session/compaction.py``."""
 
     def begin(self, step: Step) -> None:
         """After a step: give up what is of no use any more, and let the stages work ahead whose time has come."""

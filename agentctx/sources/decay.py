@@ -8,8 +8,8 @@ from threading import Lock
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.budget import each_that_fits
 from agentctx.engine.relevance import coverage
-from agentctx.engine.select import each_that_fits
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import blended

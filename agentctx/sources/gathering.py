@@ -9,8 +9,8 @@ from functools import cache, partial
 from anyio import CapacityLimiter, to_thread
 from attrs import define, field, frozen
 
+from agentctx.core.budget import each_that_fits
 from agentctx.engine.relevance import coverage, raw_words
-from agentctx.engine.select import each_that_fits
 from agentctx.engine.shrink import fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextItem, ContextProvider, TokenCounter

@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from anyio import Lock, to_thread
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.budget import each_that_fits, until_full
 from agentctx.core.secrets import Redactor, redact_secrets
-from agentctx.engine.select import each_that_fits, until_full
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.folder import SKIPPED, Patterns, Stamp, read_text, stamp_of, walk

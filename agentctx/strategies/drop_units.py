@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.budget import until_full
 from agentctx.core.message import ROLES, Context, Message
 from agentctx.core.units import Unit, units
 from agentctx.engine.drop import (
@@ -28,7 +29,6 @@ from agentctx.engine.drop import (
     without,
 )
 from agentctx.engine.options import as_names, check_whole, limits
-from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.protocols import Call, Scope, Stage
 

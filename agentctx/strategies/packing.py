@@ -13,12 +13,12 @@ from math import exp
 
 from attrs import evolve, frozen
 
+from agentctx.core.budget import each_that_fits
 from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.units import Unit
 from agentctx.engine.drop import Layout
 from agentctx.engine.relevance import Bm25, Relevance, shares
-from agentctx.engine.select import each_that_fits
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.budget import Budget
+from agentctx.core.budget import Budget, Tier, TierRule, allocate, as_tier
 from agentctx.core.message import Context, Message
-from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import Unit
 from agentctx.engine.drop import (
     Piece,

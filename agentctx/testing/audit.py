@@ -17,14 +17,14 @@ from typing import Any, Literal, get_args
 
 from attrs import evolve, frozen
 
-from agentctx.core.compare import Change, HeadChange, Outcome
+from agentctx.core.changes import Change, HeadChange, Outcome
 from agentctx.core.json_text import compact, tabulate
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
 from agentctx.core.references import written_out
 from agentctx.core.report import Report, View
-from agentctx.engine.changes import UNSAID
 from agentctx.engine.repair import REPAIR
+from agentctx.engine.run_stages import UNSAID
 from agentctx.protocols import Meter
 from agentctx.strategies.compress.output_kinds import FOLDS
 

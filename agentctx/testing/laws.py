@@ -23,7 +23,7 @@ from typing import Any
 from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Thinking
 from agentctx.core.protection import always, is_user_turn, unread, words
 from agentctx.core.report import StageReport, View

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field
 
-from agentctx.core.compare import shared
+from agentctx.core.changes import shared
 from agentctx.core.message import Context, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
 from agentctx.protocols import Meter

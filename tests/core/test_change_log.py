@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Change, Outcome
-from agentctx.core.change_log import ChangeLog, numbers
+from agentctx.core.changes import ChangeLog, numbers
 from agentctx.core.message import ROLES
 
 SIZES, USER = [10] * 60, [ROLES.index("user")] * 60

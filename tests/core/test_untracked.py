@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from agentctx import Pipeline
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import Message, Opaque, Text, ToolCall, ToolResult
 from agentctx.core.untracked import untrack
 

@@ -26,9 +26,9 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.engine.changes import LEGAL_FIRST, UNSAID
 from agentctx.engine.reading import reader
 from agentctx.engine.reasoning import FOREIGN_ID, FOREIGN_REASONING
+from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.audit import PassedIn, outcomes, report_errors

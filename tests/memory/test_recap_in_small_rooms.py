@@ -13,7 +13,7 @@ from agentctx import (
     Tiered,
     TrimRounds,
 )
-from agentctx.core.compare import Outcome
+from agentctx.core.changes import Outcome
 from agentctx.core.recap import Recap, is_recap, recap_of
 from agentctx.engine.reading import reader
 from agentctx.memory import Recall

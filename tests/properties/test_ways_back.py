@@ -34,10 +34,10 @@ from agentctx import (
     units,
 )
 from agentctx.core.protection import always, unread, words
-from agentctx.engine.changes import LEGAL_FIRST
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
+from agentctx.engine.run_stages import LEGAL_FIRST
 from agentctx.providers.cache_markers import unmarked
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments

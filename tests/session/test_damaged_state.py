@@ -23,7 +23,7 @@ from agentctx import (
     TruncateToolOutputs,
     validate,
 )
-from agentctx.session.fingerprint import DIGEST_BYTES, exact_digest
+from agentctx.session.record import DIGEST_BYTES, exact_digest
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS

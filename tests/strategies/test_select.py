@@ -2,8 +2,8 @@
 
 from hypothesis import given, strategies as st
 
+from agentctx.core.budget import each_that_fits, until_full
 from agentctx.engine.relevance import coverage
-from agentctx.engine.select import each_that_fits, until_full
 
 SIZES = st.lists(st.integers(0, 50), max_size=30)
 ROOM = st.integers(-5, 400)

@@ -4,9 +4,9 @@ import pytest
 from attrs import evolve
 
 from agentctx import Change, ClearToolResults, Context, Outcome, Pipeline, TrimRounds
-from agentctx.core.change_log import ChangesInForce
-from agentctx.engine.changes import UNSAID
+from agentctx.core.changes import ChangesInForce
 from agentctx.engine.reading import reader
+from agentctx.engine.run_stages import UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.audit import PassedIn, report_errors
