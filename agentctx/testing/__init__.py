@@ -26,18 +26,19 @@ if TYPE_CHECKING:
         fixed_summarizer as fixed_summarizer,
     )
     from agentctx.testing.laws import check_laws as check_laws, check_laws_on as check_laws_on
-    from agentctx.testing.plan import (
+    from agentctx.testing.script import ScriptedModel as ScriptedModel, ServerFault as ServerFault
+    from agentctx.testing.store_laws import check_store as check_store
+    from agentctx.testing.writers import (
         assistant as assistant,
         call as call,
+        history as history,
         result as result,
         system as system,
         thinking as thinking,
         tool as tool,
+        transcript as transcript,
         user as user,
     )
-    from agentctx.testing.script import ScriptedModel as ScriptedModel, ServerFault as ServerFault
-    from agentctx.testing.store_laws import check_store as check_store
-    from agentctx.testing.writers import history as history, transcript as transcript
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -47,9 +48,8 @@ else:
                 "CountingCounter Faults FlakyError FlakyStage FlakyStore Recorder failing_listener fixed_summarizer"
             ),
             "agentctx.testing.laws": "check_laws check_laws_on",
-            "agentctx.testing.plan": "assistant call result system thinking tool user",
             "agentctx.testing.script": "ScriptedModel ServerFault",
             "agentctx.testing.store_laws": "check_store",
-            "agentctx.testing.writers": "history transcript",
+            "agentctx.testing.writers": "assistant call history result system thinking tool transcript user",
         },
     )

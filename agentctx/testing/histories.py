@@ -42,7 +42,8 @@ from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.fakes import fixed_summarizer
-from agentctx.testing.plan import (
+from agentctx.testing.writers import (
+    WRITERS,
     Answer,
     Ask,
     Code,
@@ -57,8 +58,9 @@ from agentctx.testing.plan import (
     Think,
     ToolSpec,
     Turn,
+    Writer,
+    write,
 )
-from agentctx.testing.writers import WRITERS, Writer, write
 
 VISIBLE = (
     "ok",

@@ -54,7 +54,7 @@ from agentctx.testing.audit import (
 )
 from agentctx.testing.context_editing import edited
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
-from agentctx.testing.plan import History
+from agentctx.testing.writers import History
 from agentctx.transcripts import read_transcripts
 from agentctx.wire_format import Violation
 

@@ -12,8 +12,7 @@ from attrs import define, field, frozen
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.registry import format_named
-from agentctx.testing.plan import Turn, assistant
-from agentctx.testing.writers import transcript
+from agentctx.testing.writers import Turn, assistant, transcript
 
 Kind = Literal["status", "hang", "cut stream", "overflow", "silent truncation"]
 

@@ -1,4 +1,4 @@
-"""Each provider's writer: a neutral plan becomes that provider's messages.
+"""Transcripts by hand: short words make a neutral plan of turns, and each provider's writer its messages of that.
 
 Example::
 
@@ -15,28 +15,356 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, groupby
-from typing import Any
+from typing import Any, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.testing.plan import (
-    Answer,
-    Ask,
-    Code,
-    Foreign,
-    History,
-    Hosted,
-    Item,
-    Picture,
-    Plan,
-    Ran,
-    Say,
-    Think,
-    ToolSpec,
-    Turn,
-)
+
+
+def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it
+    """The native messages alone.
+
+    Args:
+        format: Name of the wire format, ``"anthropic"`` for example.
+        turns: What was said, in order: ``user(...)``, ``assistant(...)``, ``result(...)``.
+
+    Raises:
+        ConfigError: If there is no writer for the format, or if it keeps the system prompt apart and there is one.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("anthropic", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
+        >>> [message["role"] for message in messages]
+        ['user', 'assistant', 'user']
+    """
+    written = history(format, *turns)
+    if written.system is not None:
+        msg = f"{format} keeps the system prompt apart from the messages: use history(...) and take its .system"
+        raise ConfigError(msg)
+    return written.messages
+
+
+def history(
+    format: str,  # noqa: A002 - the name that the whole library gives it
+    *turns: Turn | Answer,
+    tools: Iterable[ToolSpec] = (),
+) -> History:
+    """A whole request: messages, and system prompt and tools where the format keeps them.
+
+    Args:
+        format: Name of the format.
+        turns: The turns in order; results stand between them as they are.
+        tools: The tools on offer.
+
+    Raises:
+        ConfigError: If there is no writer for the format.
+
+    Example:
+        >>> from agentctx.testing import history, system, tool, user
+        >>> request = history("anthropic", system("Be brief."), user("Hi"), tools=[tool("read")])
+        >>> len(request.messages), len(request.tools)
+        (1, 1)
+    """
+    return write(Plan(_grouped(turns), tuple(tools)), format)
+
+
+def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the whole library gives it
+    """Write a plan down as a provider's messages."""
+    if format not in WRITERS:
+        msg = f"format: expected one of {', '.join(WRITERS)}, got {format!r}"
+        raise ConfigError(msg)
+    writer, turns, system = WRITERS[format], plan.turns, None
+    if writer.system_apart and turns and turns[0].role in {"system", "developer"}:
+        (opening,), turns = writer.messages(turns[:1]), turns[1:]
+        system = opening["content"] if "content" in opening else {"parts": opening["parts"]}
+    tools = writer.tools(plan.tools) or None
+    return History(format, writer.messages(turns), system, tools)
+
+
+def _grouped(turns: Iterable[Turn | Answer]) -> tuple[Turn, ...]:
+    """Neighbouring answers as one turn."""
+    found: list[Turn] = []
+    for are_answers, run in groupby(turns, lambda turn: isinstance(turn, Answer)):
+        if are_answers:
+            found.append(Turn("results", tuple(item for item in run if isinstance(item, Answer))))
+        else:
+            found.extend(turn for turn in run if isinstance(turn, Turn))
+    return tuple(found)
+
+
+def user(*items: str | Item) -> Turn:
+    """The user speaks.
+
+    Args:
+        items: Texts, or items such as a ``Picture``, in order.
+
+    Example:
+        >>> from agentctx.testing import transcript, user
+        >>> transcript("openai-chat", user("Hi"))
+        [{'role': 'user', 'content': 'Hi'}]
+    """
+    return _turn("user", items)
+
+
+def system(text: str) -> Turn:
+    """The system prompt.
+
+    Args:
+        text: What it says.
+
+    Example:
+        >>> from agentctx.testing import system, transcript, user
+        >>> transcript("openai-chat", system("Be brief."), user("Hi"))[0]["role"]
+        'system'
+    """
+    return _turn("system", (text,))
+
+
+def assistant(*items: str | Item) -> Turn:
+    """The model speaks.
+
+    Args:
+        items: Texts, ``thinking(...)`` and ``call(...)``, in order.
+
+    Example:
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> transcript("openai-chat", user("Hi"), assistant("Hello"))[1]
+        {'role': 'assistant', 'content': 'Hello'}
+    """
+    return _turn("assistant", items)
+
+
+def thinking(text: str, signature: str = "c2lnbmVk") -> Think:
+    """Signed reasoning in an assistant turn.
+
+    Args:
+        text: What the model thought.
+        signature: The provider's signature, where the format has one.
+
+    Example:
+        >>> from agentctx.testing import assistant, thinking, transcript, user
+        >>> transcript("anthropic", user("Hi"), assistant(thinking("Be kind."), "Hello"))[1]["content"][0]["type"]
+        'thinking'
+    """
+    return Think(text, signature)
+
+
+def call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None) -> Ask:
+    """A tool call in an assistant turn.
+
+    Args:
+        call_id: The call's id, which its result names.
+        name: The tool's name.
+        arguments: Its arguments by name; a text is written as it is, also where it is no JSON.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
+        >>> messages[1]["tool_calls"][0]["function"]["name"]
+        'read'
+    """
+    return Ask(call_id, name, {} if arguments is None else arguments)
+
+
+def result(call_id: str, content: str | tuple[Say | Picture, ...] | None = "", *, is_error: bool = False) -> Answer:
+    """What a tool answered. Results that stand side by side are one turn: one message where the format has it so.
+
+    Args:
+        call_id: The id of the call that is answered.
+        content: What the tool said: a text, or texts and pictures.
+        is_error: Whether the tool failed.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "an error"))
+        >>> messages[2]["content"]
+        'an error'
+    """
+    return Answer(call_id, content, is_error)
+
+
+def tool(name: str, description: str = "", **properties: Native) -> ToolSpec:
+    """A tool on offer.
+
+    Args:
+        name: The tool's name.
+        description: What the model is told of it.
+        properties: The JSON schema of each argument, by its name.
+
+    Example:
+        >>> from agentctx.testing import history, tool, user
+        >>> history("openai-chat", user("Hi"), tools=[tool("read", path={"type": "string"})]).tools[0]["type"]
+        'function'
+    """
+    return ToolSpec(name, description, properties)
+
+
+def _turn(role: TurnRole, items: tuple[str | Item, ...]) -> Turn:
+    return Turn(role, tuple(Say(item) if isinstance(item, str) else item for item in items))
+
+
+TurnRole = Literal["system", "developer", "user", "assistant", "results"]
+
+
+@frozen
+class Say:
+    """Text."""
+
+    text: str
+
+
+@frozen
+class Picture:
+    """An image, carried inline in base64."""
+
+    data: str = field(repr=False)
+    media_type: str = "image/png"
+
+
+@frozen
+class Think:
+    """Reasoning that the provider signed; formats without such blocks leave it out.
+
+    Args:
+        text: The reasoning; when ``redacted``, its encrypted form, which only the provider can read.
+        signature: The provider's signature.
+    """
+
+    text: str
+    signature: str
+    redacted: bool = False
+
+
+@frozen
+class Ask:
+    """The model calls a tool.
+
+    Args:
+        arguments: The arguments; text stands for arguments that are not a JSON object.
+        caller: The id of the ``Code`` that calls it; None when the model itself does.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | str = field(factory=dict, hash=False)
+    caller: str | None = None
+
+
+@frozen
+class Hosted:
+    """A tool that the provider ran itself within the turn; formats without such blocks leave it out.
+
+    Args:
+        result: What the tool found; None when the call is cut off from its result.
+    """
+
+    id: str
+    name: str = "web_search"
+    input: Mapping[str, Any] = field(factory=dict, hash=False)
+    result: Any = field(factory=list, hash=False)
+
+
+@frozen
+class Code:
+    """Code that the provider runs, and that may call tools; formats without such blocks leave it out."""
+
+    id: str
+    text: str = "await read()"
+
+
+@frozen
+class Ran:
+    """What the code with this id has printed; the code stands before it, in this turn or an earlier one."""
+
+    id: str
+    output: str = ""
+
+
+@frozen
+class Foreign:
+    """A block of a kind that nobody knows, and what is in it; formats that cannot carry it leave it out."""
+
+    kind: str
+    data: Mapping[str, Any] = field(factory=dict, hash=False)
+
+
+@frozen
+class Answer:
+    """What a tool answered.
+
+    Args:
+        content: Text, or parts, or None for no content at all.
+        is_error: Whether the tool failed.
+        caller: The id of the ``Code`` that made the call, if one did.
+    """
+
+    call_id: str
+    content: str | tuple[Say | Picture, ...] | None
+    is_error: bool = False
+    caller: str | None = None
+
+
+Item = Say | Picture | Think | Ask | Hosted | Code | Ran | Foreign | Answer
+
+
+@frozen
+class Turn:
+    """One turn of the conversation.
+
+    Args:
+        role: Who speaks; ``"results"`` is the turn in which the tools answer, and in it the user may speak as well.
+        items: What is said, in order.
+        blocks: Whether a lone text is written as a list of blocks rather than as a plain string.
+        split: In a turn of results, how many go into a first message of their own where the format puts several
+            into one message; 0 for one message.
+    """
+
+    role: TurnRole
+    items: tuple[Item, ...]
+    blocks: bool = False
+    split: int = 0
+
+
+@frozen
+class ToolSpec:
+    """A tool that the model may call.
+
+    Args:
+        properties: The JSON schema of each argument, by name.
+        hosted: Whether the provider runs it itself; formats without such tools leave it out.
+    """
+
+    name: str
+    description: str = ""
+    properties: Mapping[str, Any] = field(factory=dict, hash=False)
+    hosted: bool = False
+
+
+@frozen
+class Plan:
+    """A whole conversation: its turns in order, and the tools on offer."""
+
+    turns: tuple[Turn, ...]
+    tools: tuple[ToolSpec, ...] = ()
+
+
+@frozen
+class History:
+    """A conversation as its provider would see it; ``system`` is None where the format does not keep it apart."""
+
+    format: str
+    messages: list[Any] = field(hash=False)
+    system: Any = field(default=None, hash=False)
+    tools: list[Any] | None = field(default=None, hash=False)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request as ``agentctx.validate`` takes it."""
+        apart = {"system": self.system, "tools": self.tools}
+        return {"messages": self.messages} | {key: value for key, value in apart.items() if value is not None}
+
 
 Object = dict[str, Any]
 
@@ -434,74 +762,3 @@ WRITERS: Mapping[str, Writer] = {
     "gemini": GeminiWriter(),
     "bedrock": BedrockWriter(),
 }
-
-
-def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the whole library gives it
-    """Write a plan down as a provider's messages."""
-    if format not in WRITERS:
-        msg = f"format: expected one of {', '.join(WRITERS)}, got {format!r}"
-        raise ConfigError(msg)
-    writer, turns, system = WRITERS[format], plan.turns, None
-    if writer.system_apart and turns and turns[0].role in {"system", "developer"}:
-        (opening,), turns = writer.messages(turns[:1]), turns[1:]
-        system = opening["content"] if "content" in opening else {"parts": opening["parts"]}
-    tools = writer.tools(plan.tools) or None
-    return History(format, writer.messages(turns), system, tools)
-
-
-def history(
-    format: str,  # noqa: A002 - the name that the whole library gives it
-    *turns: Turn | Answer,
-    tools: Iterable[ToolSpec] = (),
-) -> History:
-    """A whole request: messages, and system prompt and tools where the format keeps them.
-
-    Args:
-        format: Name of the format.
-        turns: The turns in order; results stand between them as they are.
-        tools: The tools on offer.
-
-    Raises:
-        ConfigError: If there is no writer for the format.
-
-    Example:
-        >>> from agentctx.testing import history, system, tool, user
-        >>> request = history("anthropic", system("Be brief."), user("Hi"), tools=[tool("read")])
-        >>> len(request.messages), len(request.tools)
-        (1, 1)
-    """
-    return write(Plan(_grouped(turns), tuple(tools)), format)
-
-
-def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it
-    """The native messages alone.
-
-    Args:
-        format: Name of the wire format, ``"anthropic"`` for example.
-        turns: What was said, in order: ``user(...)``, ``assistant(...)``, ``result(...)``.
-
-    Raises:
-        ConfigError: If there is no writer for the format, or if it keeps the system prompt apart and there is one.
-
-    Example:
-        >>> from agentctx.testing import assistant, call, result, transcript, user
-        >>> messages = transcript("anthropic", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
-        >>> [message["role"] for message in messages]
-        ['user', 'assistant', 'user']
-    """
-    written = history(format, *turns)
-    if written.system is not None:
-        msg = f"{format} keeps the system prompt apart from the messages: use history(...) and take its .system"
-        raise ConfigError(msg)
-    return written.messages
-
-
-def _grouped(turns: Iterable[Turn | Answer]) -> tuple[Turn, ...]:
-    """Neighbouring answers as one turn."""
-    found: list[Turn] = []
-    for are_answers, run in groupby(turns, lambda turn: isinstance(turn, Answer)):
-        if are_answers:
-            found.append(Turn("results", tuple(item for item in run if isinstance(item, Answer))))
-        else:
-            found.extend(turn for turn in run if isinstance(turn, Turn))
-    return tuple(found)

@@ -22,8 +22,7 @@ from agentctx.core.units import server_calls
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, legal_in_legal_out
-from agentctx.testing.plan import Answer, Ask, Code, Plan, Ran, Say, Turn
-from agentctx.testing.writers import write
+from agentctx.testing.writers import Answer, Ask, Code, Plan, Ran, Say, Turn, write
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 

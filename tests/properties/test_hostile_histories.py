@@ -21,7 +21,7 @@ from agentctx import (
     validate,
 )
 from agentctx.testing.histories import broken_histories
-from agentctx.testing.plan import History
+from agentctx.testing.writers import History
 
 MODELS = {
     "anthropic": ("claude-opus-5", "claude-sonnet-4-5"),

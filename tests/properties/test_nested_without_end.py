@@ -27,7 +27,7 @@ from agentctx.providers.registry import FORMATS as WIRES
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import FORMATS
-from agentctx.testing.plan import Picture, Say
+from agentctx.testing.writers import Picture, Say
 
 MODELS = {
     "openai-chat": "gpt-5.6",

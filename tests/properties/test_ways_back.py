@@ -45,8 +45,7 @@ from agentctx.testing.assertions import text_of, texts_of
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario
-from agentctx.testing.plan import Say, Turn
-from agentctx.testing.writers import WRITERS
+from agentctx.testing.writers import WRITERS, Say, Turn
 
 PIPELINES = (
     (ClearToolResults(0), FitContextWindow()),

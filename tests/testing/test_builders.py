@@ -6,7 +6,7 @@ import pytest
 
 from agentctx import ConfigError
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
-from agentctx.testing.plan import Picture, Say
+from agentctx.testing.writers import Picture, Say
 
 TURNS = (
     user("why?"),

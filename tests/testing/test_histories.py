@@ -18,8 +18,7 @@ from agentctx.testing.histories import (
     stages,
 )
 from agentctx.testing.laws import Scenario
-from agentctx.testing.plan import Say
-from agentctx.testing.writers import write
+from agentctx.testing.writers import Say, write
 
 SEARCH = settings(max_examples=5_000, derandomize=True, database=None, phases=[Phase.generate])
 

@@ -15,13 +15,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentctx.errors import ConfigError
-from agentctx.testing.plan import Ask, Say, Think, Turn, assistant
 from agentctx.testing.script import Scripted, ScriptedModel, ServerFault
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
 from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request, serving
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai import chat_completions, responses
+from agentctx.testing.writers import Ask, Say, Think, Turn, assistant
 
 _APPS: Mapping[str, Callable[[Desk], Starlette]] = {
     "openai-chat": chat_completions,
