@@ -29,7 +29,7 @@ from agentctx.protocols import (
     declared,
 )
 from agentctx.stores import MemoryStore
-from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx.tokens.counting import HeuristicCounter
 
 
 @define(eq=False)

@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.tokens.counting import TiktokenCounter as TiktokenCounter
-    from agentctx.tokens.heuristic import HeuristicCounter as HeuristicCounter
-    from agentctx.tokens.overheads import FixedCounter as FixedCounter
+    from agentctx.tokens.counting import FixedCounter as FixedCounter, HeuristicCounter as HeuristicCounter
+    from agentctx.tokens.tiktoken import TiktokenCounter as TiktokenCounter
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.tokens.counting": "TiktokenCounter",
-            "agentctx.tokens.heuristic": "HeuristicCounter",
-            "agentctx.tokens.overheads": "FixedCounter",
+            "agentctx.tokens.counting": "FixedCounter HeuristicCounter",
+            "agentctx.tokens.tiktoken": "TiktokenCounter",
         },
     )

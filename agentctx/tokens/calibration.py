@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from attrs import define, field, frozen, validators
-
-from agentctx.protocols import TextCutter, TokenCounter
+from attrs import define, field
 
 SAMPLES = 16
 """How many differences the ratio is the median of."""
@@ -173,37 +171,3 @@ def _median(values: Sequence[float]) -> float:
     """As that of ``statistics``, which takes longer to import than all of this package's counting."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-@frozen
-class CalibratedCounter:
-    """Another counter's count, a fixed share larger or smaller, rounded up for each text.
-
-    Args:
-        counter: The counter that is corrected; it must be able to cut, too.
-        percent: What a token of ``counter`` is worth, in hundredths of the model's tokens; 120 counts a fifth more.
-        cutter: The same counter, as one that cuts.
-    """
-
-    counter: TokenCounter
-    percent: int = field(validator=validators.ge(1))
-    cutter: TextCutter = field(kw_only=True, eq=False, repr=False)
-
-    def count(self, text: str, /) -> int:
-        """The tokens of ``text``."""
-        return -(-self.counter.count(text) * self.percent // 100)
-
-    def exceeds(self, text: str, tokens: int, /) -> bool:
-        """Whether ``text`` has more than ``tokens`` tokens."""
-        return self.cutter.exceeds(text, self._uncorrected(tokens))
-
-    def head(self, text: str, tokens: int, /) -> str:
-        """A longest start of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
-        return self.cutter.head(text, self._uncorrected(tokens))
-
-    def tail(self, text: str, tokens: int, /) -> str:
-        """A longest end of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
-        return self.cutter.tail(text, self._uncorrected(tokens))
-
-    def _uncorrected(self, tokens: int) -> int:
-        return tokens * 100 // self.percent

@@ -1,4 +1,4 @@
-"""What costs tokens beside text: tools, blocks that are not understood, and a counter of fixed amounts."""
+"""What costs tokens beside text: tools, and blocks that are not understood."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import frozen
-
-from agentctx.core.message import Media, Message, Part, Tool, ToolCall, ToolResult, without_marker
-from agentctx.errors import ConfigError
+from agentctx.core.message import Tool, without_marker
 from agentctx.models.names import JSON_TOOLS, SHORT_TOOLS
 from agentctx.models.profile import ModelProfile
 from agentctx.wire_format import TokenOverheads
@@ -84,87 +81,6 @@ def _both(mapping: Mapping[Any, Any]) -> Iterable[object]:
 
 ENOUGH = 1_000_000
 """Where ``characters`` stops counting: it is far more than anyone would count without a thread."""
-
-
-@frozen
-class FixedCounter:
-    """Every message costs the same, whatever it holds; so do every text, the system prompt, and the tools together.
-
-    Nothing else costs anything, unless a price is given for it: a request of three messages and no tools has
-    ``3 * tokens`` tokens.
-
-    Args:
-        tokens: What each message costs, in tokens.
-        per_part: What each part of a message adds (a text, a thought; what a tool result holds), in tokens.
-        per_call: What each tool call adds, in tokens.
-        per_media: What each image, sound, film or document adds, in tokens; None: what any part adds.
-
-    Raises:
-        ConfigError: If ``tokens`` is not positive, or another number is negative.
-
-    Example:
-        >>> from agentctx import count
-        >>> from agentctx.tokens import FixedCounter
-        >>> count([{"role": "user", "content": "Why does the build fail?"}], counter=FixedCounter(tokens=10))
-        10
-    """
-
-    tokens: int = 10
-    per_part: int = 0
-    per_call: int = 0
-    per_media: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        if isinstance(self.tokens, bool) or not isinstance(self.tokens, int) or self.tokens < 1:
-            msg = f"tokens: expected a positive number, got {self.tokens!r}"
-            raise ConfigError(msg)
-        more = {"per_part": self.per_part, "per_call": self.per_call, "per_media": self.per_media or 0}
-        for name, value in more.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                msg = f"{name}: expected a number of tokens, not negative, got {value!r}"
-                raise ConfigError(msg)
-
-    def count(self, text: str, /) -> int:
-        """``tokens``, or 0 for the empty text."""
-        return self.tokens if text else 0
-
-    def count_message(self, message: Message, /) -> int:
-        """``tokens``, and what its parts add.
-
-        Args:
-            message: The message.
-        """
-        return self.tokens + sum(map(self._added, message.parts))
-
-    def _added(self, part: Part) -> int:
-        if isinstance(part, ToolResult):
-            return sum(map(self._added, part.content))
-        if isinstance(part, Media):
-            return self.per_part if self.per_media is None else self.per_media
-        return self.per_call if isinstance(part, ToolCall) else self.per_part
-
-    def exceeds(self, text: str, tokens: int, /) -> bool:
-        """Whether ``text`` has more than ``tokens`` tokens."""
-        return self.count(text) > tokens
-
-    def head(self, text: str, tokens: int, /) -> str:
-        """The whole text when it fits, else nothing of it: no shorter text costs less.
-
-        Args:
-            text: The text.
-            tokens: Tokens that it may have.
-        """
-        return text if self.count(text) <= tokens else ""
-
-    def tail(self, text: str, tokens: int, /) -> str:
-        """The whole text when it fits, else nothing of it: no shorter text costs less.
-
-        Args:
-            text: The text.
-            tokens: Tokens that it may have.
-        """
-        return self.head(text, tokens)
 
 
 Count = Callable[[str], int]

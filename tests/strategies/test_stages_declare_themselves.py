@@ -29,7 +29,7 @@ from agentctx.offload import VERY_MUCH
 from agentctx.protocols import Phase, declared
 from agentctx.testing import assistant, result, transcript, user
 from agentctx.tokens import FixedCounter, TiktokenCounter
-from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx.tokens.counting import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,8 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.tokens.calibration import CalibratedCounter, Calibration
+from agentctx.tokens.calibration import Calibration
+from agentctx.tokens.counting import CalibratedCounter
 from agentctx.tokens.tiktoken import TiktokenCounter
 
 

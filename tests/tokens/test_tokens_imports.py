@@ -45,7 +45,7 @@ def test_counting_needs_no_network():
         "def refuse(*_, **__): raise AssertionError('network')\n"
         "socket.socket = socket.create_connection = socket.getaddrinfo = refuse\n"
         "os.environ['TIKTOKEN_CACHE_DIR'] = tempfile.mkdtemp()\n"
-        "from agentctx.tokens.counting import TiktokenCounter\n"
+        "from agentctx.tokens.tiktoken import TiktokenCounter\n"
         "print(TiktokenCounter().count('hello world'), TiktokenCounter('cl100k_base').count('hello world'))"
     )
     assert run(program) == "2 2\n"
