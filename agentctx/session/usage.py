@@ -29,7 +29,7 @@ from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
 from agentctx.providers.registry import usage_keys
 from agentctx.tokens.calibration import Calibration
-from agentctx.tokens.overheads import serialise
+from agentctx.tokens.meter import serialise
 from agentctx.wire_format import UsageKeys
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from agentctx import Context, Message, Text, Tool, count
 from agentctx.models.table import profile
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.counting import default_counter
-from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.overheads import json_tools, openai_tools
+from agentctx.tokens.meter import MessageMeter, json_tools, openai_tools
 
 COUNT = TiktokenCounter().count
 WEATHER = Tool(

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, still_says, string_of
-from agentctx.tokens.overheads import serialise
+from agentctx.tokens.meter import serialise
 
 ROLES = ("user", "assistant", "system", "developer")
 """Who may speak in a message."""
