@@ -30,7 +30,7 @@ from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow, InvalidInput
 from agentctx.protocols import Call, ContextStrategy, Stage, whole_text
-from agentctx.tokens.carried import base64_of
+from agentctx.tokens.media import base64_of
 
 PARTS_FREE = 4
 """Of the room that a cut has, so much as one of this many equal parts is left free for the recap, at most."""

@@ -15,7 +15,7 @@ from attrs import evolve
 from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
-from agentctx.tokens.carried import base64_of
+from agentctx.tokens.media import base64_of
 
 T = TypeVar("T")
 Parts = tuple[Part, ...]

@@ -30,8 +30,7 @@ from agentctx.core.message import (
 )
 from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
 from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
-from agentctx.tokens.carried import carried
-from agentctx.tokens.media import document_text
+from agentctx.tokens.media import carried, document_text
 from agentctx.wire_format import Capabilities, MediaTypes, Spelling, WireFormat
 
 _WORDS = frozenset(

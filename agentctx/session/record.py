@@ -24,7 +24,7 @@ from agentctx.engine.repair import REPAIR
 from agentctx.errors import InvalidInput
 from agentctx.providers.cache_markers import unmarked
 from agentctx.providers.native import BYTES, PLAIN, mapping_or_none, snapshot
-from agentctx.tokens.carried import base64_of
+from agentctx.tokens.media import base64_of
 
 _MOST_CALLS = 255
 """Tool calls of a message that are noted in a byte."""

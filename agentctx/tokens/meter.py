@@ -33,9 +33,8 @@ from agentctx.models.names import JSON_TOOLS, SHORT_TOOLS
 from agentctx.models.profile import ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
-from agentctx.tokens.carried import carried
 from agentctx.tokens.counting import Asking, RememberingCounter, whole_tokens
-from agentctx.tokens.media import may_be_office, may_be_text, media_tokens
+from agentctx.tokens.media import carried, may_be_office, may_be_text, media_tokens
 from agentctx.wire_format import TokenOverheads
 
 

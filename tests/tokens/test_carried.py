@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Media, Message, Opaque, Text, ToolResult
-from agentctx.tokens.carried import carried
 from agentctx.tokens.counting import default_counter
+from agentctx.tokens.media import carried
 from agentctx.tokens.meter import MessageMeter
 
 METER = MessageMeter(default_counter(None))

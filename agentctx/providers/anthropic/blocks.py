@@ -25,7 +25,7 @@ from agentctx.providers.native import (
     string_of,
     words_of,
 )
-from agentctx.tokens.carried import base64_of
+from agentctx.tokens.media import base64_of
 
 Block = Mapping[str, Any]
 

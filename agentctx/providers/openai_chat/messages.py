@@ -17,7 +17,7 @@ from attrs import evolve
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import as_mapping, mapping_or_none, same, still_says
-from agentctx.tokens.carried import media_of
+from agentctx.tokens.media import media_of
 
 LEGACY = "function_call:"
 """Calls of the legacy ``function_call`` key have no id; they are given this, followed by the function's name."""
