@@ -8,8 +8,8 @@ import anyio
 import typer
 
 from agentctx.cli import options
-from agentctx.cli.console import FOUND, UnknownModels, at, fail, in_one_line, report_json, tell_reports
-from agentctx.cli.transcripts import chosen, written
+from agentctx.cli.console import FOUND, UnknownModels, at, fail, in_one_line, report_json, tell_reports, written
+from agentctx.cli.options import chosen
 from agentctx.core.report import Report, View
 from agentctx.errors import ContextOverflow
 from agentctx.transcripts import Transcript

@@ -21,6 +21,7 @@ from rich.text import Text
 from agentctx.cli import options
 from agentctx.cli.console import (
     Tally,
+    apart,
     ended_by,
     ending_in_order,
     err,
@@ -30,9 +31,9 @@ from agentctx.cli.console import (
     prints_on_stderr,
     progress,
     say,
+    written,
 )
-from agentctx.cli.options import parse_amount, parse_bytes
-from agentctx.cli.transcripts import apart, noted, written
+from agentctx.cli.options import noted, parse_amount, parse_bytes
 from agentctx.comparison import (
     Contender,
     Failed,

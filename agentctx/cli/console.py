@@ -1,16 +1,22 @@
-"""Where the commands write: tables to stdout, remarks and progress to stderr, JSON as UTF-8 bytes."""
+"""Where commands write and how they end: tables and JSON to stdout, remarks to stderr, files whole or not at all.
+
+What goes wrong is one line, and an exit code.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import wraps
+from pathlib import Path
 from typing import IO, NoReturn, ParamSpec
 
 import typer
@@ -117,6 +123,94 @@ def progress(label: str, total: int | None) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
         yield lambda: bar.advance(task)
+
+
+def apart(option: str, target: str | None, read: Iterable[str]) -> None:
+    """See to it that what is written does not take the place of what is read.
+
+    Args:
+        option: The option that names what is written, for the error.
+        target: The file that will be written; None, ``-`` and a device are no file that could be lost.
+        read: The files that the command reads.
+
+    Raises:
+        ConfigError: If it is one of them, under whatever name.
+    """
+    if target is None or target == "-" or not Path(target).is_file():
+        return
+    for source in read:
+        with suppress(OSError):
+            if Path(source).samefile(target):
+                msg = f"{option}: {printable(target)} is read by this command: name another file to write"
+                raise ConfigError(msg)
+
+
+@contextmanager
+def written(target: str | None) -> Iterator[IO[bytes]]:
+    """A stream whose content becomes the file ``target`` when the block ends well, and vanishes when it does not.
+
+    The content goes to a temporary file in the same folder, which is renamed at the end: readers see the old file or
+    the whole new one. Without a target (or with ``-``) it goes to stdout at the end.
+
+    Args:
+        target: Path of the file; an existing file is replaced and keeps its permissions. A pipe or a device is
+            written into at the end and never replaced.
+    """
+    if target is None or target == "-":
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            sys.stdout.flush()
+            _pour(stream, sys.stdout.buffer)
+        return
+    path = Path(target)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            _into(stream, path)
+        return
+    try:
+        path = path.resolve() if path.is_symlink() else path
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InvalidInput(target, f"cannot be written: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            _take_place(stream, temporary, path)
+    finally:
+        with suppress(FileNotFoundError):  # it has taken its place, unless something went wrong
+            Path(temporary).unlink()
+
+
+def _pour(stream: IO[bytes], into: IO[bytes]) -> None:
+    stream.seek(0)
+    shutil.copyfileobj(stream, into, 1 << 20)
+    into.flush()
+
+
+def _into(stream: IO[bytes], path: Path) -> None:
+    """Write into a pipe, a terminal or another device; a pipe waits for its reader."""
+    try:
+        with path.open("wb") as device:
+            _pour(stream, device)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
+
+
+def _take_place(stream: IO[bytes], temporary: str, path: Path) -> None:
+    try:
+        stream.flush()
+        os.fsync(stream.fileno())
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @define

@@ -10,8 +10,8 @@ import typer
 
 from agentctx.cli import options
 from agentctx.cli.compact import Out
-from agentctx.cli.console import UnknownModels, at, err, in_one_line, tell_reports
-from agentctx.cli.transcripts import chosen, written
+from agentctx.cli.console import UnknownModels, at, err, in_one_line, tell_reports, written
+from agentctx.cli.options import chosen
 from agentctx.conversion import Converted, convert as converted
 from agentctx.core.message import Native
 from agentctx.core.report import Report

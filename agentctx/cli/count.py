@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, in_one_line, print_json, printing
-from agentctx.cli.transcripts import chosen
+from agentctx.cli.options import chosen
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import reader_of
 from agentctx.show import part_texts

@@ -1,9 +1,9 @@
-"""The options that several commands share, and the pipeline that they describe: of stages, a preset, or the user's."""
+"""The options that several commands share, and what they name: sizes, transcripts, a pipeline."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
@@ -13,12 +13,16 @@ import typer
 from attrs import frozen
 
 from agentctx import ClearToolResults, FitContextWindow, TruncateToolOutputs, over, presets, when
-from agentctx.cli.console import prints_on_stderr
+from agentctx.cli.console import err, prints_on_stderr
 from agentctx.core.budget import Amount, Budget
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.pipeline import Pipeline
+from agentctx.printable import on_one_line, printable
 from agentctx.protocols import ContextStrategy
 from agentctx.providers.registry import FORMATS
+from agentctx.transcripts import Transcript
+from agentctx.transcripts.local import local_sessions, session_named
+from agentctx.transcripts.reading import Wrong, chosen as chosen_of
 from agentctx.users_code import called, pipeline_or_maker, running
 
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*"
@@ -97,6 +101,23 @@ Source = Annotated[
         help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
     ),
 ]
+SessionFile = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
+    ),
+]
+SessionNumber = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        metavar="N",
+        show_default=False,
+        help="In place of a file: a session on this machine, by its number in agentctx sessions, or how its id begins.",
+    ),
+]
 Window = Annotated[
     str | None,
     typer.Option(metavar="TOKENS", show_default="the model's", help="The context window: 32k, 200000, 1.5m."),
@@ -139,6 +160,47 @@ MaxBytes = Annotated[
 MAX_BYTES = "256m"
 TOOL_TOKENS = "2000"
 KEEP_RESULTS = "8"
+
+_LONGEST_NOTE = 300
+_LONGEST_PATH = 400
+
+
+def session_file(session: str | None, number: str | None) -> str:
+    """The file to read: the one that is named, or that of a session on this machine; says which that is."""
+    if number is None:
+        if session is None:
+            msg = "give a FILE, or --session with a number of agentctx sessions"
+            raise ConfigError(msg)
+        return session
+    if session is not None:
+        msg = "give a FILE or --session, not both"
+        raise ConfigError(msg)
+    found = session_named(local_sessions(), number)
+    err().print(on_one_line(f"session {found.number}: {found.tool}, {found.path}", _LONGEST_PATH), style="dim")
+    return str(found.path)
+
+
+def chosen(source: str, wanted: str | None, max_bytes: str, *, wrong: Wrong | None = None) -> Iterator[Transcript]:
+    """The recordings of a file, or only the one with the id ``wanted``; what there is to say of each goes to stderr.
+
+    ``max_bytes`` is what was typed after ``--max-bytes``. ``wrong`` is told what is wrong with a line; without it, that
+    ends the reading.
+    """
+    yield from noted(chosen_of(source, wanted, parse_bytes("--max-bytes", max_bytes), wrong=wrong))
+
+
+def noted(found: Iterable[Transcript]) -> Iterator[Transcript]:
+    """The transcripts; says on stderr what there is to say of each when it is taken."""
+    for transcript in found:
+        for note in transcript.notes:
+            err().print(on_one_line(f"note: {transcript.source}: {note}", _LONGEST_NOTE), style="dim")
+        yield transcript
+
+
+def from_tool(transcript: Transcript) -> str:
+    """What to add where a transcript is named: the tool that it is from, when it is from one."""
+    return f", from {printable(transcript.source)}" if transcript.source else ""
+
 
 _RESERVE = 4_000
 _TRIGGER = 0.8

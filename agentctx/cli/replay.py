@@ -16,8 +16,21 @@ from rich.text import Text
 from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
-from agentctx.cli.options import Named, Preset, PresetName, Target, Trigger, chosen_pipeline, parse_bytes, users_code
-from agentctx.cli.transcripts import SessionFile, SessionNumber, from_tool, noted, session_file
+from agentctx.cli.options import (
+    Named,
+    Preset,
+    PresetName,
+    SessionFile,
+    SessionNumber,
+    Target,
+    Trigger,
+    chosen_pipeline,
+    from_tool,
+    noted,
+    parse_bytes,
+    session_file,
+    users_code,
+)
 from agentctx.core.budget import Budget
 from agentctx.core.changes import Outcome
 from agentctx.core.message import Native

@@ -11,9 +11,31 @@ import typer
 from attrs import asdict, evolve
 
 from agentctx.cli import options
-from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
-from agentctx.cli.options import Named, Preset, Target, Trigger, chosen_pipeline, parse_bytes, users_code
-from agentctx.cli.transcripts import SessionFile, SessionNumber, apart, chosen, session_file, written
+from agentctx.cli.console import (
+    FOUND,
+    UnknownModels,
+    apart,
+    at,
+    err,
+    in_one_line,
+    print_json,
+    printing,
+    progress,
+    written,
+)
+from agentctx.cli.options import (
+    Named,
+    Preset,
+    SessionFile,
+    SessionNumber,
+    Target,
+    Trigger,
+    chosen,
+    chosen_pipeline,
+    parse_bytes,
+    session_file,
+    users_code,
+)
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import printable

@@ -14,7 +14,7 @@ from rich.text import Text
 from agentctx import validate as violations_of
 from agentctx.cli import options
 from agentctx.cli.console import Tally, in_one_line, print_json, printing
-from agentctx.cli.transcripts import chosen, from_tool
+from agentctx.cli.options import chosen, from_tool
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
 from agentctx.providers.registry import format_named

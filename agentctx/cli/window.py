@@ -9,7 +9,7 @@ from attrs import asdict, evolve
 
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, UnknownModels, in_one_line, print_json, printing
-from agentctx.cli.transcripts import chosen
+from agentctx.cli.options import chosen
 from agentctx.errors import ConfigError
 from agentctx.replay import reader_of
 from agentctx.sinks.terminal import picture
