@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from agentctx.engine.summary import Extractive as Extractive
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
-    from agentctx.strategies.compact_json import CompactJson as CompactJson
     from agentctx.strategies.compress.codes import decompress as decompress
     from agentctx.strategies.compress_layers import CompressLayers as CompressLayers
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from agentctx.strategies.fold_output import FoldOutput as FoldOutput
     from agentctx.strategies.packing import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
+    from agentctx.strategies.rewrite_results import CompactJson as CompactJson, TabulateJson as TabulateJson
     from agentctx.strategies.shrink_arguments import ShrinkArguments as ShrinkArguments
     from agentctx.strategies.summarize import Summarize as Summarize
-    from agentctx.strategies.tabulate_json import TabulateJson as TabulateJson
     from agentctx.strategies.tiered import ByTools as ByTools
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -34,17 +33,16 @@ else:
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.clear_by_provider": "ClearByProvider",
-            "agentctx.strategies.compact_json": "CompactJson",
             "agentctx.strategies.compress.codes": "decompress",
             "agentctx.strategies.compress_layers": "CompressLayers",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.fold_output": "FoldOutput",
             "agentctx.strategies.packing": "Weights",
-            "agentctx.strategies.shrink_arguments": "ShrinkArguments",
             "agentctx.strategies.reuse_lines": "ReuseLines",
+            "agentctx.strategies.rewrite_results": "CompactJson TabulateJson",
+            "agentctx.strategies.shrink_arguments": "ShrinkArguments",
             "agentctx.strategies.summarize": "Summarize",
-            "agentctx.strategies.tabulate_json": "TabulateJson",
             "agentctx.strategies.tiered": "ByTools",
         },
     )

@@ -16,7 +16,7 @@ from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call
 from agentctx.strategies.compress.codes import DICTIONARY, compress, defined_in, left_alone
-from agentctx.strategies.compress.rewriting import RewriteResults
+from agentctx.strategies.rewrite_results import RewriteResults
 
 _FEWEST, _TELLING = 10, 5
 _MARKER = "[… {omitted} lines omitted …]"

@@ -24,7 +24,7 @@ from agentctx.strategies.compress.output_kinds import (
     matches,
     without_header,
 )
-from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
+from agentctx.strategies.rewrite_results import Pointer, RewriteResults
 
 _SHORTEST = 100
 """Characters; a shorter text without control characters has nothing to fold."""

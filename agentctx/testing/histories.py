@@ -24,7 +24,6 @@ from agentctx.protocols import ContextStrategy
 from agentctx.strategies.clear_by_provider import ClearByProvider
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
-from agentctx.strategies.compact_json import CompactJson
 from agentctx.strategies.compress.codes import DICTIONARY
 from agentctx.strategies.compress_layers import CompressLayers
 from agentctx.strategies.drop_superseded import DropSuperseded
@@ -34,9 +33,9 @@ from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing import Weights
 from agentctx.strategies.reuse_lines import ReuseLines
+from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
 from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.summarize import Summarize
-from agentctx.strategies.tabulate_json import TabulateJson
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs

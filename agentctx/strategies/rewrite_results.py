@@ -1,4 +1,4 @@
-"""Stages that put each text of a tool result into fewer tokens, when it arrives."""
+"""Each text of a tool result in fewer tokens, when it arrives: what such stages share, and those for JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
+from agentctx.core.json_text import compact, may_be_json, tabulate
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe
 from agentctx.engine.options import as_names
@@ -120,3 +121,80 @@ class RewriteResults(Stage):
 
 def _texts(message: Message) -> Iterable[str]:
     return (part.text for result in message.results for part in result.content if isinstance(part, Text))
+
+
+@frozen
+class CompactJson(RewriteResults):
+    """Leave out the blanks between the tokens of tool results that are JSON, when they arrive.
+
+    Lossless: only blanks go, so numbers, the order of keys, repeated keys and escapes are as they were, byte for byte.
+    A result is JSON when all of it is one object or array, or each of its lines is. It changes only where the
+    tokenizer says that it gets smaller.
+
+    Args:
+        exclude: Names of tools whose results stay, such as one by which the model reads a file that it then edits.
+
+    Raises:
+        ConfigError: If ``exclude`` has anything but names.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import CompactJson
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> turns = user("Look."), assistant(call("a", "get")), result("a", '{"price": 1.10, "seats": [1, 2, 3, 4]}')
+        >>> (await Pipeline(CompactJson()).prepare(transcript("openai-chat", *turns))).messages[2]["content"]
+        '{"price":1.10,"seats":[1,2,3,4]}'
+    """
+
+    why: ClassVar[str] = "blanks left out of JSON"
+    of_objects: ClassVar[bool] = False
+
+    def concerns_text(self, text: str, /) -> bool:
+        """Whether it begins as JSON does."""
+        return may_be_json(text)
+
+    def rewritten(self, text: str, _call: Call, _pointer: Pointer, /) -> str:
+        """The text without blanks, if it is JSON."""
+        return compact(text)
+
+
+@frozen
+class TabulateJson(RewriteResults):
+    """Say the keys of objects of one shape once in tool results that are JSON, then a row of values each.
+
+    Arrays of such objects become tables, and objects of such objects, when they arrive; a line above says so. Values
+    stay as they were written, and ``untabulate`` (``agentctx.core.json_text``) gives the document back,
+    but for its blanks. A result changes only where the tokenizer says that it gets smaller, the line included.
+
+    Args:
+        exclude: Names of tools whose results stay, such as one by which the model reads a file that it then edits.
+
+    Raises:
+        ConfigError: If ``exclude`` has anything but names.
+
+    Example:
+        >>> import json
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import TabulateJson
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> seats = [{"seat": f"{row}A", "free": row < 3, "price": 99.5} for row in range(1, 9)]
+        >>> turns = user("Look."), assistant(call("a", "get")), result("a", json.dumps(seats))
+        >>> view = await Pipeline(TabulateJson()).prepare(transcript("openai-chat", *turns))
+        >>> print(view.messages[2]["content"])
+        [JSON]
+        [{seat,free,price=99.5}
+        1A,true
+        2A,true
+        ...
+        8A,false]
+    """
+
+    why: ClassVar[str] = "JSON in tables, without quotes"
+
+    def concerns_text(self, text: str, /) -> bool:
+        """Whether it begins as JSON does, and has a string."""
+        return may_be_json(text) and '"' in text
+
+    def rewritten(self, text: str, _call: Call, _pointer: Pointer, /) -> str:
+        """The text with tables, if it is JSON with objects of one shape, and without quotes that need not be."""
+        return tabulate(text)
