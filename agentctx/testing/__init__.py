@@ -22,11 +22,12 @@ if TYPE_CHECKING:
         FlakyStage as FlakyStage,
         FlakyStore as FlakyStore,
         Recorder as Recorder,
+        ScriptedModel as ScriptedModel,
+        ServerFault as ServerFault,
         failing_listener as failing_listener,
         fixed_summarizer as fixed_summarizer,
     )
     from agentctx.testing.laws import check_laws as check_laws, check_laws_on as check_laws_on
-    from agentctx.testing.script import ScriptedModel as ScriptedModel, ServerFault as ServerFault
     from agentctx.testing.store_laws import check_store as check_store
     from agentctx.testing.writers import (
         assistant as assistant,
@@ -45,10 +46,10 @@ else:
         {
             "agentctx.testing.assertions": "assert_fits assert_prefix_stable assert_task_survives",
             "agentctx.testing.fakes": (
-                "CountingCounter Faults FlakyError FlakyStage FlakyStore Recorder failing_listener fixed_summarizer"
+                "CountingCounter Faults FlakyError FlakyStage FlakyStore Recorder ScriptedModel ServerFault "
+                "failing_listener fixed_summarizer"
             ),
             "agentctx.testing.laws": "check_laws check_laws_on",
-            "agentctx.testing.script": "ScriptedModel ServerFault",
             "agentctx.testing.store_laws": "check_store",
             "agentctx.testing.writers": "assistant call history result system thinking tool transcript user",
         },

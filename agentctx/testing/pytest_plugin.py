@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from agentctx.core.budget import Budget
     from agentctx.protocols import ContextStrategy
     from agentctx.testing.audit import AllowedEdit
-    from agentctx.testing.fakes import Recorder
-    from agentctx.testing.script import Scripted, ScriptedModel
+    from agentctx.testing.fakes import Recorder, Scripted, ScriptedModel
     from agentctx.testing.servers import ProviderServer
 
 

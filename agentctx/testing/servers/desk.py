@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 from agentctx.checking import count, validate
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.testing.script import ServerFault
+from agentctx.testing.fakes import ServerFault
 
 Path = tuple[str | int, ...]
 """The keys and places that lead to a value in a request."""

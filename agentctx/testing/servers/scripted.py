@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentctx.errors import ConfigError
-from agentctx.testing.script import Scripted, ScriptedModel, ServerFault
+from agentctx.testing.fakes import Scripted, ScriptedModel, ServerFault
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
 from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request, serving
