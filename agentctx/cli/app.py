@@ -7,17 +7,13 @@ from typing import Annotated
 import typer
 
 from agentctx import __version__
-from agentctx.cli.compact import compact
 from agentctx.cli.compare import compare
-from agentctx.cli.convert import convert
-from agentctx.cli.count import count
 from agentctx.cli.proxy import proxy
 from agentctx.cli.replay import replay
 from agentctx.cli.report import report
+from agentctx.cli.request import compact, convert, count, validate, window
 from agentctx.cli.sessions import sessions
 from agentctx.cli.store import recall, store_app
-from agentctx.cli.validate import validate
-from agentctx.cli.window import window
 
 _EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that cannot fit); 2 bad input or usage."
 _EXITS_OF_COMPARE = (
