@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.protocols import ContextItem
-from agentctx.sources.safe_git import head_branch, installed
+from agentctx.sources.git import head_branch, installed
 from agentctx.sources.writing import amount, one_line, several
 
 _versions: dict[tuple[str, int], str] = {}

@@ -10,7 +10,7 @@ import pytest
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import Environment, GitSource
-from agentctx.sources.safe_git import head_branch
+from agentctx.sources.git import head_branch
 
 AS_SOMEBODY = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},

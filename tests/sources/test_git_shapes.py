@@ -8,8 +8,7 @@ import pytest
 
 from agentctx import SourceError
 from agentctx.sources import GitSource, gather, redact_secrets
-from agentctx.sources.git import redact_diff
-from agentctx.sources.safe_git import LONGEST, run_git, whole_lines
+from agentctx.sources.git import LONGEST, redact_diff, run_git, whole_lines
 
 pytestmark = pytest.mark.anyio
 

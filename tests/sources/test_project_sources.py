@@ -13,7 +13,7 @@ from agentctx import ConfigError, SourceError
 from agentctx.sources import BuildErrors, Dependencies, Environment, GitSource, ReadOnlyFiles, RecentFiles, gather
 from agentctx.sources.call_source import SourceOutcome
 from agentctx.sources.folder import walk
-from agentctx.sources.safe_git import head_branch
+from agentctx.sources.git import head_branch
 
 pytestmark = pytest.mark.anyio
 
