@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from agentctx.core.secrets import redact_secrets as redact_secrets
     from agentctx.protocols import ContextItem as ContextItem
     from agentctx.sources.decay import Decay as Decay
-    from agentctx.sources.environment import Environment as Environment
     from agentctx.sources.gathering import (
         Gathered as Gathered,
         SourceReport as SourceReport,
@@ -16,17 +15,18 @@ if TYPE_CHECKING:
         prioritise as prioritise,
     )
     from agentctx.sources.git import GitSource as GitSource
-    from agentctx.sources.project import (
-        BuildErrors as BuildErrors,
-        Dependencies as Dependencies,
-        RecentFiles as RecentFiles,
-        suggest_files as suggest_files,
-    )
     from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.stable_prompt import (
         PromptSection as PromptSection,
         StablePrompt as StablePrompt,
         section_from as section_from,
+    )
+    from agentctx.sources.workspace import (
+        BuildErrors as BuildErrors,
+        Dependencies as Dependencies,
+        Environment as Environment,
+        RecentFiles as RecentFiles,
+        suggest_files as suggest_files,
     )
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -34,12 +34,11 @@ else:
         {
             "agentctx.protocols": "ContextItem",
             "agentctx.sources.decay": "Decay",
-            "agentctx.sources.environment": "Environment",
             "agentctx.sources.read_only_files": "ReadOnlyFiles",
             "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",
             "agentctx.sources.git": "GitSource",
-            "agentctx.sources.project": "BuildErrors Dependencies RecentFiles suggest_files",
             "agentctx.core.secrets": "redact_secrets",
             "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",
+            "agentctx.sources.workspace": "BuildErrors Dependencies Environment RecentFiles suggest_files",
         },
     )
