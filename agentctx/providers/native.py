@@ -149,6 +149,13 @@ def tool_as_read(definition: Mapping[str, Any], schema: object, source: Native) 
     return Tool(name, description, mapping_or_none(schema), source=source)
 
 
+def is_strict(tool: Tool) -> bool:
+    """Whether a definition says that the model has to keep to it."""
+    source = fields_or_none(tool.source) or {}
+    body = fields_or_none(source.get("function")) or source
+    return body.get("strict") is True
+
+
 def placed(read: Callable[[Native], T], native: Native, where: str, index: int = 0) -> T:
     """What ``read`` makes of a value; an error says where in the request it stands (``messages[{}]``)."""
     try:
@@ -358,6 +365,12 @@ def surest(natives: Iterable[Native], sign: Callable[[Native], int], best: int) 
         best = max(best, found)
     return best
 
+
+HEARD = "[tool results received]"
+"""What the model says where the user may not speak directly after the results of tools."""
+
+NO_ANSWER = "[no answer]"
+"""What the model says between two messages of the user that have to be parted."""
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The MIME types of images that every provider takes."""

@@ -29,7 +29,7 @@ from agentctx.core.message import (
     ToolResult,
 )
 from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
-from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
+from agentctx.providers.native import HEARD, fields_or_none, json_object, mapping_or_none
 from agentctx.tokens.media import carried, document_text
 from agentctx.wire_format import Capabilities, MediaTypes, Spelling, WireFormat
 
@@ -488,13 +488,6 @@ def in_one_text(parts: Sequence[Part]) -> list[Part]:
     return joined
 
 
-HEARD = "[tool results received]"
-"""What the model says where the user may not speak directly after the results of tools."""
-
-NO_ANSWER = "[no answer]"
-"""What the model says between two messages of the user that have to be parted."""
-
-
 @frozen
 class Turn:
     """Something that one side says.
@@ -706,10 +699,3 @@ def _property(key: str, value: object) -> Native:
     if key in {"properties", "defs", "$defs"} and (named := fields_or_none(value)) is not None:
         return {name: _lowered(each) for name, each in named.items()}
     return value if key in {"enum", "required", "example", "default"} else _lowered(value)
-
-
-def is_strict(tool: Tool) -> bool:
-    """Whether a definition says that the model has to keep to it."""
-    source = fields_or_none(tool.source) or {}
-    body = fields_or_none(source.get("function")) or source
-    return body.get("strict") is True

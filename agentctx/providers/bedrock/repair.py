@@ -16,6 +16,8 @@ from agentctx.core.message import Media, Message, Opaque, Part, Text, ToolCall, 
 from agentctx.core.protection import GO_ON, NOT_SHOWN
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import (
+    HEARD,
+    NO_ANSWER,
     NOT_JSON,
     fields_or_none,
     finite_json,
@@ -24,7 +26,6 @@ from agentctx.providers.native import (
     spoken,
     with_object,
 )
-from agentctx.providers.translate import HEARD, NO_ANSWER
 from agentctx.wire_format import Note, Repaired, Spelling
 
 TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")

@@ -29,16 +29,25 @@ from agentctx.providers.native import (
     SOUNDS,
     clean_text,
     finite_json,
+    is_strict,
     mapping_or_none,
     surest,
 )
-from agentctx.providers.openai_chat import dialects, messages, repair, rules, usage_keys
+from agentctx.providers.openai_chat import dialects, usage_keys
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
-from agentctx.providers.openai_chat.messages import LEGACY
-from agentctx.providers.openai_chat.repair import ID_MAX, NAME
-from agentctx.providers.openai_chat.rules import GrowingChat
-from agentctx.providers.rules import in_order
-from agentctx.providers.translate import is_strict
+from agentctx.providers.openai_chat.messages import (
+    CALLS_MAX,
+    ID_MAX,
+    IDS,
+    LEGACY,
+    NAME,
+    answer_to,
+    read_message,
+    read_system,
+    read_tools,
+    repair,
+    write_message,
+)
 from agentctx.wire_format import (
     Arranged,
     Capabilities,
@@ -258,7 +267,7 @@ class OpenAIChat(WireFormat):
     other_names = ("openai", "chat")
     roles = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
     user_first = False
-    most_calls = rules.CALLS_MAX
+    most_calls = CALLS_MAX
     dialects = tuple(DIALECTS)
     cache_markers = KeyMarkers((BREAKPOINT, CONTROL), cache_marker, _TAKE_CONTROL)
     # Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
@@ -290,15 +299,25 @@ class OpenAIChat(WireFormat):
 
     recognises = staticmethod(evidence)
     outline = staticmethod(outline)
-    read_message = staticmethod(messages.read_message)
-    read_system = staticmethod(messages.read_system)
-    read_tools = staticmethod(messages.read_tools)
-    write_message = staticmethod(messages.write_message)
-    validate = staticmethod(rules.validate)
+    read_message = staticmethod(read_message)
+    read_system = staticmethod(read_system)
+    read_tools = staticmethod(read_tools)
+    write_message = staticmethod(write_message)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks."""
+        from agentctx.providers.openai_chat.rules import validate  # noqa: PLC0415 - a step needs no rules
+
+        return validate(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
-        return GrowingChat(profile) if self.validate is rules.validate else super().validator(profile)
+        from agentctx.providers.openai_chat.rules import GrowingChat  # noqa: PLC0415 - a step needs no rules
+
+        own = type(self).validate is OpenAIChat.validate
+        return GrowingChat(profile) if own else super().validator(profile)
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""
@@ -308,20 +327,20 @@ class OpenAIChat(WireFormat):
 
     def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
         """What is refused and can be repaired in one message."""
-        return tuple(repair.repair(messages))
+        return tuple(repair(messages))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
-        return call_id if call_id.startswith(messages.LEGACY) else repair.IDS.numbered(call_id, number)
+        return call_id if call_id.startswith(LEGACY) else IDS.numbered(call_id, number)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""
-        return tuple(Message("tool", (messages.answer_to(call, text),)) for call in calls)
+        return tuple(Message("tool", (answer_to(call, text),)) for call in calls)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""
         return Capabilities(
-            Spelling("a-zA-Z0-9_-", repair.ID_MAX),
+            Spelling("a-zA-Z0-9_-", ID_MAX),
             unique_ids=False,
             grouping="one result",
             system_between="system",
@@ -387,18 +406,15 @@ class ChatDialect(OpenAIChat):
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks: those of all, and the dialect's own."""
-        return in_order((*rules.validate(request, profile, before), *self._own(request, profile)), whole="last")
+        from agentctx.providers.openai_chat.rules import validate_in  # noqa: PLC0415 - a step needs no rules
+
+        return validate_in(self.spoken, request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""
-        growing = GrowingChat(profile)
-        return lambda request, before: in_order((*growing(request, before), *self._own(request, profile)), whole="last")
+        from agentctx.providers.openai_chat.rules import validator_in  # noqa: PLC0415 - a step needs no rules
 
-    def _own(self, request: Mapping[str, Any], profile: ModelProfile | None) -> list[Violation]:
-        """The dialect's own rules that the request breaks."""
-        model = request.get("model") if profile is None else profile.family
-        dialect = self.spoken.of_model(model) if isinstance(model, str) else self.spoken
-        return dialects.violations(request, model if isinstance(model, str) else None, dialect)
+        return validator_in(self.spoken, profile)
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say, as the provider takes it."""

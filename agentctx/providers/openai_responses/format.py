@@ -24,6 +24,7 @@ from agentctx.providers.native import (
     PDF,
     PICTURES,
     POSSIBLE,
+    is_strict,
     mapping_or_none,
     surest,
 )
@@ -41,7 +42,6 @@ from agentctx.providers.openai_responses.items import (
     without_id,
 )
 from agentctx.providers.openai_responses.rules import GrowingResponses
-from agentctx.providers.translate import is_strict
 from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, Validator, WireFormat
 
 _ITEMS = frozenset({*CALLS, *OUTPUTS, *SETTINGS, REFERENCE, "message", "reasoning"})

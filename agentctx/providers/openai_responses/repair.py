@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 from agentctx.core.message import BREAKPOINT, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.providers.native import fields_of
-from agentctx.providers.openai_chat.repair import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
+from agentctx.providers.openai_chat.messages import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
 from agentctx.providers.openai_responses.items import answer_as, kind_answering, read_message, without_id
 from agentctx.wire_format import Repaired, Spelling
 

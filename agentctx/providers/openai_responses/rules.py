@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from agentctx.core.message import BREAKPOINT, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
-from agentctx.providers.openai_chat.repair import NAME, NAME_MAX
+from agentctx.providers.openai_chat.messages import NAME, NAME_MAX
 from agentctx.providers.openai_chat.rules import (
     CACHE_KEY_MAX,
     STRING_MAX,
