@@ -12,72 +12,35 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
+from agentctx.core.message import Message, Native, Tool
 from agentctx.core.report import View
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic import usage_keys
-from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.clearing import REASONING, ContextEditing
-from agentctx.providers.anthropic.repair import IDS, repair
-from agentctx.providers.anthropic.rules import GrowingRequest, traits, violations
+from agentctx.providers.anthropic.messages import (
+    IDS,
+    ROLES,
+    freed,
+    place_system,
+    read_message,
+    read_system,
+    read_tools,
+    repair,
+    write_content,
+    write_message,
+)
 from agentctx.providers.cache_markers import CONTROL_MARKERS
-from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, placed, same, tool_as_read
-from agentctx.wire_format import Capabilities, Note, TokenOverheads, Validator, WireFormat
-
-NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
-NO_PLACE = "no user turn stands before the system message: it is said by the user"
-MOVED = "a system message stands before a turn of the assistant, or last"
-
-
-def place_system(
-    messages: Sequence[Message], profile: ModelProfile | None, note: Note, standing_before: Message | None = None
-) -> Sequence[Message]:
-    """The messages with each system message where the provider takes it; the same object when they stand so."""
-    if not any([message.role == "system" for message in messages]):  # noqa: C419 - a list makes no call for each
-        return messages
-    takes = profile is None or profile.system_in_messages
-    out: list[Message] = []
-    waiting: list[Message] = []
-    for message in messages:
-        if message.role == "system":
-            waiting.append(message)
-            continue
-        if waiting and (message.role == "assistant" or not takes):
-            out += _settled(waiting, out[-1] if out else standing_before, note, takes=takes)
-            waiting = []
-        for each in (*waiting, message) if waiting else ():
-            note(each, MOVED)
-        out.append(message)
-    out += _settled(waiting, out[-1] if out else standing_before, note, takes=takes)
-    return messages if same(out, messages) else out
-
-
-def _settled(waiting: Sequence[Message], before: Message | None, note: Note, *, takes: bool) -> list[Message]:
-    """System messages as they may stand behind ``before``: as they are, or as words of the user."""
-    if takes and before is not None and _may_precede(before):
-        return list(waiting)
-    for message in waiting:
-        note(message, NO_PLACE if takes else NOT_TAKEN)
-    return [evolve(message, role="user") for message in waiting if message.parts]
-
-
-def _may_precede(message: Message) -> bool:
-    if message.role != "assistant":
-        return True
-    last = message.parts[-1] if message.parts else None
-    ends = isinstance(last, Opaque) and last.closes is not None
-    return ends and not any(isinstance(part, ToolCall) for part in message.parts)
-
+from agentctx.providers.native import ALSO, PDF, PICTURES, mapping_or_none
+from agentctx.wire_format import Capabilities, TokenOverheads, Validator, Violation, WireFormat
 
 _POSSIBLE = 1
 _HINT = 1
 _LIKELY = 2
 _SURE = 5
 
-_ROLES = ("user", "assistant", "system")
 _OWN_KEYS = ("anthropic_version", "anthropic_beta", "betas", "thinking", "stop_sequences", "mcp_servers", "top_k")
 _FOREIGN_KEYS = ("contents", "input", "modelId", "toolConfig", "inferenceConfig", "response_format")
 _FOREIGN_MESSAGE_KEYS = ("tool_calls", "tool_call_id", "function_call")
@@ -130,7 +93,7 @@ def _tools(tools: object) -> int | None:
 
 def _message(native: object) -> int | None:
     message = mapping_or_none(native)
-    if message is None or message.get("role") not in _ROLES:
+    if message is None or message.get("role") not in ROLES:
         return None
     if any(message.get(key) is not None for key in _FOREIGN_MESSAGE_KEYS):
         return None
@@ -151,8 +114,6 @@ def _content(blocks: list[Any] | tuple[Any, ...]) -> int | None:
     return 0
 
 
-ROLES = ("user", "assistant", "system")
-_WRITTEN_ROLES = {"tool": "user", "developer": "system"}
 _MEDIA = {"image": PICTURES, "document": PDF}
 _THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
@@ -195,39 +156,25 @@ class Anthropic(WireFormat):
     repair = staticmethod(repair)
     arrange_for = staticmethod(place_system)
     numbered = staticmethod(IDS.numbered)
-    validate = staticmethod(violations)
+    read_message = staticmethod(read_message)
+    read_system = staticmethod(read_system)
+    read_tools = staticmethod(read_tools)
+    write_message = staticmethod(write_message)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks."""
+        from agentctx.providers.anthropic.rules import violations  # noqa: PLC0415 - a step needs no rules
+
+        return violations(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
-        return GrowingRequest(profile) if self.validate is violations else super().validator(profile)
+        from agentctx.providers.anthropic.rules import GrowingRequest  # noqa: PLC0415 - a step needs no rules
 
-    def read_message(self, native: object, index: int, /) -> Message:
-        """One native message (a mapping or an SDK object) as a value that remembers it."""
-        message: Mapping[str, Any] = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
-        role = message.get("role")
-        if role not in ROLES:
-            listed = ", ".join(ROLES)
-            raise InvalidInput(where=f"messages[{index}].role", what=f"expected one of {listed}, got {role!r}")
-        if "content" not in message and role != "system":
-            raise InvalidInput(where=f"messages[{index}].content", what="missing")
-        parts = placed(read_content, message.get("content"), "messages[{}].content", index)
-        return Message.read(role, parts, native)
-
-    def read_system(self, native: object, /) -> Message | None:
-        """The native system prompt (a string or a list of text blocks) as a value; None when there is none."""
-        return None if native is None else Message.read("system", placed(read_content, native, "system"), native)
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions as values."""
-        return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
-
-    def write_message(self, message: Message, /) -> object:
-        """A message as this format writes it: the payload it was read from when nobody touched it."""
-        if message.as_read:
-            return message.source
-        old = mapping_or_none(message.source) or {}
-        role = _WRITTEN_ROLES.get(message.role, message.role)
-        return {**old, "role": role, "content": write_content(message.parts, old.get("content"))}
+        own = type(self).validate is Anthropic.validate
+        return GrowingRequest(profile) if own else super().validator(profile)
 
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
         """The message with no word of these callers: what they called, the model called itself."""
@@ -235,6 +182,8 @@ class Anthropic(WireFormat):
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model: system messages in the middle only where the model takes them."""
+        from agentctx.providers.anthropic.rules import traits  # noqa: PLC0415 - a step needs no rules
+
         return Capabilities(
             system_between="system" if traits(model, profile).system_in_messages else "user",
             user_first=True,
@@ -253,11 +202,6 @@ class Anthropic(WireFormat):
         """A tool of the caller's as a definition."""
         said = {"description": tool.description} if tool.description else {}
         return {"name": tool.name, **said, "input_schema": tool.parameters}
-
-
-def _read_tool(native: object, index: int) -> Tool:
-    tool = as_mapping(native, f"tools[{index}]")
-    return tool_as_read(tool, tool.get("input_schema"), native)
 
 
 _BEFORE_CONTENT = frozenset({"message_start", "ping"})
