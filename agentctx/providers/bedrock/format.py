@@ -18,9 +18,19 @@ from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.providers.bedrock import usage_keys
-from agentctx.providers.bedrock.blocks import is_object, read_content, read_message, recognise, write_message
-from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
-from agentctx.providers.bedrock.rules import GrowingConverse, violations
+from agentctx.providers.bedrock.messages import (
+    IDS,
+    REFUSES_MIXED,
+    ROLES,
+    arrange_for,
+    is_object,
+    kind_of,
+    read_content,
+    read_message,
+    repair,
+    write_block,
+    write_message,
+)
 from agentctx.providers.cache_markers import MOST, for_minutes, ttl_of
 from agentctx.providers.native import (
     ALSO,
@@ -35,7 +45,53 @@ from agentctx.providers.native import (
     placed,
     tool_as_read,
 )
-from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, Validator, WireFormat
+from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, Validator, Violation, WireFormat
+
+_POSSIBLE, _LIKELY, _SURE = 1, 4, 8
+_OWN_KEYS = ("modelId", "toolConfig", "inferenceConfig", "guardrailConfig", "additionalModelRequestFields")
+_SHARED = frozenset({"text", "image", "document", "video", "audio"})
+_OWN_BLOCKS = frozenset(
+    {"toolUse", "toolResult", "reasoningContent", "cachePoint", "guardContent", "citationsContent", "searchResult"}
+    | {"toolAddition", "toolRemoval"}
+)
+
+
+def recognise(request: Mapping[str, Any]) -> int:
+    """0 when it cannot be this format, more with every specific sign."""
+    messages = request.get("messages")
+    if not isinstance(messages, (list, tuple)):
+        return 0
+    signs = _LIKELY * any(request.get(key) is not None for key in _OWN_KEYS)
+    best = _POSSIBLE if signs else 0
+    for message in messages:
+        sign = _message(message)
+        if sign is None:
+            return 0
+        best = max(best, sign)
+        if best == _SURE:
+            break
+    return best + signs if best else 0
+
+
+def _message(native: object) -> int | None:
+    """What one message says; None when it rules the format out."""
+    message = fields_or_none(native)
+    if message is None or message.get("role") not in ROLES or "type" in message:
+        return None
+    content = message.get("content")
+    if not isinstance(content, (list, tuple)):
+        return None
+    best = 0
+    for item in content:
+        block = fields_or_none(item)
+        if block is None or "type" in block:
+            return None
+        kind = kind_of(block)
+        if kind in _OWN_BLOCKS:
+            return _SURE
+        best = max(best, _LIKELY if kind in _SHARED else 0)
+    return best
+
 
 POINT = "cachePoint"
 _TAKE_POINTS = re.compile(r"claude|nova")
@@ -154,15 +210,26 @@ class Bedrock(WireFormat):
 
     recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
+    write_message = staticmethod(write_message)
     repair = staticmethod(repair)
     arrange_for = staticmethod(arrange_for)
     numbered = staticmethod(IDS.numbered)
-    validate = staticmethod(violations)
     is_object = staticmethod(is_object)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks."""
+        from agentctx.providers.bedrock.rules import violations  # noqa: PLC0415 - a step needs no rules
+
+        return violations(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
-        return GrowingConverse(profile) if self.validate is violations else super().validator(profile)
+        from agentctx.providers.bedrock.rules import GrowingConverse  # noqa: PLC0415 - a step needs no rules
+
+        own = type(self).validate is Bedrock.validate
+        return GrowingConverse(profile) if own else super().validator(profile)
 
     def read_system(self, native: object, /) -> Message | None:
         """The system prompt (a list of blocks, or a string) as a value; None when there is none."""
@@ -173,10 +240,6 @@ class Bedrock(WireFormat):
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The members of ``toolConfig.tools`` as values."""
         return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
-
-    def write_message(self, message: Message, /) -> object:
-        """A message as this format writes it: the payload it was read from when nobody touched it."""
-        return message.source if message.as_read else write_message(message)
 
     def request(
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
@@ -202,7 +265,7 @@ class Bedrock(WireFormat):
 
     def write_system(self, system: Message, /) -> Native:
         """The system prompt as blocks."""
-        return write_message(Message("user", system.parts))["content"]
+        return [write_block(part) for part in system.parts]
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""

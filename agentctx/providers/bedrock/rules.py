@@ -17,8 +17,7 @@ from attrs import evolve, frozen
 
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic import rules as anthropic_rules
-from agentctx.providers.bedrock.blocks import kind_of
-from agentctx.providers.bedrock.repair import BY_TURNS, ID, NAME, REFUSES_MIXED
+from agentctx.providers.bedrock.messages import BY_TURNS, ID, NAME, REFUSES_MIXED, kind_of
 from agentctx.providers.native import base64_or_text, fields_or_none, mapping_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
