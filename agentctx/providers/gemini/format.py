@@ -17,10 +17,23 @@ from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.gemini import usage_keys
-from agentctx.providers.gemini.contents import is_object, read_content, read_system, recognise, value, write_content
+from agentctx.providers.gemini.messages import (
+    DATA,
+    ROLES,
+    UNSIGNED,
+    bare_parts,
+    is_bare,
+    is_object,
+    read_message,
+    read_system,
+    repair,
+    unsigned,
+    value,
+    with_signatures,
+    write_message,
+    write_part,
+)
 from agentctx.providers.gemini.place import arrange, pair
-from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
-from agentctx.providers.gemini.rules import GrowingContents, violations
 from agentctx.providers.native import (
     FILMS,
     PDF,
@@ -32,7 +45,53 @@ from agentctx.providers.native import (
     placed,
     tool_as_read,
 )
-from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, Validator, WireFormat
+from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, Validator, Violation, WireFormat
+
+_POSSIBLE, _LIKELY, _SURE = 1, 4, 8
+_SURE_ROLES = frozenset({"model", "function"})
+
+
+def recognise(request: Mapping[str, Any]) -> int:
+    """0 when it cannot be this format, more with every specific sign."""
+    contents = request.get("contents", request.get("messages"))
+    named = "contents" in request
+    if named and isinstance(contents, str):
+        return _LIKELY
+    if not isinstance(contents, (list, tuple)):
+        return 0
+    if not contents:
+        return _LIKELY if named else 0
+    if not named and not any(_is_sign(content) for content in contents):
+        return 0
+    best = _POSSIBLE
+    for content in contents:
+        sign = _sign(content)
+        best = max(best, sign)
+        if sign == 0 or best == _SURE:
+            return sign and best + _LIKELY * named
+    return best + _LIKELY * named
+
+
+def _is_sign(native: object) -> bool:
+    """Whether it can be told from a mere text or mapping: a content, or an object of the SDK."""
+    return bare_parts(native) is None or not isinstance(native, (str, list, tuple, Mapping))
+
+
+def _sign(native: object) -> int:
+    """What one content says; 0 when it is none of this format."""
+    if (bare := bare_parts(native)) is not None:
+        return _POSSIBLE if all(map(is_bare, bare)) else 0
+    content = fields_or_none(native)
+    if content is None or "content" in content or "type" in content:
+        return 0
+    role, parts = content.get("role"), content.get("parts")
+    if role is not None and not isinstance(role, str):
+        return 0
+    if not isinstance(parts, (list, tuple)):
+        return _LIKELY if parts is None and role in _SURE_ROLES else 0
+    if any((fields_or_none(part) or {}).keys() & DATA for part in parts):
+        return _SURE
+    return _LIKELY if role in ROLES else 0
 
 
 @frozen
@@ -67,17 +126,28 @@ class Gemini(WireFormat):
         return 3 if "gemini" in family else 0
 
     recognises = staticmethod(recognise)
-    read_message = staticmethod(read_content)
+    read_message = staticmethod(read_message)
+    write_message = staticmethod(write_message)
     pair = staticmethod(pair)
     arrange = staticmethod(arrange)
     arrange_for = staticmethod(with_signatures)
     repair = staticmethod(repair)
-    validate = staticmethod(violations)
     is_object = staticmethod(is_object)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks."""
+        from agentctx.providers.gemini.rules import violations  # noqa: PLC0415 - a step needs no rules
+
+        return violations(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
-        return GrowingContents(profile) if self.validate is violations else super().validator(profile)
+        from agentctx.providers.gemini.rules import GrowingContents  # noqa: PLC0415 - a step needs no rules
+
+        own = type(self).validate is Gemini.validate
+        return GrowingContents(profile) if own else super().validator(profile)
 
     def read_system(self, native: object, /) -> Message | None:
         """The system instruction (a string, a content, a list of parts) as a value; None when there is none."""
@@ -86,10 +156,6 @@ class Gemini(WireFormat):
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The functions of the native tools, and each built-in tool, as values."""
         return tuple(tool for index, each in enumerate(native or ()) for tool in _read_tool(each, f"tools[{index}]"))
-
-    def write_message(self, message: Message, /) -> object:
-        """A message as this format writes it: the content it was read from when nobody touched it."""
-        return message.source if message.as_read else write_content(message)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""
@@ -121,8 +187,7 @@ class Gemini(WireFormat):
 
     def write_system(self, system: Message, /) -> Native:
         """The system instruction: a content without a role."""
-        native: Native = write_content(Message("user", system.parts))
-        return {"parts": native["parts"]}
+        return {"parts": [write_part(part) for part in system.parts]}
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a declaration, which has to be described."""

@@ -14,7 +14,7 @@ from attrs import define, evolve, field
 
 from agentctx.core.message import Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.protection import NOT_SHOWN
-from agentctx.providers.gemini.contents import is_bare, is_made, made_id
+from agentctx.providers.gemini.messages import is_bare, is_made, made_id
 from agentctx.providers.native import same
 from agentctx.wire_format import Arranged
 

@@ -18,7 +18,15 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Native
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.gemini.contents import as_contents, bare_parts, data_key, signature_of, snake, value
+from agentctx.providers.gemini.messages import (
+    as_contents,
+    bare_parts,
+    data_key,
+    generation_of,
+    signature_of,
+    snake,
+    value,
+)
 from agentctx.providers.native import fields_or_none, mapping_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
@@ -34,8 +42,6 @@ from agentctx.providers.rules import (
 from agentctx.wire_format import Violation
 
 refused = refusing("gem", "contents")
-_GENERATION = re.compile(r"gemini-(\d+)")
-_NEWEST = re.compile(r"gemini-(?:pro|flash|flash-lite)-latest")
 _CAMEL = re.compile(r"_([a-z])")
 
 
@@ -142,14 +148,6 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> GenerateRe
     named = data.get("model")
     name = profile.family if profile is not None else named if isinstance(named, str) else ""
     return GenerateRequest(data, contents, generation_of(name.lower()))
-
-
-def generation_of(name: str) -> int | None:
-    """The generation (2, 3, …) of a Gemini model, by its name in lower case; None when the name does not tell."""
-    if _NEWEST.search(name):
-        return 3
-    found = _GENERATION.search(name)
-    return int(found[1]) if found else None
 
 
 def content_at(native: object, index: int) -> ContentAt:

@@ -1,4 +1,6 @@
-"""Gemini's contents as values, and back, in both spellings of its fields (``functionCall``, ``function_call``).
+"""Gemini's contents as values: read, written, and repaired where they would be refused.
+
+Their fields come in both spellings (``functionCall``, ``function_call``).
 
 An id is optional in this format. A call without one is called by its name and its place among the calls of that name
 in its turn (``search#0``); so is its result.
@@ -12,21 +14,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from attrs import evolve
+
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import (
+    NOT_JSON,
     base64_or_text,
+    cleaned,
     each_read,
     fields,
     fields_or_none,
+    finite_json,
     json_object,
     json_of,
     needed_string,
     object_spelled,
     placed,
     same,
+    with_object,
     words_of,
 )
+from agentctx.wire_format import Note, Repaired
 
 _SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
 _MADE = re.compile(r".*#\d+\Z", re.DOTALL)
@@ -208,7 +218,7 @@ _CODE = ""
 """Where ``Counts`` counts pieces of code: no tool has this name."""
 
 
-def read_content(native: object, index: int) -> Message:
+def read_message(native: object, index: int) -> Message:
     """One content (a mapping, an SDK object, or what the SDK takes in its place) as a value that remembers it."""
     if type(native) is not dict or "parts" not in native:
         if (bare := bare_parts(native)) is not None:
@@ -404,8 +414,10 @@ NativePart = Mapping[str, Any]
 _WRITTEN_ROLES = {"assistant": "model"}
 
 
-def write_content(message: Message) -> object:
-    """A message as a content: the one it was read from when all its parts are still the same."""
+def write_message(message: Message) -> object:
+    """A message as this format writes it: the content it was read from when all its parts are still the same."""
+    if message.as_read:
+        return message.source
     bare = message.source is None or bare_parts(message.source) is not None
     old = {} if bare else fields_or_none(message.source) or {}
     parts = [write_part(part) for part in message.parts]
@@ -448,7 +460,7 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: NativePart
     """A native part saying what ``part`` says, with the other keys of the one that it replaces."""
     match part:
         case Text():
-            kept = {key: held for key, held in old.items() if key not in _SIGNATURE and key != data_key(old)}
+            kept = {key: held for key, held in old.items() if key not in _SIGNATURES and key != data_key(old)}
             return {**kept, "text": part.text}
         case Thinking():
             return _signed({"text": part.text, "thought": True}, part.signature)
@@ -460,8 +472,8 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: NativePart
             return _made_media(part)
 
 
-# Other words than those that were signed: the signature would be refused.
-_SIGNATURE = frozenset({"thoughtSignature", "thought_signature"})
+_SIGNATURES = frozenset({"thoughtSignature", "thought_signature"})
+"""Keys of a signature: on other words than those that were signed it would be refused."""
 
 
 def _signed(block: dict[str, Any], signature: str | None) -> dict[str, Any]:
@@ -534,48 +546,136 @@ def _made_media(part: Media) -> dict[str, Any]:
 _MIME = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
 
 
-_POSSIBLE, _LIKELY, _SURE = 1, 4, 8
-_SURE_ROLES = frozenset({"model", "function"})
+UNSIGNED = "skip_thought_signature_validator"
+"""What stands for the thought signature of a call that another model made; the provider lets it pass."""
 
 
-def recognise(request: Mapping[str, Any]) -> int:
-    """0 when it cannot be this format, more with every specific sign."""
-    contents = request.get("contents", request.get("messages"))
-    named = "contents" in request
-    if named and isinstance(contents, str):
-        return _LIKELY
-    if not isinstance(contents, (list, tuple)):
-        return 0
-    if not contents:
-        return _LIKELY if named else 0
-    if not named and not any(_is_sign(content) for content in contents):
-        return 0
-    best = _POSSIBLE
-    for content in contents:
-        sign = _sign(content)
-        best = max(best, sign)
-        if sign == 0 or best == _SURE:
-            return sign and best + _LIKELY * named
-    return best + _LIKELY * named
+def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaired]:
+    """The messages that cannot be sent as they are, each with what to send instead."""
+    found: list[Repaired] = []
+    for index, message in enumerate(messages):
+        why: list[str] = []
+        parts = [better for part in message.parts if (better := _repair_part(part, why)) is not None]
+        if not parts:
+            found.append((index, None, "no parts"))
+        elif not same(parts, message.parts):
+            found.append((index, message.with_parts(tuple(parts)), "; ".join(dict.fromkeys(why))))
+    return found
 
 
-def _is_sign(native: object) -> bool:
-    """Whether it can be told from a mere text or mapping: a content, or an object of the SDK."""
-    return bare_parts(native) is None or not isinstance(native, (str, list, tuple, Mapping))
+def _repair_part(part: Part, why: list[str]) -> Part | None:
+    """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
+    if isinstance(part, Text):
+        # A signature may stand on a text with nothing in it; there it has to stay.
+        if not part.text and signature_of(fields_or_none(part.source) or {}) is None:
+            why.append("empty text removed")
+            return None
+        return cleaned(part, why)
+    if isinstance(part, ToolResult):
+        return _repair_result(part, why)
+    if isinstance(part, ToolCall):
+        return with_object(part, why)
+    if isinstance(part, Opaque) and not part.kind:
+        why.append("a part without data removed")
+        return None
+    return part
 
 
-def _sign(native: object) -> int:
-    """What one content says; 0 when it is none of this format."""
-    if (bare := bare_parts(native)) is not None:
-        return _POSSIBLE if all(map(is_bare, bare)) else 0
-    content = fields_or_none(native)
-    if content is None or "content" in content or "type" in content:
-        return 0
-    role, parts = content.get("role"), content.get("parts")
-    if role is not None and not isinstance(role, str):
-        return 0
-    if not isinstance(parts, (list, tuple)):
-        return _LIKELY if parts is None and role in _SURE_ROLES else 0
-    if any((fields_or_none(part) or {}).keys() & DATA for part in parts):
-        return _SURE
-    return _LIKELY if role in ROLES else 0
+def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
+    content = tuple(_repair_text(item, part, why) if isinstance(item, Text) else item for item in part.content)
+    return part if same(content, part.content) else evolve(part, content=content)
+
+
+def _repair_text(text: Text, result: ToolResult, why: list[str]) -> Text:
+    better = cleaned(text, why)
+    if not ("NaN" in better.text or "Infinity" in better.text) or not _is_whole_response(result):
+        return better
+    if (finite := finite_json(better.text)) is better.text:
+        return better
+    why.append(NOT_JSON)
+    return Text(finite, source=better.source)
+
+
+def _is_whole_response(result: ToolResult) -> bool:
+    """Whether the text is the JSON of a native response, and not a text in it."""
+    block = fields_or_none(result.source) or {}
+    answer = fields_or_none(value(block, "functionResponse")) or {}
+    return answer.get("response") is not None and only_text(answer["response"]) is None
+
+
+_GENERATION = re.compile(r"gemini-(\d+)")
+_NEWEST = re.compile(r"gemini-(?:pro|flash|flash-lite)-latest")
+
+
+def generation_of(name: str) -> int | None:
+    """The generation (2, 3, …) of a Gemini model, by its name in lower case; None when the name does not tell."""
+    if _NEWEST.search(name):
+        return 3
+    found = _GENERATION.search(name)
+    return int(found[1]) if found else None
+
+
+ASKED_FROM = 3
+"""The first generation that refuses an unsigned call."""
+
+WHY = "the model asks for a thought signature on the call: one that stands for none"
+
+
+def with_signatures(
+    messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None
+) -> Sequence[Message]:
+    """The messages with a signature on the first call of each step of the current turn; the same when all have."""
+    if profile is None or (generation_of(profile.family.lower()) or 0) < ASKED_FROM:
+        return messages
+    places = range(len(messages) - 1, -1, -1)
+    start = next((place + 1 for place in places if _speaks(messages[place])), 0)
+    bare = [place for place in range(start, len(messages)) if _asks_unsigned(messages[place])]
+    if not bare:
+        return messages
+    signed = list(messages)
+    for place in bare:
+        note(messages[place], WHY)
+        signed[place] = _with_signature(messages[place])
+    return signed
+
+
+def _speaks(message: Message) -> bool:
+    """Whether a turn begins here: the user says something, and not only functions answer."""
+    if message.role == "assistant":
+        return False
+    return not message.results or any(isinstance(part, Text) for part in message.parts)
+
+
+def _asks_unsigned(message: Message) -> bool:
+    return message.role == "assistant" and next((not call.signature for call in message.calls), False)
+
+
+def _with_signature(message: Message) -> Message:
+    first = message.calls[0]
+    return message.with_parts(tuple(_marked(part) if part is first else part for part in message.parts))
+
+
+def _marked(part: Part) -> Part:
+    if not isinstance(part, ToolCall):
+        return part
+    native = fields_or_none(part.source)
+    source = None if native is None else {**native, "thoughtSignature": UNSIGNED}
+    return evolve(part, signature=UNSIGNED, source=source)
+
+
+def unsigned(message: Message) -> Message:
+    """The message without signatures, as for another model; itself when it has none."""
+    bare = tuple(map(_unsigned, message.parts))
+    return message if same(bare, message.parts) else message.with_parts(bare)
+
+
+def _unsigned(part: Part) -> Part:
+    """A part without its signature; a call gets the one that stands for none."""
+    native = fields_or_none(part.source)
+    if native is None or _SIGNATURES.isdisjoint(native):
+        return part
+    bare = {key: value for key, value in native.items() if key not in _SIGNATURES}
+    if isinstance(part, ToolCall):
+        source = {**bare, "thoughtSignature": UNSIGNED}
+        return part if source == native else evolve(part, signature=UNSIGNED, source=source)
+    return Text(part.text, source=bare) if isinstance(part, Text) else evolve(part, source=bare)
