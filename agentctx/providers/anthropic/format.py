@@ -19,10 +19,11 @@ from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic import usage_keys
-from agentctx.providers.anthropic.clearing import REASONING, ContextEditing
 from agentctx.providers.anthropic.messages import (
     IDS,
+    REASONING,
     ROLES,
+    ContextEditing,
     freed,
     place_system,
     read_message,

@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import CONTROL
 from agentctx.models import names
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.anthropic.clearing import REASONING
+from agentctx.providers.anthropic.messages import REASONING
 from agentctx.providers.native import mapping_or_none, snapshot, string_of
 from agentctx.providers.rules import (
     NOTHING,

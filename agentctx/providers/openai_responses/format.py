@@ -28,21 +28,29 @@ from agentctx.providers.native import (
     mapping_or_none,
     surest,
 )
-from agentctx.providers.openai_responses import items, repair, rules, usage_keys
-from agentctx.providers.openai_responses.items import (
+from agentctx.providers.openai_responses import usage_keys
+from agentctx.providers.openai_responses.messages import (
     CALLS,
+    IDS,
     OUTPUTS,
     REFERENCE,
     ROLES,
     SETTINGS,
+    item_id,
     kind_of,
     lost_output,
+    of_their_kind,
     openai_family,
+    read_message,
+    read_system,
+    read_tools,
+    repair,
+    summarised,
     without_field,
     without_id,
+    write_message,
 )
-from agentctx.providers.openai_responses.rules import GrowingResponses
-from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, Validator, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, Validator, Violation, WireFormat
 
 _ITEMS = frozenset({*CALLS, *OUTPUTS, *SETTINGS, REFERENCE, "message", "reasoning"})
 _CHAT_KEYS = ("tool_calls", "function_call", "tool_call_id")
@@ -146,23 +154,32 @@ class OpenAIResponses(WireFormat):
         return 1 if OPENAI_MODELS.search(family) else 0
 
     recognises = staticmethod(evidence)
-    read_message = staticmethod(items.read_message)
-    read_system = staticmethod(items.read_system)
-    read_tools = staticmethod(items.read_tools)
-    write_message = staticmethod(items.write_message)
-    validate = staticmethod(rules.validate)
+    read_message = staticmethod(read_message)
+    read_system = staticmethod(read_system)
+    read_tools = staticmethod(read_tools)
+    write_message = staticmethod(write_message)
+    numbered = staticmethod(IDS.numbered)
+    item_name = staticmethod(item_id)
+    repair = staticmethod(repair)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks."""
+        from agentctx.providers.openai_responses.rules import validate  # noqa: PLC0415 - a step needs no rules
+
+        return validate(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
-        return GrowingResponses(profile) if self.validate is rules.validate else super().validator(profile)
+        from agentctx.providers.openai_responses.rules import GrowingResponses  # noqa: PLC0415 - a step needs no rules
 
-    numbered = staticmethod(repair.IDS.numbered)
-    item_name = staticmethod(repair.item_id)
-    repair = staticmethod(repair.repair)
+        own = type(self).validate is OpenAIResponses.validate
+        return GrowingResponses(profile) if own else super().validator(profile)
 
     def arrange(self, messages: Sequence[Message], _after: Message | None = None, /) -> Sequence[Arranged]:
-        """Which answers have to be of another kind, that of their calls.."""
-        return tuple(repair.of_their_kind(messages))
+        """Which answers have to be of another kind, that of their calls."""
+        return tuple(of_their_kind(messages))
 
     def without_callers(self, message: Message, _callers: AbstractSet[str], /) -> Message:
         """The item without its caller: what a program called, the model called itself."""
@@ -177,11 +194,11 @@ class OpenAIResponses(WireFormat):
         """The messages as the model takes them: OpenAI's own take no readable reasoning back but as a summary."""
         if profile is None or openai_family(profile.family) is None:
             return messages
-        return repair.summarised(messages, note)
+        return summarised(messages, note)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One answer for each call, of the kind that the call asks for, saying ``text`` where that kind has words."""
-        return tuple(items.read_message(lost_output(call, text), 0) for call in calls)
+        return tuple(read_message(lost_output(call, text), 0) for call in calls)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""

@@ -25,7 +25,9 @@ from agentctx.providers.openai_chat.rules import (
     name_text,
     type_text,
 )
-from agentctx.providers.openai_responses.items import (
+from agentctx.providers.openai_responses.messages import (
+    CACHEABLE,
+    CALL_ID_MAX,
     CALLS,
     REFERENCE,
     ROLES,
@@ -37,7 +39,6 @@ from agentctx.providers.openai_responses.items import (
     kind_of,
     openai_family,
 )
-from agentctx.providers.openai_responses.repair import CACHEABLE, CALL_ID_MAX
 from agentctx.providers.rules import GrowingRequest, Natives, Rule, Seen, checked, in_order, looked_at
 from agentctx.wire_format import Violation
 
