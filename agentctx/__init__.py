@@ -70,11 +70,10 @@ if TYPE_CHECKING:
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.clear_tool_results import ClearToolResults as ClearToolResults
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
+    from agentctx.strategies.drop_units import Tiered as Tiered, TrimRounds as TrimRounds
     from agentctx.strategies.fit_context_window import FitContextWindow as FitContextWindow
     from agentctx.strategies.pack import Pack as Pack
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers as PlaceCacheMarkers
-    from agentctx.strategies.tiered import Tiered as Tiered
-    from agentctx.strategies.trim_rounds import TrimRounds as TrimRounds
     from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs as TruncateToolOutputs
     from agentctx.strategies.when import first_of as first_of, over as over, when as when
 else:
@@ -104,11 +103,10 @@ else:
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.clear_tool_results": "ClearToolResults",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",
+            "agentctx.strategies.drop_units": "Tiered TrimRounds",
             "agentctx.strategies.fit_context_window": "FitContextWindow",
             "agentctx.strategies.pack": "Pack",
             "agentctx.strategies.place_cache_markers": "PlaceCacheMarkers",
-            "agentctx.strategies.tiered": "Tiered",
-            "agentctx.strategies.trim_rounds": "TrimRounds",
             "agentctx.strategies.truncate_tool_outputs": "TruncateToolOutputs",
             "agentctx.strategies.when": "first_of over when",
         },

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentctx.strategies.compress_layers import CompressLayers as CompressLayers
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
     from agentctx.strategies.drop_units import (
+        ByTools as ByTools,
         Drop as Drop,
         DropTail as DropTail,
         Strict as Strict,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from agentctx.strategies.rewrite_results import CompactJson as CompactJson, TabulateJson as TabulateJson
     from agentctx.strategies.shrink_arguments import ShrinkArguments as ShrinkArguments
     from agentctx.strategies.summarize import Summarize as Summarize
-    from agentctx.strategies.tiered import ByTools as ByTools
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -36,13 +36,12 @@ else:
             "agentctx.strategies.compress.codes": "decompress",
             "agentctx.strategies.compress_layers": "CompressLayers",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
-            "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
+            "agentctx.strategies.drop_units": "ByTools Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.fold_output": "FoldOutput",
             "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
             "agentctx.strategies.rewrite_results": "CompactJson TabulateJson",
             "agentctx.strategies.shrink_arguments": "ShrinkArguments",
             "agentctx.strategies.summarize": "Summarize",
-            "agentctx.strategies.tiered": "ByTools",
         },
     )

@@ -27,7 +27,7 @@ from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.compress.codes import DICTIONARY
 from agentctx.strategies.compress_layers import CompressLayers
 from agentctx.strategies.drop_superseded import DropSuperseded
-from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
+from agentctx.strategies.drop_units import ByTools, Drop, DropTail, Strict, Tiered, TrimRounds, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.pack import STRATEGIES, Pack
@@ -36,8 +36,6 @@ from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
 from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.summarize import Summarize
-from agentctx.strategies.tiered import ByTools, Tiered
-from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.fakes import fixed_summarizer

@@ -21,7 +21,7 @@ from agentctx import (
 from agentctx.core.recap import is_recap, recap_of
 from agentctx.presets import coding_agent
 from agentctx.strategies import Summarize
-from agentctx.strategies.tiered import Tiered
+from agentctx.strategies.drop_units import Tiered
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
