@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from attrs import frozen
@@ -17,10 +18,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
+from agentctx.core.message import Native
 from agentctx.engine.reading import known_profile
 from agentctx.testing.context_editing import BETA, Edited, edited
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, frames, unknown_field
-from agentctx.testing.servers.signing import broken, drops, sign
 
 Object = dict[str, Any]
 
@@ -120,9 +121,7 @@ def _wrong(call: _Call) -> str | None:
 
 
 def _signature(body: Object) -> str | None:
-    profile = known_profile(body["model"])
-    bound = profile is not None and profile.bound_thinking
-    found = broken(_head(body), body["messages"], bound=bound) if isinstance(body["messages"], list) else None
+    found = broken(_head(body), body["messages"], body["model"])
     if found is None:
         return None
     thought, moved = found
@@ -238,3 +237,91 @@ def _refused(call: _Call, error: Object) -> Response:
     if call.aws:
         return JSONResponse({"message": error["error"]["message"]}, 400, {"x-amzn-ErrorType": "ValidationException"})
     return JSONResponse(error, 400)
+
+
+_MARK = "local"
+_MARKERS = frozenset({"cache_control", "cachePoint"})
+_BETA = "thinking-binding-controls-2026-08-01"
+
+
+@frozen
+class Thought:
+    """Reasoning in a request."""
+
+    path: str
+    text: str
+    signature: str
+
+
+def sign(text: str, head: Sequence[Any], messages: Sequence[Any]) -> str:
+    """The signature of reasoning that begins an answer.
+
+    Like the provider's, it holds what was thought and, on models that bind it, all that stood before: system prompt,
+    tools, and every block that is no reasoning. Source: Anthropic's page on preserved thinking.
+    """
+    strand = _digest([head, *(said for said in _as_read(messages) if not isinstance(said, Thought))])
+    return f"{_MARK}.{_digest(text)}.{strand}"
+
+
+def broken(head: Sequence[Any], messages: object, model: str) -> tuple[Thought, bool] | None:
+    """The first reasoning whose signature does not hold, and whether it is the prefix alone that has changed.
+
+    Signatures that were not made here cannot be checked and are taken as they are.
+    """
+    profile = known_profile(model)
+    bound = profile is not None and profile.bound_thinking
+    before: list[Any] = [head]
+    for said in _as_read(messages if isinstance(messages, list) else ()):
+        if not isinstance(said, Thought):
+            before.append(said)
+        elif said.signature.startswith(f"{_MARK}."):
+            _, text, strand = said.signature.split(".")
+            if text != _digest(said.text):
+                return said, False
+            if bound and strand != _digest(before):
+                return said, True
+    return None
+
+
+def drops(body: Mapping[str, Any], betas: Sequence[str]) -> bool | None:
+    """Whether the request leaves it to the provider to drop what it cannot take; None when it may not say so."""
+    thinking = body.get("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    if binding is None:
+        return False
+    return binding.get("prefix_mismatch_behavior") == "drop_block" if _BETA in betas else None
+
+
+def _as_read(messages: Sequence[Any]) -> Iterator[Any]:
+    """Each block with its role; reasoning as a ``Thought``."""
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
+        for place, block in enumerate(blocks):
+            thought = _thought(f"messages.{number}.content.{place}", block)
+            if thought is not None:
+                yield thought
+            elif (plain := _plain(block)) != {}:
+                yield [message.get("role"), plain]
+
+
+def _thought(path: str, block: Mapping[str, Any]) -> Thought | None:
+    if block.get("type") == "thinking":
+        return Thought(path, str(block.get("thinking")), str(block.get("signature")))
+    said = block.get("reasoningContent")
+    if isinstance(said, Mapping) and isinstance(said.get("reasoningText"), Mapping):
+        return Thought(path, str(said["reasoningText"].get("text")), str(said["reasoningText"].get("signature")))
+    return None
+
+
+def _plain(value: object) -> Native:
+    """A value without cache markers and unset keys."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items() if key not in _MARKERS and each is not None}
+    if isinstance(value, list):
+        return [plain for each in value if (plain := _plain(each)) != {}]
+    return value
+
+
+def _digest(value: object) -> str:
+    return sha256(json.dumps(_plain(value), sort_keys=True).encode()).hexdigest()[:16]

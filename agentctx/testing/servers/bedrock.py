@@ -15,9 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.engine.reading import known_profile
+from agentctx.testing.servers.anthropic import broken, drops, sign
 from agentctx.testing.servers.desk import Asked, Desk, Said, Sent, Verdict, body_of, frames
-from agentctx.testing.servers.signing import broken, drops, sign
 
 Object = dict[str, Any]
 
@@ -55,10 +54,7 @@ def _wrong(body: Object) -> str | None:
     dropping = drops(fields, fields.get("anthropic_beta") or ())
     if dropping is None:
         return f"{_MODEL}thinking.block_binding: Extra inputs are not permitted"
-    profile = known_profile(body["modelId"])
-    bound = profile is not None and profile.bound_thinking
-    told = body.get("messages")
-    found = broken(_head(body), told, bound=bound) if isinstance(told, list) and not dropping else None
+    found = None if dropping else broken(_head(body), body.get("messages"), body["modelId"])
     return None if found is None else f"{_MODEL}{found[0].path}: Invalid `signature` in `thinking` block"
 
 

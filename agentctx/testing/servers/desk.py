@@ -65,6 +65,11 @@ def _in_object(path: Path, item: Mapping[str, Any], known: Mapping[str, Any], *k
         yield from ((*path, name) for name in item if name not in names)
 
 
+def dotted(path: Sequence[str | int]) -> str:
+    """A path as most providers write it: ``messages[0].content``."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
 @cache
 def _table() -> Mapping[str, Any]:
     table: Mapping[str, Any] = json.loads(files(__package__).joinpath("fields.json").read_text("utf-8"))
@@ -153,21 +158,6 @@ def _wait_for(server: uvicorn.Server) -> None:
             msg = f"the server did not start within {START} seconds"
             raise TimeoutError(msg)
         sleep(0.005)
-
-
-CREATED = 1_780_000_000
-"""When every answer was made, in seconds since 1970: the same bytes at each run."""
-
-
-def error(message: str, param: str | None, code: str | None) -> dict[str, Any]:
-    """An error as the APIs write it."""
-    return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-
-
-def unknown_parameter(path: Path) -> str:
-    """The words about a field that the APIs do not know."""
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    return f"Unknown parameter: '{place}'."
 
 
 Refusal = Literal["status", "stream", "late"]

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
-from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, unknown_field
+from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, dotted, events, unknown_field
 
 Object = dict[str, Any]
 
@@ -50,8 +50,7 @@ def _wrong(body: Object) -> str | None:
     if unknown is None:
         return None
     *way, name = unknown
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in way).lstrip(".")
-    where = f" at '{place}'" if place else ""
+    where = f" at '{dotted(way)}'" if way else ""
     return f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
 
 

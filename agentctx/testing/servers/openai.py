@@ -15,20 +15,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.testing.servers.desk import (
-    CREATED,
     Asked,
     Desk,
     Event,
+    Path,
     Said,
     Verdict,
     body_of,
-    error,
+    dotted,
     events,
     unknown_field,
-    unknown_parameter,
 )
 
 Object = dict[str, Any]
+
+_CREATED = 1_780_000_000
+"""When every answer was made, in seconds since 1970: the same bytes at each run."""
 
 
 def chat_completions(desk: Desk) -> Starlette:
@@ -39,7 +41,7 @@ def chat_completions(desk: Desk) -> Starlette:
         given = (body.get("messages", ()), None, body.get("tools"), body.get("model"))
         found = await desk.judge(body, Asked("openai-chat", *given, wrong=_wrong_chat(body)))
         if found.wrong is not None:
-            return JSONResponse({"error": error(found.wrong, "messages", None)}, 400)
+            return JSONResponse({"error": _error(found.wrong, "messages", None)}, 400)
         if found.too_large and (desk.refuses == "status" or not body.get("stream")):
             return JSONResponse({"error": _chat_overflow(found)}, 400)
         said = desk.answer(body)
@@ -83,7 +85,7 @@ def _completion(
     desk: Desk, body: Mapping[str, Any], kind: str, choices: Sequence[Object], usage: Object | None = None
 ) -> Object:
     id_, model = desk.id("chatcmpl"), body["model"]
-    whole = {"id": id_, "object": kind, "created": CREATED, "model": model, "choices": choices}
+    whole = {"id": id_, "object": kind, "created": _CREATED, "model": model, "choices": choices}
     return whole if usage is None else {**whole, "usage": usage}
 
 
@@ -108,7 +110,7 @@ def _chat_overflow(found: Verdict) -> Object:
         f"This model's maximum context length is {found.window} tokens. However, your messages resulted in "
         f"{found.tokens} tokens. Please reduce the length of the messages."
     )
-    return error(said, "messages", "context_length_exceeded")
+    return _error(said, "messages", "context_length_exceeded")
 
 
 def _wrong_chat(body: Object) -> str | None:
@@ -118,7 +120,7 @@ def _wrong_chat(body: Object) -> str | None:
     unknown = unknown_field(body, "openai-chat")
     if unknown is None:
         return None
-    return f"Unrecognized request argument supplied: {unknown[0]}" if len(unknown) == 1 else unknown_parameter(unknown)
+    return f"Unrecognized request argument supplied: {unknown[0]}" if len(unknown) == 1 else _unknown_parameter(unknown)
 
 
 def responses(desk: Desk) -> Starlette:
@@ -132,7 +134,7 @@ def responses(desk: Desk) -> Starlette:
         known = request.path_params["id"]
         if known in kept:
             return JSONResponse(kept[known])
-        return JSONResponse({"error": error(f"Response with id '{known}' not found.", "response_id", None)}, 404)
+        return JSONResponse({"error": _error(f"Response with id '{known}' not found.", "response_id", None)}, 404)
 
     async def create(request: Request) -> Response:
         body = await body_of(request)
@@ -145,7 +147,7 @@ def responses(desk: Desk) -> Starlette:
         asked = (items, body.get("instructions"), body.get("tools"), body.get("model"))
         found = await desk.judge(body, Asked("openai-responses", *asked, wrong=_wrong(body)))
         if found.wrong is not None:
-            return JSONResponse({"error": error(found.wrong, "input", None)}, 400)
+            return JSONResponse({"error": _error(found.wrong, "input", None)}, 400)
         if found.too_large and (desk.refuses == "status" or not body.get("stream")):
             return JSONResponse({"error": _overflow()}, 400)
         said = desk.answer(body)
@@ -166,11 +168,11 @@ def _lost(body: Object) -> Response | None:
     if (before := body.get("previous_response_id")) is not None:
         code = "previous_response_not_found"
         said = f"Previous response with id '{before}' not found."
-        return JSONResponse({"error": error(said, "previous_response_id", code)}, 400)
+        return JSONResponse({"error": _error(said, "previous_response_id", code)}, 400)
     for name in ("conversation", "prompt"):
         if (kept := body.get(name)) is not None:
             known = kept.get("id") if isinstance(kept, Mapping) else kept
-            return JSONResponse({"error": error(f"{name.title()} with id '{known}' not found.", name, None)}, 404)
+            return JSONResponse({"error": _error(f"{name.title()} with id '{known}' not found.", name, None)}, 404)
     return None
 
 
@@ -182,7 +184,7 @@ def _wrong(body: Object) -> str | None:
     if told is not None and not isinstance(told, str):
         return f"Invalid type for 'instructions': expected a string, but got {_kind(told)} instead."
     unknown = unknown_field(body, "openai-responses")
-    return None if unknown is None else unknown_parameter(unknown)
+    return None if unknown is None else _unknown_parameter(unknown)
 
 
 def _kind(value: object) -> str:
@@ -233,7 +235,7 @@ def _response(desk: Desk, body: Mapping[str, Any], said: Said, usage: Object) ->
     return {
         "id": desk.id("resp"),
         "object": "response",
-        "created_at": CREATED,
+        "created_at": _CREATED,
         "status": "completed",
         "model": body["model"],
         "output": _items(desk, said),
@@ -277,4 +279,14 @@ def _usage(said: Said, tokens: int) -> Object:
 
 def _overflow() -> Object:
     said = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    return error(said, "input", "context_length_exceeded")
+    return _error(said, "input", "context_length_exceeded")
+
+
+def _error(message: str, param: str | None, code: str | None) -> dict[str, Any]:
+    """An error as the APIs write it."""
+    return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+
+
+def _unknown_parameter(path: Path) -> str:
+    """The words about a field that the APIs do not know."""
+    return f"Unknown parameter: '{dotted(path)}'."
