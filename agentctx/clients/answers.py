@@ -2,29 +2,42 @@
 
 A provider may say within a stream that the request was too large. Up to the first content a smaller one is sent then,
 and the stream goes on with its answer: what the caller has seen by then (a role, ``response.created``) is not said
-again. Nothing is held back for that, so a stream begins when the SDK's own would.
+again. Nothing is held back for that, so a stream begins when the SDK's own would. It ends where the SDK's ends or where
+its reader closes it; by then some providers have told the prompt's size.
+
+The caller gets the SDK's own objects. Each is of a class derived from its own, of the same name, in whose methods
+events and bytes are looked at while they pass by.
 
 Written once for both kinds of client: for a sync client nothing in here waits, since ``Ways.wait`` blocks instead.
-
-The end is where the stream ends or where its reader closes it; by then some providers have told the prompt's size.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Set as AbstractSet
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+    Set as AbstractSet,
+)
 from contextlib import aclosing, closing
-from functools import cache, partial, wraps
-from inspect import isawaitable
+from functools import cache, cached_property, partial, wraps
+from inspect import getattr_static, isawaitable
 from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 
 from agentctx.clients.bridge import blocking, drive
-from agentctx.clients.derived_client import NotSent, derived
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
-from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.errors import AgentctxError, BigItem, ContextOverflow
 from agentctx.providers.adapter import Adapter, Body, get
 from agentctx.providers.overflow import classify_error
 
@@ -35,85 +48,8 @@ Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Sends a request with this body and returns the SDK's answer."""
 Again = Callable[[Exception], Awaitable["Answer | None"]]
 """Sends something smaller after an error; None when it was no overflow, or nothing smaller was taken."""
-
-
-class Refused(Exception):
-    """An answer that tells of an error which its SDK does not raise."""
-
-    def __init__(self, body: Native) -> None:
-        super().__init__(str(body)[:500])
-        self.body = body
-
-
-@define
-class Answer:
-    """What came back from one request.
-
-    Args:
-        refusal: The error that was found in what it returned, or read ahead in its stream.
-        close: Lets go of a stream that nobody will read.
-    """
-
-    value: Any = None
-    error: Exception | None = None
-    refusal: Exception | None = None
-    close: Callable[[], Awaitable[object]] | None = None
-    stream: Started | None = None
-
-    @property
-    def too_large(self) -> Exception | None:
-        """The error, when it says that the request was too large."""
-        said = self.error or self.refusal
-        return said if said is not None and classify_error(said) is not None else None
-
-    async def drop(self) -> None:
-        """Let go of it: nobody will read it."""
-        if self.close is not None:
-            await self.close()
-
-    def given(self) -> Native:
-        """What the SDK returned; what it raised is raised."""
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-Open = Callable[[Any, ModelCall, "Ways"], Awaitable[Answer]]
+Open = Callable[[Any, ModelCall, "Ways"], Awaitable["Answer"]]
 """Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
-
-
-@frozen
-class Ways:
-    """How one SDK's client answers.
-
-    Args:
-        not_sent: Its own error for a request that is too large, raised where nothing was sent.
-        waits: Whether the client is async; of a sync one nothing here waits, since ``wait`` blocks instead.
-    """
-
-    errors: tuple[type[Exception], ...]
-    open: Open
-    not_sent: type[NotSent]
-    waits: bool
-
-    async def wait(self, function: Callable[..., Awaitable[T]], *args: Native) -> T:
-        """Run an async function to its end, by waiting for it or by blocking."""
-        return await function(*args) if self.waits else blocking(function, *args)
-
-    async def sent(self, answer: Native) -> Native:
-        """What a call of the client's own returned; an async client's is awaited."""
-        return await answer if self.waits else answer
-
-    def plain(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Any]:
-        """An async function as it is for an async client, as a plain one for a sync client."""
-        if self.waits:
-            return function
-
-        @wraps(function)
-        def call(*args: P.args, **more: P.kwargs) -> T:
-            return drive(function(*args, **more))
-
-        return call
 
 
 async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
@@ -177,6 +113,134 @@ async def _attempt(call: ModelCall, send: Send, ways: Ways) -> Answer:
     opened = await ways.open(value, call, ways)
     await call.kept(waits=ways.waits)
     return opened
+
+
+@frozen
+class Ways:
+    """How one SDK's client answers.
+
+    Args:
+        not_sent: Its own error for a request that is too large, raised where nothing was sent.
+        waits: Whether the client is async; of a sync one nothing here waits, since ``wait`` blocks instead.
+    """
+
+    errors: tuple[type[Exception], ...]
+    open: Open
+    not_sent: type[NotSent]
+    waits: bool
+
+    async def wait(self, function: Callable[..., Awaitable[T]], *args: Native) -> T:
+        """Run an async function to its end, by waiting for it or by blocking."""
+        return await function(*args) if self.waits else blocking(function, *args)
+
+    async def sent(self, answer: Native) -> Native:
+        """What a call of the client's own returned; an async client's is awaited."""
+        return await answer if self.waits else answer
+
+    def plain(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Any]:
+        """An async function as it is for an async client, as a plain one for a sync client."""
+        if self.waits:
+            return function
+
+        @wraps(function)
+        def call(*args: P.args, **more: P.kwargs) -> T:
+            return drive(function(*args, **more))
+
+        return call
+
+
+@define
+class Answer:
+    """What came back from one request.
+
+    Args:
+        refusal: The error that was found in what it returned, or read ahead in its stream.
+        close: Lets go of a stream that nobody will read.
+    """
+
+    value: Any = None
+    error: Exception | None = None
+    refusal: Exception | None = None
+    close: Callable[[], Awaitable[object]] | None = None
+    stream: Started | None = None
+
+    @property
+    def too_large(self) -> Exception | None:
+        """The error, when it says that the request was too large."""
+        said = self.error or self.refusal
+        return said if said is not None and classify_error(said) is not None else None
+
+    async def drop(self) -> None:
+        """Let go of it: nobody will read it."""
+        if self.close is not None:
+            await self.close()
+
+    def given(self) -> Native:
+        """What the SDK returned; what it raised is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Refused(Exception):
+    """An answer that tells of an error which its SDK does not raise."""
+
+    def __init__(self, body: Native) -> None:
+        super().__init__(str(body)[:500])
+        self.body = body
+
+
+class RequestRefused(Exception):
+    """An answer whose status tells of an error, before an SDK raises its own."""
+
+    def __init__(self, status_code: int, body: str) -> None:
+        super().__init__(body)
+        self.status_code = status_code
+        self.body = body
+
+
+class NotSent(ContextOverflow):
+    """A ``ContextOverflow`` that is the SDK's own error for a request that is too large, too.
+
+    Each SDK's file derives its class from this and from the SDK's, so that both ``except`` clauses catch it. It can be
+    pickled, and it has the attributes that the SDK's error has: status 400, a message, a body, a response.
+    """
+
+    status_code: Any = 400
+
+    def __init__(self, tokens: int, limit: int, biggest: Sequence[BigItem] = ()) -> None:
+        self.tell(str(ContextOverflow(tokens, limit, biggest)))
+        self.tokens = tokens
+        self.limit = limit
+        self.biggest = tuple(biggest)
+
+    def tell(self, message: str) -> None:
+        """Be built as the SDK builds its error."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it is pickled as."""
+        return type(self), (self.tokens, self.limit, self.biggest)
+
+    @classmethod
+    def of(cls, error: ContextOverflow) -> NotSent:
+        """The same overflow as the SDK's error."""
+        return cls(error.tokens, error.limit, error.biggest)
+
+
+def opened(value: object, said: Native, call: ModelCall) -> Answer:
+    """An answer that came whole: the error that it tells of, else its usage is recorded.
+
+    Args:
+        value: What the SDK returned.
+        said: What the API said, as its adapter takes it; None when that cannot be read.
+        call: The call that it answers.
+    """
+    refused = call.adapter.failure(said)
+    if refused is not None:
+        return Answer(value, refusal=Refused(refused))
+    call.learn(call.adapter.usage(said), call.adapter.applied_edits(said))
+    return Answer(value)
 
 
 Pull = Callable[[], Awaitable[Any]]
@@ -361,6 +425,27 @@ class Started:
             await closed
 
 
+def hold(stream: Native, call: ModelCall, ways: Ways, value: Native = None) -> Answer:
+    """Look at what an SDK's stream object hands out, from now on; ``value`` is what holds the stream, if not itself."""
+    held = Held(call, ways.errors, ways.waits, under=getattr(stream, "_agentctx_held", None))
+    stream._agentctx_held = held  # noqa: SLF001 - our own attribute
+    if held.under is None:
+        kind = type(stream)
+        # A class that an SDK makes for one call must not be remembered: it would keep the call.
+        ahead = _ahead if "<locals>" in kind.__qualname__ else _ahead_once
+        stream.__class__ = ahead(kind, ways.waits)
+    return _answer(stream if value is None else value, _started(stream, waits=ways.waits))
+
+
+def _ahead(kind: type, waits: bool) -> type:  # noqa: FBT001 - a key of the cache
+    """The stream's class, where it is read through what is held."""
+    methods = _ASYNC if waits else _SYNC
+    return derived(kind, {name: method for name, method in methods.items() if hasattr(kind, name)})
+
+
+_ahead_once = cache(_ahead)
+
+
 async def _anext(stream: Native) -> Native:
     return await _started(stream, waits=True).next()
 
@@ -400,26 +485,8 @@ def _nothing() -> None:
     """Close nothing."""
 
 
-def pulling(step: Callable[[], Any]) -> Pull:
-    """A sync iterator's ``__next__`` as a ``Pull`` that never waits."""
-
-    async def pull() -> Native:
-        try:
-            return step()
-        except StopIteration:
-            raise StopAsyncIteration from None
-
-    return pull
-
-
-def hold(stream: Native, call: ModelCall, ways: Ways, value: Native = None) -> Answer:
-    """Look at what an SDK's stream object hands out, from now on; ``value`` is what holds the stream, if not itself."""
-    _put_in_front(stream, Held(call, ways.errors, ways.waits), _ASYNC if ways.waits else _SYNC)
-    return _answer(stream if value is None else value, _started(stream, waits=ways.waits))
-
-
-def _answer(value: object, started: Started) -> Answer:
-    return Answer(value, close=started.drop, stream=started)
+_ASYNC = {"__anext__": _anext, "__aiter__": _itself, "close": _close_async, "aclose": _close_async}
+_SYNC = {"__next__": _next, "__iter__": _itself, "close": _close}
 
 
 def follow(
@@ -434,13 +501,9 @@ def follow(
 
 
 async def _rest_async(stream: AsyncGenerator[Any], started: Started) -> AsyncGenerator[Any]:
-    async with aclosing(stream):
+    async with aclosing(stream), aclosing(_all(started.next)) as events:
         try:
-            while True:
-                try:
-                    event = await started.next()
-                except StopAsyncIteration:
-                    return
+            async for event in events:
                 yield event
         finally:
             await started.held.let_go()
@@ -449,31 +512,235 @@ async def _rest_async(stream: AsyncGenerator[Any], started: Started) -> AsyncGen
 def _rest(stream: Generator[Any], started: Started) -> Generator[Any]:
     with closing(stream):
         try:
-            while True:
-                try:
-                    event = drive(started.next())
-                except StopAsyncIteration:
-                    return
-                yield event
+            yield from _all_at_once(started.next)
         finally:
             drive(started.held.let_go())
 
 
-def _put_in_front(stream: Native, held: Held, reading: Mapping[str, Callable[..., Native]]) -> None:
-    """Let the stream object read through ``held``; its class stays its class."""
-    held.under = getattr(stream, "_agentctx_held", None)
-    stream._agentctx_held = held  # noqa: SLF001 - our own attribute
-    if held.under is None:
-        kind = type(stream)
-        # A class that an SDK makes for one call must not be remembered: it would keep the call.
-        ahead = _ahead if "<locals>" in kind.__qualname__ else _ahead_once
-        stream.__class__ = ahead(kind, frozenset(reading.items()))
+async def _all(pull: Pull) -> AsyncGenerator[Any]:
+    while True:
+        try:
+            item = await pull()
+        except StopAsyncIteration:
+            return
+        yield item
 
 
-def _ahead(kind: type, reading: frozenset[tuple[str, Callable[..., Any]]]) -> type:
-    return derived(kind, {name: method for name, method in reading if hasattr(kind, name)})
+def _all_at_once(pull: Callable[[], Coroutine[Any, Any, Any]]) -> Generator[Any]:
+    """What is pulled, where nothing waits."""
+    while True:
+        try:
+            item = drive(pull())
+        except StopAsyncIteration:
+            return
+        yield item
 
 
-_ahead_once = cache(_ahead)
-_ASYNC = {"__anext__": _anext, "__aiter__": _itself, "close": _close_async, "aclose": _close_async}
-_SYNC = {"__next__": _next, "__iter__": _itself, "close": _close}
+def _answer(value: object, started: Started) -> Answer:
+    return Answer(value, close=started.drop, stream=started)
+
+
+def pulling(step: Callable[[], Any]) -> Pull:
+    """A sync iterator's ``__next__`` as a ``Pull`` that never waits."""
+
+    async def pull() -> Native:
+        try:
+            return step()
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    return pull
+
+
+_END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answer:
+    """Look at a body that only the caller reads, as with ``with_streaming_response``, while it passes by.
+
+    However it is read (parsed, in lines, bytes or at once), the HTTP response hands out decoded bytes: there a body of
+    events is followed like any other stream, event by event, and of a body of JSON the usage is recorded at its end.
+    """
+    pull = _asked_for(http, http.aiter_bytes().__anext__ if waits else pulling(http.iter_bytes().__next__))
+    events = "text/event-stream" in http.headers.get("content-type", "")
+    given = _events(pull) if events else _whole(pull, call, waits=waits)
+    kind: Any = type(http)
+    close = partial(kind.aclose if waits else kind.close, http)
+    started = Started(Held(call, (), waits, said_in if events else nothing_said), given, close)
+    http._agentctx_body = started  # noqa: SLF001 - our own attribute
+    http.__class__ = _watched(kind, waits)
+    return Answer(value, close=started.drop, stream=started if events else None)
+
+
+@cache
+def _watched(kind: type, waits: bool) -> type:  # noqa: FBT001 - a key of the cache
+    """The response's class, where its body is looked at."""
+    return derived(kind, _BODY_ASYNC if waits else _BODY_SYNC)
+
+
+def _asked_for(http: Native, pull: Pull) -> Pull:
+    async def next_piece() -> bytes:
+        http._agentctx_reads = True  # noqa: SLF001 - our own attribute: the library's own raw bytes are asked for
+        piece: bytes = await pull()
+        return piece
+
+    return next_piece
+
+
+def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[bytes]]:
+    """Whole events out of pieces of bytes, each with the blank line that ends it."""
+    found: deque[bytes] = deque()
+    rest = bytearray()
+
+    async def next_event() -> bytes:
+        while not found:
+            try:
+                rest.extend(await pull())
+            except StopAsyncIteration:
+                if not rest:
+                    raise
+                found.append(bytes(rest))
+                rest.clear()
+            while (end := _END_OF_EVENT.search(rest)) is not None:
+                found.append(bytes(rest[: end.end()]))
+                del rest[: end.end()]
+        return found.popleft()
+
+    return next_event
+
+
+def _whole(pull: Pull, call: ModelCall, *, waits: bool) -> Pull:
+    """The pieces as they come; when all have come, the usage in them is recorded."""
+    seen: list[bytes] = []
+
+    async def next_piece() -> bytes:
+        try:
+            piece: bytes = await pull()
+        except StopAsyncIteration:
+            body, seen[:] = object_in(b"".join(seen)), []
+            if body is not None:
+                call.learn(call.adapter.usage(body), call.adapter.applied_edits(body))
+                await call.kept(waits=waits)
+            raise
+        seen.append(piece)
+        return piece
+
+    return next_piece
+
+
+def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Whole events out of pieces of bytes that an async iterator yields."""
+    return _all(_events(pieces.__anext__))
+
+
+def said_in(event: bytes) -> Native:
+    """The JSON of an event; None when it has none."""
+    lines = (line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+    return object_in(b"\n".join(lines))
+
+
+def nothing_said(_piece: bytes) -> None:
+    """A piece of a body says nothing alone."""
+
+
+def object_in(data: bytes) -> dict[str, Any] | None:
+    """The JSON object that bytes are; None for anything else."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+async def _aiter_bytes(http: Native, chunk_size: int | None = None) -> AsyncGenerator[bytes]:
+    kind: Any = type(http).__base__
+    pieces = kind.aiter_bytes(http, chunk_size) if _is_read(http) else _all(_pieces(http, chunk_size))
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+
+
+def _iter_bytes(http: Native, chunk_size: int | None = None) -> Generator[bytes]:
+    kind: Any = type(http).__base__
+    yield from kind.iter_bytes(http, chunk_size) if _is_read(http) else _all_at_once(_pieces(http, chunk_size))
+
+
+def _pieces(http: Native, size: int | None) -> Callable[[], Coroutine[Any, Any, bytes]]:
+    pull: Callable[[], Coroutine[Any, Any, bytes]] = http._agentctx_body.next  # noqa: SLF001 - our own attribute
+    return pull if size is None else _sized(pull, size)
+
+
+def _sized(pull: Pull, size: int) -> Callable[[], Coroutine[Any, Any, bytes]]:
+    """The same bytes in pieces of this size."""
+    rest = bytearray()
+
+    async def next_piece() -> bytes:
+        while len(rest) < size:
+            try:
+                rest.extend(await pull())
+            except StopAsyncIteration:
+                if not rest:
+                    raise
+                break
+        piece = bytes(rest[:size])
+        del rest[:size]
+        return piece
+
+    return next_piece
+
+
+def _is_read(http: Native) -> bool:
+    """Whether the body was read before: then the library hands out what it keeps, or says that it does not."""
+    return hasattr(http, "_content") or http.is_stream_consumed
+
+
+async def _aiter_raw(http: Native, chunk_size: int | None = None) -> AsyncGenerator[bytes]:
+    async for piece in _own_raw(http, "aiter_raw")(http, chunk_size):
+        yield piece
+
+
+def _iter_raw(http: Native, chunk_size: int | None = None) -> Generator[bytes]:
+    yield from _own_raw(http, "iter_raw")(http, chunk_size)
+
+
+def _own_raw(http: Native, name: str) -> Native:
+    """How raw bytes are read: as all others where they are not encoded, else by the library, and not looked at."""
+    methods = (vars(kind).get(name) for kind in type(http).__mro__)
+    own = next(each for each in methods if each not in (None, _aiter_raw, _iter_raw))
+    plain = http.headers.get("content-encoding", "identity") == "identity"
+    if not plain or _is_read(http) or getattr(http, "_agentctx_reads", False):
+        return own
+    return _aiter_bytes if name == "aiter_raw" else _iter_bytes
+
+
+async def _aclose_body(http: Native) -> None:
+    await http._agentctx_body.drop()  # noqa: SLF001 - our own attribute
+
+
+def _close_body(http: Native) -> None:
+    drive(http._agentctx_body.drop())  # noqa: SLF001 - our own attribute
+
+
+_BODY_ASYNC = {"aiter_bytes": _aiter_bytes, "aiter_raw": _aiter_raw, "aclose": _aclose_body}
+_BODY_SYNC = {"iter_bytes": _iter_bytes, "iter_raw": _iter_raw, "close": _close_body}
+
+
+def proxy(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
+    """An object of a class derived from the client's, in which some methods are replaced.
+
+    What the client opened (connections, credentials) is used by both, and closing one closes the other. Clients
+    derived from the proxy (``with_options``) have the methods too.
+    """
+    other: Any = object.__new__(derived(type(client), methods))
+    for name, value in vars(client).items():
+        # A cached resource calls the client that it was made by.
+        if not isinstance(getattr_static(type(client), name, None), cached_property):
+            other.__dict__[name] = value
+    result: T = other
+    return result
+
+
+def derived(kind: type, attributes: Mapping[str, Any]) -> type:
+    """A class of the same name and origin in which some attributes, mostly methods, are replaced."""
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), {**names, **attributes})

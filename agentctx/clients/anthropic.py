@@ -19,10 +19,20 @@ import httpx2
 from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
 from attrs import field, frozen
 
-from agentctx.clients.answers import Answer, Send, Ways, answer, begun, hold
-from agentctx.clients.bodies import watch
+from agentctx.clients.answers import (
+    Answer,
+    NotSent,
+    RequestRefused,
+    Send,
+    Ways,
+    answer,
+    begun,
+    derived,
+    hold,
+    opened,
+    watch,
+)
 from agentctx.clients.bridge import drive
-from agentctx.clients.derived_client import NotSent, derived
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
@@ -38,15 +48,6 @@ _BETAS = "anthropic-beta"
 
 _UNANSWERED: ContextVar[ModelCall | None] = ContextVar("agentctx_unanswered", default=None)
 """The call that failed last in this task: the SDK may try it again, which makes no second call of it."""
-
-
-class RequestRefused(Exception):
-    """A response whose status tells of an error, before the SDK raises its own."""
-
-    def __init__(self, status_code: int, body: str) -> None:
-        super().__init__(body)
-        self.status_code = status_code
-        self.body = body
 
 
 def wrap(client: T, conversations: Conversations) -> T:
@@ -148,8 +149,7 @@ async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     inner = await ways.sent(value.parse())
     if isinstance(inner, AsyncStream | Stream):
         return hold(inner, call, ways, value)
-    call.learn(call.adapter.usage(inner), call.adapter.applied_edits(inner))
-    return Answer(value)
+    return opened(value, inner, call)
 
 
 def _is_the_callers(http: Native) -> bool:

@@ -15,8 +15,7 @@ from attrs import evolve
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
-from agentctx.clients.answers import Answer, Ways, exchange, follow
-from agentctx.clients.derived_client import NotSent, derived, proxy
+from agentctx.clients.answers import Answer, NotSent, Ways, derived, exchange, follow, opened, proxy
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
@@ -93,8 +92,7 @@ _MAKES_NO_TEXT = ("stability.", "luma.", "image", "canvas", "reel", "embed", "re
 async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     stream = value.get("stream")
     if stream is None:
-        call.learn(call.adapter.usage(value))
-        return Answer(value)
+        return opened(value, value, call)
     answer = follow(aiter(stream) if ways.waits else iter(stream), call, ways, stream.close)
     return _behind(value, stream, answer, "__aiter__" if ways.waits else "__iter__")
 

@@ -14,9 +14,8 @@ from attrs import frozen
 from google.genai import Client, errors
 from google.genai.client import AsyncClient
 
-from agentctx.clients.answers import Answer, Ways, exchange, follow
+from agentctx.clients.answers import Answer, NotSent, Ways, derived, exchange, follow, opened
 from agentctx.clients.bridge import drive
-from agentctx.clients.derived_client import NotSent, derived
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
@@ -130,8 +129,7 @@ def _refuse_interactions(_client: object) -> NoReturn:
 
 
 async def _open(value: object, call: ModelCall, _ways: Ways, /) -> Answer:
-    call.learn(call.adapter.usage(value))
-    return Answer(value)
+    return opened(value, value, call)
 
 
 async def _open_stream(value: Native, call: ModelCall, ways: Ways, /) -> Answer:

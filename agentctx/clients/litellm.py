@@ -18,9 +18,7 @@ from attrs import define, field, frozen
 from litellm import exceptions
 from litellm.router import Router
 
-from agentctx.clients.answers import Answer, Refused, Ways, exchange, follow, hold
-from agentctx.clients.bodies import events_of, said_in
-from agentctx.clients.derived_client import NotSent, derived
+from agentctx.clients.answers import Answer, NotSent, Ways, derived, events_of, exchange, follow, hold, opened, said_in
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
@@ -238,18 +236,10 @@ def _prepared(function: Callable[..., Any], adapter: Adapter, conversations: Con
 
 async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     if not hasattr(value, "__anext__" if ways.waits else "__next__"):
-        return _opened(value, call)
+        return opened(value, value, call)
     if ways.waits and call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
         return follow(events_of(value), call, ways, getattr(value, "aclose", None), said_in)
     return hold(value, call, ways)
-
-
-def _opened(value: object, call: ModelCall) -> Answer:
-    refused = call.adapter.failure(value)
-    if refused is None:
-        call.learn(call.adapter.usage(value))
-        return Answer(value)
-    return Answer(value, refusal=Refused(refused))
 
 
 class OverflowBeforeSending(NotSent, exceptions.ContextWindowExceededError):

@@ -16,9 +16,7 @@ import openai
 from attrs import field, frozen
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
-from agentctx.clients.answers import Answer, Refused, Ways, exchange, hold
-from agentctx.clients.bodies import watch
-from agentctx.clients.derived_client import NotSent, body_of, proxy
+from agentctx.clients.answers import Answer, NotSent, Ways, exchange, hold, opened, proxy, watch
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
@@ -135,7 +133,8 @@ async def _open(background: _Background, value: Native, call: ModelCall, ways: W
         return watch(value, value.http_response, call, waits=ways.waits)
     inner = _inner(value)
     if not isinstance(inner, AsyncStream | Stream):
-        return _opened(value, inner, call, background)
+        _follow_background(inner, call, background)
+        return opened(value, inner, call)
     return hold(inner, call, ways, value)
 
 
@@ -156,22 +155,12 @@ def _inner(value: Native) -> Native:
     return http.json() if http.is_closed and "json" in http.headers.get("content-type", "") else None
 
 
-def _opened(value: object, inner: Native, call: ModelCall, background: _Background) -> Answer:
-    refused = None if inner is None else call.adapter.failure(inner)
-    usage = None if inner is None else call.adapter.usage(inner)
-    _follow_background(inner, usage, call, background)
-    if refused is None:
-        call.learn(usage)
-        return Answer(value)
-    return Answer(value, refusal=Refused(refused))
-
-
-def _follow_background(inner: Native, usage: Native, call: ModelCall, background: _Background) -> None:
+def _follow_background(inner: Native, call: ModelCall, background: _Background) -> None:
     """Of a response in the background the usage comes when it is retrieved at its end."""
     name = get(inner, "id")
     if not call.body.get("background") or not isinstance(name, str):
         return
-    if usage is None and get(inner, "status") in {"queued", "in_progress"}:
+    if call.adapter.usage(inner) is None and get(inner, "status") in {"queued", "in_progress"}:
         background.follow(name, call)
     else:
         background.forget(name)
@@ -182,6 +171,7 @@ class OverflowBeforeSending(NotSent, openai.BadRequestError):
 
     def tell(self, message: str) -> None:
         """Be built as the SDK builds its error."""
+        said = {"message": message, "type": "invalid_request_error", "param": None, "code": "context_length_exceeded"}
         request = httpx.Request("POST", "https://request.was.not.sent")
-        response = httpx.Response(400, request=request, json={"error": body_of(message)})
-        openai.BadRequestError.__init__(self, message, response=response, body=body_of(message))
+        response = httpx.Response(400, request=request, json={"error": said})
+        openai.BadRequestError.__init__(self, message, response=response, body=said)

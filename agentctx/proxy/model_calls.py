@@ -11,8 +11,7 @@ from time import perf_counter
 
 from attrs import define, field, frozen
 
-from agentctx.clients.answers import Answer, Refused, Started, Ways, answer
-from agentctx.clients.derived_client import NotSent
+from agentctx.clients.answers import Answer, NotSent, RequestRefused, Started, Ways, answer, object_in, opened
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
@@ -55,15 +54,6 @@ class Unreadable(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-
-
-class RequestRefused(Exception):
-    """An answer whose status tells of an error."""
-
-    def __init__(self, status_code: int, body: str) -> None:
-        super().__init__(body)
-        self.status_code = status_code
-        self.body = body
 
 
 @define(eq=False)
@@ -299,11 +289,7 @@ _ITS_JSON, _TOO_DEEP, ITS_ENCODING = "its JSON", "what is nested too deep", "its
 
 
 def _object(plain: bytes) -> dict[str, Native]:
-    try:
-        found = json.loads(plain)
-    except (ValueError, RecursionError):
-        raise Unreadable(_ITS_JSON) from None
-    if not isinstance(found, dict):
+    if (found := object_in(plain)) is None:
         raise Unreadable(_ITS_JSON)
     return found
 
@@ -342,7 +328,7 @@ async def _opened(reply: Reply, call: ModelCall, _ways: Ways, /) -> Answer:
     reply.whole = await response.aread()
     if not response.is_success:
         return Answer(reply, refusal=RequestRefused(response.status_code, response.text))
-    return Answer(reply, refusal=_learned(reply.whole, call))
+    return opened(reply, object_in(reply.whole), call)
 
 
 _FRAMINGS: Mapping[str, Framing] = {
@@ -354,16 +340,3 @@ _FRAMINGS: Mapping[str, Framing] = {
 def _in_a_list(response: ProviderResponse) -> bool:
     """Whether it streams in one JSON document."""
     return response.request.url.path.endswith(":streamGenerateContent")
-
-
-def _learned(whole: bytes, call: ModelCall) -> Exception | None:
-    """The error that an answer tells of; of any other the usage is recorded."""
-    try:
-        said = json.loads(whole)
-    except (ValueError, RecursionError):
-        return None
-    refused = call.adapter.failure(said)
-    if refused is not None:
-        return Refused(refused)
-    call.learn(call.adapter.usage(said), call.adapter.applied_edits(said))
-    return None

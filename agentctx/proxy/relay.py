@@ -16,8 +16,7 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
-from agentctx.clients.answers import Held, Started
-from agentctx.clients.bodies import said_in
+from agentctx.clients.answers import Held, Started, nothing_said, said_in
 from agentctx.clients.model_call import ModelCall
 from agentctx.core.message import Native
 from agentctx.proxy.aws import said_in_frame
@@ -177,11 +176,7 @@ def listed(answer: ProviderResponse, call: ModelCall) -> Started:
             seen.extend(data)
         return Piece(data)
 
-    return Started(Held(call, (), waits=True, read=_nothing), pull, answer.aclose)
-
-
-def _nothing(_piece: Piece) -> None:
-    """A piece of a document says nothing alone."""
+    return Started(Held(call, (), waits=True, read=nothing_said), pull, answer.aclose)
 
 
 def _learn(call: ModelCall, document: bytes) -> None:

@@ -6,7 +6,7 @@ from time import perf_counter
 import pytest
 
 from agentctx import ContextOverflow, classify_error
-from agentctx.clients.derived_client import NotSent
+from agentctx.clients.answers import NotSent
 from agentctx.providers import Overflow
 
 WORDS = "This model's maximum context length is 8192 tokens. However, your messages resulted in 8327 tokens."
