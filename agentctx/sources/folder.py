@@ -18,7 +18,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import SourceError
-from agentctx.sources.call_source import stop_when_abandoned
+from agentctx.sources.gathering import stop_when_abandoned
 
 _BY_FOLDER = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
 """Whether the system can open a name in an open folder, so that nobody can swap the folder meanwhile."""

@@ -1,23 +1,83 @@
-"""Ask several sources at once, and keep what is worth its room."""
+"""Ask several sources at once, each for as long as its deadline lets it, and write what is worth its room."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar, copy_context
+from enum import StrEnum
 from functools import cache, partial
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any, Literal
 
-from anyio import CapacityLimiter, to_thread
+import anyio
+from anyio import CapacityLimiter, from_thread, to_thread
 from attrs import define, field, frozen
 
 from agentctx.core.budget import each_that_fits
+from agentctx.core.message import Native
+from agentctx.core.secrets import redact_secrets
 from agentctx.engine.relevance import coverage, raw_words
-from agentctx.engine.shrink import fits
-from agentctx.errors import ConfigError
+from agentctx.engine.shrink import cutter_of, fits
+from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import ContextItem, ContextProvider, TokenCounter
-from agentctx.sources.call_source import SourceCall, SourceOutcome
-from agentctx.sources.writing import cut_lines, section
 from agentctx.tokens.counting import counter_of_texts
-from agentctx.users_code import side_by_side
+from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
+
+
+async def gather(
+    providers: Sequence[ContextProvider],
+    query: str = "",
+    *,
+    max_tokens: int | None = None,
+    deadline: float | None = 5.0,
+    counter: TokenCounter | Callable[[str], int] | None = None,
+    on: tuple[type[Exception], ...] = (Exception,),
+) -> Gathered:
+    """Ask all providers at the same time, and choose from what they found.
+
+    One that fails, hangs or returns nonsense costs only itself, and the result says so. Each item is worth what its
+    provider says and, when there is a query, how many of the query's words it has.
+
+    Args:
+        providers: The sources. What one finds is cut to its ``max_tokens``, when it says any.
+        query: The task, in words.
+        max_tokens: The most tokens of the text that comes out; None takes everything.
+        deadline: How long each may take, in seconds; None waits for ever. An async provider must not block the
+            event loop; one that is not async runs in a thread, which cannot be stopped but is not waited for.
+        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+        on: The errors of a provider that cost only itself.
+
+    Raises:
+        ConfigError: If a number or the counter makes no sense.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> def logs(query):
+        ...     return [ContextItem("build.log", "a comma is missing")]
+        >>> gathered = await gather([logs], "Why does the build fail?", max_tokens=500)
+        >>> [item.title for item in gathered.items]
+        ['build.log']
+    """
+    if (deadline is not None and not deadline > 0) or (max_tokens is not None and max_tokens < 0):
+        msg = f"gather: expected a positive deadline and no negative number of tokens, got {deadline}, {max_tokens}"
+        raise ConfigError(msg)
+    calls = [_SourceCall(provider) for provider in providers]
+    threads = CapacityLimiter(max(1, len(calls)))
+    await side_by_side(partial(call.run, query, deadline, on, threads) for call in calls)
+    weigh = partial(_weigh, calls, query, max_tokens, counter_of_texts(counter))
+    return await to_thread.run_sync(weigh)
+
+
+class SourceOutcome(StrEnum):
+    """What came of the call of a source."""
+
+    FINE = "fine"
+    FAILED = "failed"
+    LATE = "late"
 
 
 @frozen
@@ -86,15 +146,212 @@ class Gathered:
         return tuple(f"{each.name}: {each.problem}" for each in self.sources if each.problem)
 
 
+@define
+class _SourceCall:
+    """The call of one provider, and what came of it."""
+
+    provider: ContextProvider
+    name: str = field(init=False)
+    description: str = ""
+    max_tokens: int | None = None
+    items: tuple[ContextItem, ...] = ()
+    outcome: SourceOutcome = SourceOutcome.LATE
+    problem: str = ""
+    seconds: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        """Name it after its kind until it is asked."""
+        self.name = type(self.provider).__name__
+
+    async def run(
+        self, query: str, deadline: float | None, on: tuple[type[Exception], ...], threads: CapacityLimiter
+    ) -> None:
+        """Call the provider, for as long as the deadline lets it; its errors are told, not raised."""
+        started = anyio.current_time()
+        try:
+            self._introduce()
+            with anyio.move_on_after(deadline):
+                self.items = as_items(self.name, await result_of(self.provider, query, threads=threads))
+                self.outcome = SourceOutcome.FINE
+            if self.outcome is SourceOutcome.LATE:
+                self.problem = f"did not answer within {deadline:g} seconds"
+        except on as error:
+            self.outcome = SourceOutcome.FAILED
+            self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled():
+                raise
+            self.outcome, self.problem = SourceOutcome.FAILED, WAS_CANCELLED
+        self.seconds = anyio.current_time() - started
+
+    def _introduce(self) -> None:
+        """Find out what the provider is called, what it brings, and how much."""
+        name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
+        self.name = name if isinstance(name, str) else self.name
+        self.description = str(getattr(self.provider, "description", ""))
+        room = getattr(self.provider, "max_tokens", None)
+        if room is not None and (isinstance(room, bool) or not isinstance(room, int)):
+            raise SourceError(self.name, f"max_tokens: expected a whole number of tokens, got {room!r:.80}")
+        self.max_tokens = room
+
+
+async def result_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
+    """What a function returns; one that is not async runs in a thread, which is abandoned when it is late."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        found = function(*arguments)
+    else:
+        found = await to_thread.run_sync(_waited_for, function, arguments, abandon_on_cancel=True, limiter=threads)
+    return await found if inspect.isawaitable(found) else found
+
+
+def as_items(name: str, found: object) -> tuple[ContextItem, ...]:
+    """What a provider returned, its items named after it."""
+    if found is None:
+        return ()
+    if not isinstance(found, Sequence) or not all(isinstance(item, ContextItem) for item in found):
+        raise SourceError(name, f"returned {type(found).__name__} {found!r:.80} instead of a list of ContextItem")
+    return tuple(item.found_by(name) for item in found)
+
+
+_LOOK = 0.05
+"""How often a thread that waits looks whether anybody still wants the answer, in seconds."""
+
+_given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
+
+
+class _AbandonedError(Exception):
+    """Raised in a thread whose answer nobody waits for any more."""
+
+
+def stop_when_abandoned() -> None:
+    """End the work of a thread that nobody waits for any more; call it now and then in work that takes long.
+
+    Raises:
+        _AbandonedError: In a thread of ``gather``. In any other worker thread, that thread's cancellation.
+    """
+    given_up = _given_up.get()
+    if given_up is not None:
+        if given_up.is_set():
+            raise _AbandonedError
+        return
+    try:
+        from_thread.check_cancelled()
+    except RuntimeError:
+        return  # not in a worker thread: nobody waits elsewhere
+
+
+def _waited_for(function: Callable[..., object], arguments: tuple[object, ...]) -> object:
+    """What the function returns, called in a daemon thread, while this worker thread looks for a cancellation.
+
+    A worker thread of asyncio's that never ends would keep the program from ending.
+    """
+    answers: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
+    given_up = Event()
+
+    def work() -> None:
+        _given_up.set(given_up)
+        try:
+            answers.put((function(*arguments), None))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            answers.put((None, error))
+
+    Thread(target=copy_context().run, args=(work,), name=f"agentctx {function!r:.60}", daemon=True).start()
+    try:
+        while True:
+            try:
+                found, error = answers.get(timeout=_LOOK)
+            except Empty:
+                from_thread.check_cancelled()
+            else:
+                break
+    finally:
+        given_up.set()
+    if error is not None:
+        raise error
+    return found
+
+
+@define
+class _Found:
+    """An item on its way: as it was found, and as it fits its provider's room; None when it does not."""
+
+    call: _SourceCall
+    whole: ContextItem
+    item: ContextItem | None
+
+
+def _weigh(calls: Sequence[_SourceCall], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
+    """Cut, rank and choose what was found."""
+    found = _weighed([item for call in calls for item in call.items], query)
+    owners = [call for call in calls for _ in call.items]
+    pieces = [_Found(call, item, item) for call, item in zip(owners, found, strict=True)]
+    for call in calls:
+        _hold(call, [piece for piece in pieces if piece.call is call], counter)
+    fitting = [(index, piece.item) for index, piece in enumerate(pieces) if piece.item is not None]
+    items = [item for _, item in fitting]
+    if max_tokens is None:
+        order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
+        chosen: Mapping[int, ContextItem] = {index: items[index] for index in order}
+    else:
+        chosen = select_items(items, max_tokens, counter)
+    return _gathered(calls, pieces, {fitting[index][0]: item for index, item in chosen.items()}, counter)
+
+
+def _hold(call: _SourceCall, pieces: Sequence[_Found], counter: TokenCounter) -> None:
+    """Keep what a provider found within the room that it asks for, the most relevant of it."""
+    room = call.max_tokens
+    if room is None:
+        return
+    for piece in sorted(pieces, key=lambda piece: -piece.whole.relevance):
+        piece.item = _fitted(piece.whole, room, counter)
+        room -= 0 if piece.item is None else counter.count(written(piece.item))
+
+
+def _fitted(item: ContextItem, room: int, counter: TokenCounter) -> ContextItem | None:
+    return item if room > 0 and fits(written(item), room, counter) else shortened(item, room, counter)
+
+
+def _weighed(items: Sequence[ContextItem], query: str) -> Sequence[ContextItem]:
+    if not raw_words(query):
+        return items
+    shares = coverage(query, [f"{item.title}\n{item.content}" for item in items])
+    return [item.worth(blended(item.relevance, share)) for item, share in zip(items, shares, strict=True)]
+
+
 def blended(prior: float, share: float) -> float:
     """What something is worth: half what it is worth to any task, half how much it has of this task's words."""
     return (prior + share) / 2
 
 
+def _gathered(
+    calls: Sequence[_SourceCall], pieces: Sequence[_Found], chosen: Mapping[int, ContextItem], counter: TokenCounter
+) -> Gathered:
+    items = tuple(chosen.values())
+    text = render(items)
+    left_out = tuple(piece.whole for index, piece in enumerate(pieces) if index not in chosen)
+    reports = tuple(_report(call, [(pieces[index], item) for index, item in chosen.items()], counter) for call in calls)
+    return Gathered(items, left_out, text, counter.count(text), reports)
+
+
+def _report(call: _SourceCall, chosen: Sequence[tuple[_Found, ContextItem]], counter: TokenCounter) -> SourceReport:
+    mine = [(piece, item) for piece, item in chosen if piece.call is call]
+    return SourceReport(
+        name=call.name,
+        description=call.description,
+        outcome=call.outcome,
+        problem=call.problem,
+        found=len(call.items),
+        chosen=len(mine),
+        cut=sum(item.content != piece.whole.content for piece, item in mine),
+        tokens=sum(counter.count(written(item)) for _, item in mine),
+        seconds=call.seconds,
+    )
+
+
 HEADING = "## Relevant context\n\n"
 """What stands above the items."""
 
-LEAST = 24
+_LEAST = 24
 """An item is not cut to fewer tokens than this: so little of it would say nothing."""
 
 _ATTEMPTS = 4
@@ -191,7 +448,7 @@ def shortened(item: ContextItem, max_tokens: int, counter: TokenCounter) -> Cont
     """The item cut so that it is written in ``max_tokens``; None when too little of it would be left."""
     room = max_tokens - counter.count(written(item.saying("")))
     for _ in range(_ATTEMPTS):
-        if room < LEAST:
+        if room < _LEAST:
             return None
         content = cut_lines(item.content, room, counter, item.keep)
         if not content:
@@ -204,117 +461,76 @@ def shortened(item: ContextItem, max_tokens: int, counter: TokenCounter) -> Cont
     return None
 
 
-async def gather(
-    providers: Sequence[ContextProvider],
-    query: str = "",
-    *,
-    max_tokens: int | None = None,
-    deadline: float | None = 5.0,
-    counter: TokenCounter | Callable[[str], int] | None = None,
-    on: tuple[type[Exception], ...] = (Exception,),
-) -> Gathered:
-    """Ask all providers at the same time, and choose from what they found.
+_TICKS = re.compile(r"`{3,}")
 
-    One that fails, hangs or returns nonsense costs only itself, and the result says so. Each item is worth what its
-    provider says and, when there is a query, how many of the query's words it has.
 
-    Args:
-        providers: The sources. What one finds is cut to its ``max_tokens``, when it says any.
-        query: The task, in words.
-        max_tokens: The most tokens of the text that comes out; None takes everything.
-        deadline: How long each may take, in seconds; None waits for ever. An async provider must not block the
-            event loop; one that is not async runs in a thread, which cannot be stopped but is not waited for.
-        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
-        on: The errors of a provider that cost only itself.
+def one_line(text: str) -> str:
+    """A title or a path on one line, without characters that would start something new."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
-    Raises:
-        ConfigError: If a number or the counter makes no sense.
 
-    Example:
-        >>> from agentctx.sources import ContextItem, gather
-        >>> def logs(query):
-        ...     return [ContextItem("build.log", "a comma is missing")]
-        >>> gathered = await gather([logs], "Why does the build fail?", max_tokens=500)
-        >>> [item.title for item in gathered.items]
-        ['build.log']
+def section(title: str, content: str) -> str:
+    """A heading and the content in a fence that is longer than any in it, so that nothing in it can close it.
+
+    It begins with a hash and ends with line breaks: sections that follow one another cost what they cost apart.
     """
-    if (deadline is not None and not deadline > 0) or (max_tokens is not None and max_tokens < 0):
-        msg = f"gather: expected a positive deadline and no negative number of tokens, got {deadline}, {max_tokens}"
-        raise ConfigError(msg)
-    calls = [SourceCall(provider) for provider in providers]
-    threads = CapacityLimiter(max(1, len(calls)))
-    await side_by_side(partial(call.run, query, deadline, on, threads) for call in calls)
-    weigh = partial(_weigh, calls, query, max_tokens, counter_of_texts(counter))
-    return await to_thread.run_sync(weigh)
+    fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(content))])
+    return f"### {one_line(title)}\n{fence}\n{content.rstrip()}\n{fence}\n\n"
 
 
-@define
-class _Found:
-    """An item on its way: as it was found, and as it fits its provider's room; None when it does not."""
-
-    call: SourceCall
-    whole: ContextItem
-    item: ContextItem | None
+_SLACK = 8
+"""How often a piece is made smaller because marker and piece together cost more than apart."""
 
 
-def _weigh(calls: Sequence[SourceCall], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
-    """Cut, rank and choose what was found."""
-    found = _weighed([item for call in calls for item in call.items], query)
-    owners = [call for call in calls for _ in call.items]
-    pieces = [_Found(call, item, item) for call, item in zip(owners, found, strict=True)]
-    for call in calls:
-        _hold(call, [piece for piece in pieces if piece.call is call], counter)
-    fitting = [(index, piece.item) for index, piece in enumerate(pieces) if piece.item is not None]
-    items = [item for _, item in fitting]
-    if max_tokens is None:
-        order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
-        chosen: Mapping[int, ContextItem] = {index: items[index] for index in order}
-    else:
-        chosen = select_items(items, max_tokens, counter)
-    return _gathered(calls, pieces, {fitting[index][0]: item for index, item in chosen.items()}, counter)
+def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["head", "tail"] = "head") -> str:
+    """The text when it fits, else its first or last lines and how many are left out; empty when not one line fits."""
+    if max_tokens < 1:
+        return ""
+    if fits(text, max_tokens, counter):
+        return text
+    end = cutter_of(counter).head if keep == "head" else cutter_of(counter).tail
+    room = max_tokens - counter.count(_marked("", _lines(text), keep))
+    for _ in range(_SLACK):
+        piece = _whole_lines(end(text, room), text, keep) if room > 0 else ""
+        if not piece.strip():
+            return ""
+        result = _marked(piece, max(1, _lines(text) - _lines(piece)), keep)
+        excess = counter.count(result) - max_tokens
+        if excess <= 0:
+            return result
+        room -= excess
+    return ""
 
 
-def _hold(call: SourceCall, pieces: Sequence[_Found], counter: TokenCounter) -> None:
-    """Keep what a provider found within the room that it asks for, the most relevant of it."""
-    room = call.max_tokens
-    if room is None:
-        return
-    for piece in sorted(pieces, key=lambda piece: -piece.whole.relevance):
-        piece.item = _fitted(piece.whole, room, counter)
-        room -= 0 if piece.item is None else counter.count(written(piece.item))
+def _lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
 
 
-def _fitted(item: ContextItem, room: int, counter: TokenCounter) -> ContextItem | None:
-    return item if room > 0 and fits(written(item), room, counter) else shortened(item, room, counter)
+def _whole_lines(piece: str, text: str, keep: Literal["head", "tail"]) -> str:
+    """The piece up to its last line break, or from its first; a text of one line is cut inside it."""
+    if keep == "head":
+        return piece if "\n" not in piece else piece[: piece.rindex("\n") + 1]
+    if "\n" not in piece or text[: len(text) - len(piece)].endswith("\n"):
+        return piece
+    return piece[piece.index("\n") + 1 :]
 
 
-def _weighed(items: Sequence[ContextItem], query: str) -> Sequence[ContextItem]:
-    if not raw_words(query):
-        return items
-    shares = coverage(query, [f"{item.title}\n{item.content}" for item in items])
-    return [item.worth(blended(item.relevance, share)) for item, share in zip(items, shares, strict=True)]
+def _marked(piece: str, lines: int, keep: Literal["head", "tail"]) -> str:
+    missing = f"[… {lines:,} more lines …]"
+    if keep == "tail":
+        return f"{missing}\n{piece}"
+    return piece + ("" if piece.endswith("\n") or not piece else "\n") + missing
 
 
-def _gathered(
-    calls: Sequence[SourceCall], pieces: Sequence[_Found], chosen: Mapping[int, ContextItem], counter: TokenCounter
-) -> Gathered:
-    items = tuple(chosen.values())
-    text = render(items)
-    left_out = tuple(piece.whole for index, piece in enumerate(pieces) if index not in chosen)
-    reports = tuple(_report(call, [(pieces[index], item) for index, item in chosen.items()], counter) for call in calls)
-    return Gathered(items, left_out, text, counter.count(text), reports)
+def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any], None]:
+    """A validator of attrs for an option of a source that is a whole number."""
 
+    def check(instance: object, attribute: Native, value: Native) -> None:
+        if value is None and optional:
+            return
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            wanted = f"a whole number of at least {least}{' or None' if optional else ''}"
+            msg = f"{type(instance).__name__}: {attribute.name}: expected {wanted}, got {value!r:.80}"
+            raise ConfigError(msg)
 
-def _report(call: SourceCall, chosen: Sequence[tuple[_Found, ContextItem]], counter: TokenCounter) -> SourceReport:
-    mine = [(piece, item) for piece, item in chosen if piece.call is call]
-    return SourceReport(
-        name=call.name,
-        description=call.description,
-        outcome=call.outcome,
-        problem=call.problem,
-        found=len(call.items),
-        chosen=len(mine),
-        cut=sum(item.content != piece.whole.content for piece, item in mine),
-        tokens=sum(counter.count(written(item)) for _, item in mine),
-        seconds=call.seconds,
-    )
+    return check

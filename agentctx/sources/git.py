@@ -29,12 +29,12 @@ from anyio import CancelScope, to_thread
 from anyio.abc import ByteReceiveStream, Process
 from attrs import field, frozen
 
+from agentctx.core.message import Native
 from agentctx.core.secrets import Redactor, redact_secrets
-from agentctx.errors import SourceError
+from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import ContextItem
-from agentctx.sources.call_source import stop_when_abandoned
 from agentctx.sources.folder import opened, read_below
-from agentctx.sources.writing import amount, seconds
+from agentctx.sources.gathering import amount, stop_when_abandoned
 
 _OUTSIDE = "--ignore-submodules=dirty"
 """Of submodules the commit is compared; to look into one, git would start another git in it."""
@@ -45,6 +45,16 @@ _DIFF = (
     *("--src-prefix=a/", "--dst-prefix=b/", "HEAD"),
 )
 """Names that can be told apart."""
+
+_LONGEST = 1e9
+"""The most seconds that can be waited for: any event loop can count so far."""
+
+
+def _seconds(instance: object, attribute: Native, value: Native) -> None:
+    """A validator of attrs for a time in seconds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST:
+        msg = f"{type(instance).__name__}: {attribute.name}: expected a positive number of seconds, got {value!r:.80}"
+        raise ConfigError(msg)
 
 
 @frozen
@@ -78,7 +88,7 @@ class GitSource:
     diff: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=500, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
-    deadline: float = field(default=20.0, validator=seconds, kw_only=True)
+    deadline: float = field(default=20.0, validator=_seconds, kw_only=True)
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """Working tree, branch and commits; those that are empty are left out.

@@ -14,7 +14,7 @@ from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.folder import SKIPPED, Patterns, Stamp, read_text, stamp_of, walk
-from agentctx.sources.writing import amount, section
+from agentctx.sources.gathering import amount, section
 from agentctx.tokens.counting import counter_of_texts
 
 

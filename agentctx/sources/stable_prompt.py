@@ -19,8 +19,7 @@ from agentctx.core.secrets import redact_secrets
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import shown
 from agentctx.protocols import ContextProvider, TokenCounter
-from agentctx.sources.call_source import as_items, result_of
-from agentctx.sources.writing import section
+from agentctx.sources.gathering import as_items, result_of, section
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import nsmallest
@@ -20,10 +20,11 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.secrets import Redactor, redact_secrets
+from agentctx.errors import ConfigError
 from agentctx.protocols import ContextItem
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
+from agentctx.sources.gathering import amount, one_line
 from agentctx.sources.git import head_branch, installed
-from agentctx.sources.writing import amount, one_line, several
 
 _versions: dict[tuple[str, int], str] = {}
 """What tools said of themselves, by their file and its time of change: a tool that was not replaced is asked once."""
@@ -36,12 +37,21 @@ _OWN_VERSION = {"GOTOOLCHAIN": "local"}
 """Asked elsewhere than in the project, and so, a tool tells of itself: rustup and go run what a project names."""
 
 
+def _several(option: str, given: object) -> tuple[str, ...]:
+    """The texts of an option."""
+    texts = None if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if texts is None or not all(isinstance(each, str) for each in texts):
+        msg = f"{option}: expected a list of texts, got {given!r:.80}"
+        raise ConfigError(msg)
+    return texts
+
+
 def _tools(given: object) -> tuple[str, ...]:
-    return several("Environment: tools", given)
+    return _several("Environment: tools", given)
 
 
 def _variables(given: object) -> tuple[str, ...]:
-    return several("Environment: variables", given)
+    return _several("Environment: variables", given)
 
 
 @frozen
@@ -258,11 +268,11 @@ EXTENSIONS = frozenset(
 
 
 def _extensions(given: object) -> frozenset[str]:
-    return frozenset(several("RecentFiles: extensions", given))
+    return frozenset(_several("RecentFiles: extensions", given))
 
 
 def _skipped(given: object) -> frozenset[str]:
-    return frozenset(several("RecentFiles: skipped", given))
+    return frozenset(_several("RecentFiles: skipped", given))
 
 
 @frozen

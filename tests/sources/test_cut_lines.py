@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.sources.writing import cut_lines
+from agentctx.sources.gathering import cut_lines
 from agentctx.tokens import FixedCounter, TiktokenCounter
 
 

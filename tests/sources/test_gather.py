@@ -12,8 +12,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError
 from agentctx.sources import ContextItem, gather, prioritise
-from agentctx.sources.call_source import SourceOutcome, stop_when_abandoned
-from agentctx.sources.gathering import render, select_items
+from agentctx.sources.gathering import SourceOutcome, render, select_items, stop_when_abandoned
 from agentctx.tokens import FixedCounter, TiktokenCounter
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,7 @@ from agentctx.sources import (
     gather,
     prioritise,
 )
-from agentctx.sources.call_source import SourceOutcome
-from agentctx.sources.gathering import render
+from agentctx.sources.gathering import SourceOutcome, render
 from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import BuildErrors, Dependencies, Environment, GitSource, ReadOnlyFiles, RecentFiles, gather
-from agentctx.sources.call_source import SourceOutcome
 from agentctx.sources.folder import walk
+from agentctx.sources.gathering import SourceOutcome
 from agentctx.sources.git import head_branch
 
 pytestmark = pytest.mark.anyio
