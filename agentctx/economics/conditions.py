@@ -12,7 +12,7 @@ from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
 from agentctx.economics.prices import Rates, Usage, cost, rates
 from agentctx.errors import ConfigError
-from agentctx.models.cache_rules import CacheRules, cache_rules, warmth
+from agentctx.models.families import CacheRules, cache_rules, warmth
 from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Call
 from agentctx.wire_format import head_markers

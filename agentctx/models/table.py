@@ -1,6 +1,6 @@
 """The model table: windows, prices, encodings and habits, as data.
 
-``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``names.py`` what
+``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``families.py`` what
 the providers' pages say of whole families.
 """
 
@@ -17,7 +17,7 @@ from attrs import frozen
 
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.lazy import lazy_pattern
-from agentctx.models import names
+from agentctx.models import families
 from agentctx.models.profile import ImageRule, ModelProfile, Prices, Setting
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class _Registered:
     profile: ModelProfile
     said: Mapping[str, Any]
     whole: bool
-    name: names.ModelName | None
+    name: families.ModelName | None
 
 
 _registered: dict[str, _Registered] = {}
@@ -190,11 +190,11 @@ def percent_for(name: str) -> int:
 
     Never fails: a model that nobody knows is counted as its encoding counts.
     """
-    return names.first_match(names.TOKEN_PERCENT, _plain(family_of(name)), 100)
+    return families.first_match(families.TOKEN_PERCENT, _plain(family_of(name)), 100)
 
 
 def _encoding(plain: str) -> str:
-    return "cl100k_base" if names.CL100K.match(plain) else "o200k_base"
+    return "cl100k_base" if families.CL100K.match(plain) else "o200k_base"
 
 
 def _override(name: str) -> ModelProfile | None:
@@ -224,18 +224,18 @@ def _said_of(found: _Registered, given: str, stated: int | None) -> ModelProfile
     )
 
 
-def _nearest(named: names.ModelName) -> _Registered | None:
+def _nearest(named: families.ModelName) -> _Registered | None:
     """What was said of a name that this one is another spelling of: as served there, and with the least added."""
-    forms = {each: place for place, each in reversed(list(enumerate(names.forms(named.plain))))}
+    forms = {each: place for place, each in reversed(list(enumerate(families.forms_of(named.plain))))}
     rated = [
         (-len(each.name.before), forms[key], each)
         for each in _registered.values()
-        if each.name is not None and (key := names.key(each.name.plain)) in forms and _serves(each.name, named)
+        if each.name is not None and (key := families.key_of(each.name.plain)) in forms and _serves(each.name, named)
     ]
     return min(rated, key=lambda found: found[:2])[2] if rated else None
 
 
-def _serves(said: names.ModelName, named: names.ModelName) -> bool:
+def _serves(said: families.ModelName, named: families.ModelName) -> bool:
     """Whether what is said of one name holds where another is served: nobody else on the way has its own windows."""
     if said.window not in (None, named.window):
         return False
@@ -244,19 +244,19 @@ def _serves(said: names.ModelName, named: names.ModelName) -> bool:
         if each not in others:
             return False
         others.remove(each)
-    keys = tuple(names.forms(named.plain))
+    keys = tuple(families.forms_of(named.plain))
     return not any(_has_own(each, keys) for each in others if each in named.hosts)
 
 
 def _has_own(host: str, keys: Sequence[str]) -> bool:
     """Whether a host is known to serve a model in its own way."""
-    return host in names.OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
+    return host in families.OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
 
 
 @lru_cache(1024)
-def _named(name: str) -> names.ModelName | None:
+def _named(name: str) -> families.ModelName | None:
     """The name as it is likeliest read; None where it can be read in no way."""
-    return next(names.read(name, _hosts()), None)
+    return next(families.read_name(name, _hosts()), None)
 
 
 @lru_cache(1024)
@@ -274,7 +274,7 @@ def _checked(name: object) -> str:
 
 @lru_cache(1024)
 def _resolved(name: str) -> ModelProfile | None:
-    for spelled in names.read(name, _hosts()):
+    for spelled in families.read_name(name, _hosts()):
         if (found := _row(spelled)) is not None:
             return _profile(*found, spelled.window)
     return None
@@ -286,14 +286,14 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
     return ModelProfile(
         plain,
         encoding=_encoding(plain),
-        image=names.first_match(names.IMAGES, plain, ImageRule("openai-tiles")),
+        image=families.first_match(families.IMAGES, plain, ImageRule("openai-tiles")),
         window=window or None,
         max_output=row.get("output") or None,
         prices=Prices(**row.get("prices", {})),
         long_from=above and above["tokens"],
         long_prices=above and Prices(**{kind: price for kind, price in above.items() if kind != "tokens"}),
         min_cache=row.get("min_cache") or None,
-        max_input=names.most_input(plain, window),
+        max_input=families.most_input(plain, window),
         family=plain,
         **_habits(plain),
     )
@@ -301,7 +301,7 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
 
 def _window(plain: str, window: int, stated: int | None) -> int:
     """The window that a name states, but no longer one than the model has."""
-    longest = max((longer for pattern, longer in names.LONGER if pattern.match(plain)), default=0)
+    longest = max((longer for pattern, longer in families.LONGER if pattern.match(plain)), default=0)
     return window if stated is None else min(stated, max(window, longest))
 
 
@@ -309,21 +309,21 @@ def _habits(plain: str) -> dict[str, Any]:
     if not plain.startswith("claude"):
         return {}
     return {
-        "tool_overhead": names.first_match(names.TOOL_OVERHEAD, plain, 0),
-        "bound_thinking": bool(names.BOUND_THINKING.match(plain)),
-        "adaptive_thinking": bool(names.ADAPTIVE_THINKING.match(plain)),
-        "system_in_messages": bool(names.SYSTEM_IN_MESSAGES.match(plain)),
-        "prefill": not names.NO_PREFILL.match(plain),
+        "tool_overhead": families.first_match(families.TOOL_OVERHEAD, plain, 0),
+        "bound_thinking": bool(families.BOUND_THINKING.match(plain)),
+        "adaptive_thinking": bool(families.ADAPTIVE_THINKING.match(plain)),
+        "system_in_messages": bool(families.SYSTEM_IN_MESSAGES.match(plain)),
+        "prefill": not families.NO_PREFILL.match(plain),
     }
 
 
-def _row(name: names.ModelName) -> tuple[str, Row] | None:
+def _row(name: families.ModelName) -> tuple[str, Row] | None:
     """Plain name and row of a model: what its hosts say of it, the smallest window; else what holds everywhere."""
-    keys = tuple(names.forms(name.plain))
+    keys = tuple(families.forms_of(name.plain))
     own = _own_row(name, keys)
     told = [found for host in name.hosts if (found := _first(_table()["hosts"].get(host, {}), keys)) is not None]
     if not told:
-        return None if own is None or names.OWN_WINDOWS.intersection(name.hosts) else own[1:]
+        return None if own is None or families.OWN_WINDOWS.intersection(name.hosts) else own[1:]
     place, least = min(told, key=lambda found: found[1]["window"])
     if own is None:
         return name.plain, least
@@ -332,14 +332,14 @@ def _row(name: names.ModelName) -> tuple[str, Row] | None:
     return plain, {**row, **least, "window": window}
 
 
-def _own_row(name: names.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
+def _own_row(name: families.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
     """Which of the keys is known whoever serves the model, and its plain name and row.
 
     Of two windows that are told for one key the smaller one holds: the name does not say which it means. What weights
     were trained for, no name that does not say who serves them stretches.
     """
     models: Mapping[str, Row] = _table()["models"]
-    trained = _first(names.OPEN_WEIGHTS, tuple(names.families(name.plain)))
+    trained = _first(families.OPEN_WEIGHTS, tuple(families.families_of(name.plain)))
     most = None if trained is None or name.plain.endswith("-latest") else trained[1]  # that is a maker's own service
     if name.given in models:
         return 0, name.plain, _within(models[name.given], most if name.given == name.plain else None)
@@ -350,7 +350,7 @@ def _own_row(name: names.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Ro
         if known := [window for window in windows if window is not None]:
             plain = name.plain if found is None else _spelled(found)
             return place, plain, _within({**row, "window": min(known)}, most)
-    if (older := _first(names.OLDER, keys)) is not None:
+    if (older := _first(families.OLDER, keys)) is not None:
         return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
     return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
 
@@ -372,7 +372,7 @@ def _first(table: Mapping[str, T], keys: Sequence[str]) -> tuple[int, T] | None:
 
 
 def _spelled(name: str) -> str:
-    return next(names.read(name)).plain
+    return next(families.read_name(name)).plain
 
 
 @cache
@@ -389,8 +389,8 @@ def _index() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in sorted(_table()["models"], key=lambda each: (len(each), each)):
         plain = _spelled(name)
-        if plain == name or names.CLOSED.match(plain):
-            found.setdefault(names.key(plain), name)
+        if plain == name or families.CLOSED.match(plain):
+            found.setdefault(families.key_of(plain), name)
     return found
 
 

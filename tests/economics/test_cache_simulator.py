@@ -8,7 +8,7 @@ from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import CachedBlock, Prompt
 from agentctx.economics.prices import Usage
 from agentctx.models import ModelProfile, Prices
-from agentctx.models.cache_rules import (
+from agentctx.models.families import (
     ANTHROPIC,
     DEEPSEEK,
     GEMINI,

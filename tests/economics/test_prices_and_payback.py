@@ -19,7 +19,7 @@ from agentctx.economics.conditions import (
 )
 from agentctx.economics.prices import Usage, cost
 from agentctx.models import ModelProfile, Prices
-from agentctx.models.cache_rules import NONE
+from agentctx.models.families import NONE
 from agentctx.models.table import profile
 from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
