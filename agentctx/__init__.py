@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from agentctx.providers.overflow import classify_error as classify_error
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
-    from agentctx.strategies.clear_tool_results import ClearToolResults as ClearToolResults
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
     from agentctx.strategies.drop_units import Tiered as Tiered, TrimRounds as TrimRounds
     from agentctx.strategies.fit_context_window import FitContextWindow as FitContextWindow
+    from agentctx.strategies.old_tool_calls import ClearToolResults as ClearToolResults
     from agentctx.strategies.pack import Pack as Pack
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers as PlaceCacheMarkers
     from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs as TruncateToolOutputs
@@ -101,10 +101,10 @@ else:
             "agentctx.protocols": "Call ContextStrategy Scope Stage",
             "agentctx.session.session": "Session",
             "agentctx.session.sessions": "Sessions",
-            "agentctx.strategies.clear_tool_results": "ClearToolResults",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",
             "agentctx.strategies.drop_units": "Tiered TrimRounds",
             "agentctx.strategies.fit_context_window": "FitContextWindow",
+            "agentctx.strategies.old_tool_calls": "ClearToolResults",
             "agentctx.strategies.pack": "Pack",
             "agentctx.strategies.place_cache_markers": "PlaceCacheMarkers",
             "agentctx.strategies.truncate_tool_outputs": "TruncateToolOutputs",

@@ -17,14 +17,13 @@ from agentctx.models.families import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Stage
-from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
+from agentctx.strategies.old_tool_calls import ClearToolResults, ShrinkArguments
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
-from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
 

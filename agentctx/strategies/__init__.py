@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
     from agentctx.engine.summary import Extractive as Extractive
     from agentctx.errors import SummaryError as SummaryError
-    from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
     from agentctx.strategies.compress.codes import decompress as decompress
     from agentctx.strategies.compress_layers import CompressLayers as CompressLayers
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
@@ -20,10 +19,13 @@ if TYPE_CHECKING:
         TruncateOldest as TruncateOldest,
     )
     from agentctx.strategies.fold_output import FoldOutput as FoldOutput
+    from agentctx.strategies.old_tool_calls import (
+        ClearByProvider as ClearByProvider,
+        ShrinkArguments as ShrinkArguments,
+    )
     from agentctx.strategies.packing import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
     from agentctx.strategies.rewrite_results import CompactJson as CompactJson, TabulateJson as TabulateJson
-    from agentctx.strategies.shrink_arguments import ShrinkArguments as ShrinkArguments
     from agentctx.strategies.summarize import Summarize as Summarize
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -32,16 +34,15 @@ else:
             "agentctx.engine.summary": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.errors": "SummaryError",
-            "agentctx.strategies.clear_by_provider": "ClearByProvider",
             "agentctx.strategies.compress.codes": "decompress",
             "agentctx.strategies.compress_layers": "CompressLayers",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
             "agentctx.strategies.drop_units": "ByTools Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.fold_output": "FoldOutput",
+            "agentctx.strategies.old_tool_calls": "ClearByProvider ShrinkArguments",
             "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
             "agentctx.strategies.rewrite_results": "CompactJson TabulateJson",
-            "agentctx.strategies.shrink_arguments": "ShrinkArguments",
             "agentctx.strategies.summarize": "Summarize",
         },
     )

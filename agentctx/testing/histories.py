@@ -21,8 +21,6 @@ from agentctx.engine.repair import RepairHistory
 from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
-from agentctx.strategies.clear_by_provider import ClearByProvider
-from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.compress.codes import DICTIONARY
 from agentctx.strategies.compress_layers import CompressLayers
@@ -30,11 +28,11 @@ from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import ByTools, Drop, DropTail, Strict, Tiered, TrimRounds, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
+from agentctx.strategies.old_tool_calls import ClearByProvider, ClearToolResults, ShrinkArguments
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing import Weights
 from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
-from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when

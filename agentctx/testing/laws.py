@@ -40,7 +40,7 @@ from agentctx.providers.cache_markers import unmarked
 from agentctx.replay import turns
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
-from agentctx.strategies.clear_tool_results import ClearToolResults
+from agentctx.strategies.old_tool_calls import ClearToolResults
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.assertions import text_of, texts_of
 from agentctx.testing.audit import (
