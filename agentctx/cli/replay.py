@@ -55,8 +55,7 @@ from agentctx.show import (
 )
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.costs import reckoned, unlogged
-from agentctx.transcripts.reading import chosen as chosen_of
-from agentctx.transcripts.transcript import with_format
+from agentctx.transcripts.reading import chosen as chosen_of, with_format
 
 All = Annotated[bool, typer.Option("--all", help="Every recording in the file, not only the first.")]
 Show = Annotated[

@@ -6,14 +6,12 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.transcripts.local import LocalSession as LocalSession, local_sessions as local_sessions
-    from agentctx.transcripts.reading import read_transcripts as read_transcripts
-    from agentctx.transcripts.transcript import Transcript as Transcript
+    from agentctx.transcripts.reading import Transcript as Transcript, read_transcripts as read_transcripts
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.transcripts.local": "LocalSession local_sessions",
-            "agentctx.transcripts.reading": "read_transcripts",
-            "agentctx.transcripts.transcript": "Transcript",
+            "agentctx.transcripts.reading": "Transcript read_transcripts",
         },
     )

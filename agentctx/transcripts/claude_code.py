@@ -19,8 +19,7 @@ from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
-from agentctx.transcripts.files import Fields, LogLines, left_out, object_of
-from agentctx.transcripts.transcript import Glance, Read
+from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of
 
 NAME = "Claude Code"
 

@@ -7,16 +7,17 @@ are one conversation: the longest says all that the others say.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from attrs import evolve
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import fields_or_none, string_of
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
-from agentctx.transcripts.files import Fields
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, Read
 
 OPENAI_BATCH = "an OpenAI batch"
 ANTHROPIC_BATCH = "an Anthropic batch"
@@ -29,7 +30,12 @@ _REQUESTS = ("request", "request_body", "requestBody", "req", "kwargs")
 _ANSWERS = ("response", "response_body", "responseBody", "resp", "raw_response")
 _INSIDE = ("body", "json", "json_data", "data", "payload", "content")
 _STAMPS = ("timestamp", "created_at", "time", "date", "startTime")
+_MOST_OPEN = 16  # so many conversations of a log may go on at once
 _SECONDS = 1e11  # a number of seconds until the year 5138; what is larger are milliseconds
+
+
+Exchange = tuple[Read, str, str]
+"""A logged request that was read, what kind of log it stands in, and where in it."""
 
 
 def name_of(fields: Fields) -> str | None:
@@ -82,16 +88,30 @@ def read(fields: Fields, place: str) -> Read:
     return Read(recording, notes)
 
 
-def continues(before: Recording, after: Recording) -> bool:
+def joined(found: Iterable[Exchange]) -> Iterator[Exchange]:
+    """Requests that go on with a conversation, as one: the longest, with what was billed for all; not in batches."""
+    waiting: list[Exchange] = []
+    for read, kind, place in found:
+        if kind in (OPENAI_BATCH, ANTHROPIC_BATCH):
+            yield read, kind, place
+            continue
+        before = next((one for one in waiting if _continues(one[0].recording, read.recording)), None)
+        if before is not None:
+            waiting.remove(before)
+            billed = (*before[0].recording.billed, *read.recording.billed)
+            waiting.append((evolve(read, recording=evolve(read.recording, billed=billed)), kind, before[2]))
+            continue
+        waiting.append((read, kind, place))
+        if len(waiting) > _MOST_OPEN:
+            yield waiting.pop(0)
+    yield from waiting
+
+
+def _continues(before: Recording, after: Recording) -> bool:
     """Whether a logged request goes on with the conversation of one before it."""
     said = len(before.messages) - (0 if before.pending else 1)
     same = before.format == after.format and before.system == after.system
     return same and 0 < said < len(after.messages) and list(before.messages[:said]) == list(after.messages[:said])
-
-
-def joined(before: Recording, after: Recording) -> tuple[Billed, ...]:
-    """What was billed for both."""
-    return (*before.billed, *after.billed)
 
 
 def _parts(fields: Fields) -> tuple[Fields | None, Native]:

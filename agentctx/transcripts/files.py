@@ -1,4 +1,7 @@
-"""Read a file or stdin: unpacked, never more than was allowed, and whatever is wrong said in one sentence."""
+"""What a tool's reader is given and gives back: the lines of a file or of stdin, and a conversation.
+
+A file is unpacked, never more of it is read than was allowed, and whatever is wrong is said in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, cast
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.printable import on_one_line
+from agentctx.replay import Billed, Recording
 
 MAX_BYTES = 256_000_000
 """What is read of a file without being asked for more, in bytes, unpacked."""
@@ -204,6 +208,34 @@ class LogLines:
             many = f"{len(damaged)} damaged lines are left out, the first: line {damaged[0]}"
             notes.append(many if len(damaged) > 1 else f"1 damaged line is left out: line {damaged[0]}")
         return tuple(notes)
+
+
+@frozen
+class Read:
+    """A conversation as the reader of one tool's shape gives it.
+
+    Args:
+        recording: What can be replayed.
+        notes: What a person should know: what was left out, what the log does not hold.
+    """
+
+    recording: Recording
+    notes: tuple[str, ...] = ()
+
+
+@frozen
+class Glance:
+    """What a session's log says of it without being read as a conversation.
+
+    Args:
+        project: The folder that was worked in, when the log says so.
+        model: The model that was called last, when the log says so.
+        billed: What was billed for each call; the indexes mean nothing.
+    """
+
+    project: str | None = None
+    model: str | None = None
+    billed: tuple[Billed, ...] = ()
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.providers.other_tools import tool_of
 from agentctx.transcripts.costs import usage_of
-from agentctx.transcripts.files import Fields, left_out
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, Read, left_out
 from agentctx.transcripts.turns import Turns, arguments, content_parts
 
 NAME = "LangChain"

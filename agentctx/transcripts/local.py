@@ -18,8 +18,7 @@ from agentctx.errors import InvalidInput
 from agentctx.providers.other_tools import tool_of
 from agentctx.replay import Billed
 from agentctx.transcripts import claude_code, codex
-from agentctx.transcripts.files import MAX_BYTES, object_of, unpacked
-from agentctx.transcripts.transcript import Glance
+from agentctx.transcripts.files import MAX_BYTES, Glance, object_of, unpacked
 
 _AGENT = "agent-"
 _SUBAGENTS = "subagents"

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.replay import Recording
-from agentctx.transcripts.files import Fields, left_out
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, Read, left_out
 
 ITEMS = "the OpenAI Agents SDK (RunItem)"
 STATE = "the OpenAI Agents SDK (RunState)"

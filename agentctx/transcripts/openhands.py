@@ -12,8 +12,7 @@ from agentctx.core.message import Native, Part, Text, Thinking, ToolCall, ToolRe
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
-from agentctx.transcripts.files import Fields, left_out, parse
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, Read, left_out, parse
 from agentctx.transcripts.turns import Turns, arguments, content_parts
 
 NAME = "OpenHands"

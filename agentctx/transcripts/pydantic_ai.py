@@ -8,8 +8,7 @@ from agentctx.core.message import Media, Native, Part, Text, Thinking, ToolCall,
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
-from agentctx.transcripts.files import Fields
-from agentctx.transcripts.transcript import Read
+from agentctx.transcripts.files import Fields, Read
 from agentctx.transcripts.turns import Turns, arguments, from_url
 
 NAME = "pydantic-ai (ModelMessages)"

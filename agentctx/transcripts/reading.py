@@ -15,18 +15,22 @@ Any of them may be compressed with gzip. What is in no shape that is known is re
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cache
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 from typing import IO, Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.core.message import Native
+from agentctx.engine.reading import found_format
 from agentctx.errors import InvalidInput
+from agentctx.printable import escaped
 from agentctx.providers.other_tools import LOOKED_AT, described, tool_of
-from agentctx.providers.registry import FORMATS
+from agentctx.providers.registry import FORMATS, format_named
 from agentctx.replay import Recording
 from agentctx.transcripts import (
     claude_code,
@@ -44,6 +48,7 @@ from agentctx.transcripts.files import (
     Fields,
     Line,
     LogLines,
+    Read,
     name_of,
     opened,
     parse,
@@ -51,7 +56,6 @@ from agentctx.transcripts.files import (
     refuse_other_kinds,
     translated,
 )
-from agentctx.transcripts.transcript import Layout, Read, Transcript, of_a_tool
 
 LogReader = Callable[[LogLines], Iterator[Read]]
 MessagesReader = Callable[[Sequence[Native], Fields], Read]
@@ -123,7 +127,7 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | 
     if source != "-" and Path(source).is_dir():
         with translated(name):
             yield from (
-                of_a_tool(read, openhands.NAME, name) for read in openhands.read_folder(Path(source), max_bytes)
+                _of_a_tool(read, openhands.NAME, name) for read in openhands.read_folder(Path(source), max_bytes)
             )
         return
     with opened(source, max_bytes) as stream:
@@ -154,15 +158,92 @@ def chosen(
     Raises:
         InvalidInput: If none has that id.
     """
-    found = False
     for transcript in read_transcripts(source, max_bytes, wrong=wrong):
-        if wanted is None or transcript.recording.id == wanted:
-            found = True
+        if wanted is None:
             yield transcript
-            if wanted is not None:
-                return
-    if not found and wanted is not None:
+        elif transcript.recording.id == wanted:
+            yield transcript
+            return
+    if wanted is not None:
         raise InvalidInput(source, f"no recording in it has the id {wanted!r}")
+
+
+class Layout(Enum):
+    """How a file lays its content out, so that it can be written the same way."""
+
+    LINE = "a line of JSON lines"
+    MESSAGE_LINES = "JSON lines, each one message"
+    DOCUMENT = "one JSON document on one line"
+    PRETTY = "one JSON document, indented"
+
+
+_ENVELOPE = frozenset({"id", "source", "license", "format", "meta"})
+
+
+@frozen
+class Transcript:
+    """One recorded conversation of a file.
+
+    Args:
+        recording: What can be replayed.
+        document: The JSON value it was read from: a list of messages, or an object that holds one. A transcript of
+            another tool is an object as agentctx itself writes recorded sessions.
+        key: Where the object keeps its messages; None when the value is the list.
+        layout: How the file writes it.
+        place: File and line, for messages to people.
+        source: The tool whose shape it was in, such as ``"Claude Code"``; empty for messages and requests of a
+            provider.
+        notes: What a person should know: what was left out, what the log does not hold.
+
+    Example:
+        >>> from tempfile import NamedTemporaryFile
+        >>> from agentctx.transcripts import read_transcripts
+        >>> with NamedTemporaryFile("w", suffix=".json") as file:
+        ...     _ = file.write('[{"type": "human", "data": {"content": "Hi"}}]')
+        ...     file.flush()
+        ...     (found,) = read_transcripts(file.name)
+        >>> found.source, found.recording.format, found.recording.messages
+        ('LangChain', 'openai-chat', [{'role': 'user', 'content': 'Hi'}])
+    """
+
+    recording: Recording
+    document: Native = field(repr=False)
+    key: str | None
+    layout: Layout
+    place: str
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+    def with_messages(self, messages: Sequence[Native]) -> Native:
+        """The same document with other messages."""
+        return list(messages) if self.key is None else {**self.document, self.key: list(messages)}
+
+    def write(self, document: Native, stream: IO[bytes]) -> None:
+        """Write a document as the file wrote this one.
+
+        Args:
+            document: What ``with_messages`` returned.
+            stream: A binary stream, which stays open.
+        """
+        if self.layout is Layout.MESSAGE_LINES and isinstance(document, list):
+            stream.writelines(_as_json(message) + b"\n" for message in document)
+        else:
+            stream.write(_as_json(document, indent=2 if self.layout is Layout.PRETTY else None) + b"\n")
+
+    @property
+    def recorded(self) -> bool:
+        """Whether this is a recorded session, and not a request or a list of messages."""
+        return self.key is not None and not self.recording.pending
+
+    def request(self) -> dict[str, Native]:
+        """The document as a request object: without what only describes the recording."""
+        if self.key is None:
+            return {"messages": self.document}
+        return {key: value for key, value in self.document.items() if key not in _ENVELOPE and value is not None}
+
+
+def _as_json(value: Native, *, indent: int | None = None) -> bytes:
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
 
 
 def _archive(source: str, name: str, max_bytes: int) -> Iterator[Transcript]:
@@ -171,7 +252,7 @@ def _archive(source: str, name: str, max_bytes: int) -> Iterator[Transcript]:
         raise InvalidInput(name, "this is a zip archive: give the file by its name")
     with Path(source).open("rb") as file:
         for number, read in enumerate(inspect_ai.read_archive(file, name, max_bytes), 1):
-            yield of_a_tool(read, inspect_ai.NAME, f"{name}, sample {number}")
+            yield _of_a_tool(read, inspect_ai.NAME, f"{name}, sample {number}")
 
 
 def _one(name: str, line: Line) -> Iterator[Transcript]:
@@ -214,7 +295,7 @@ def _many(
         messages = [value, *(parse(name, line) for line in rest)]
         yield _own(messages, Layout.MESSAGE_LINES, where)
     elif isinstance(value, dict) and exchanges.name_of(value) is not None:
-        yield from _noted(_joined(_exchanges(name, every, wrong)), every)
+        yield from _noted(starmap(_of_a_tool, exchanges.joined(_exchanges(name, every, wrong))), every)
     else:
         yield from _each(name, chain((first,), rest), wrong)
 
@@ -228,11 +309,15 @@ def _each(name: str, lines: Iterable[Line], wrong: Wrong) -> Iterator[Transcript
             wrong(error)
 
 
-def _exchanges(name: str, lines: LogLines, wrong: Wrong) -> Iterator[tuple[Read, str, str]]:
+def _exchanges(name: str, lines: LogLines, wrong: Wrong) -> Iterator[exchanges.Exchange]:
     """Lines that are requests, with their answers."""
     for number, fields in lines:
+        where, kind = place(name, number), exchanges.name_of(fields)
+        if kind is None:
+            wrong(InvalidInput(where, "this line holds no request, as the lines before it do"))
+            continue
         try:
-            yield _exchange(place(name, number), fields)
+            yield exchanges.read(fields, where), kind, where
         except InvalidInput as error:
             wrong(error)
 
@@ -254,18 +339,19 @@ def _pretty(name: str, first: Line, second: Line, stream: IO[bytes]) -> Iterator
 def _document(value: Native, layout: Layout, where: str) -> Iterator[Transcript]:
     """The conversations of one JSON value."""
     if isinstance(value, dict) and (kind := exchanges.name_of(value)) is not None:
-        yield of_a_tool(exchanges.read(value, where), kind, where)
+        yield _of_a_tool(exchanges.read(value, where), kind, where)
         return
     tool, how = _reader_of(value)
     if isinstance(value, dict) and how.document is not None:
-        yield from (of_a_tool(found, tool, where) for found in how.document(value, where))
+        yield from (_of_a_tool(found, tool, where) for found in how.document(value, where))
         return
     messages, beside = _listed(value)
     tool, how = next((found for each in messages[:LOOKED_AT] if (found := _reader_of(each))[0]), _NO_TOOL)
     if how.messages is not None:
         yield _messages(tool, how.messages, messages, beside, where)
     elif isinstance(value, list) and exchanges.is_list(value):
-        yield from _joined((exchanges.read(each, where), where, exchanges.LOG) for each in value)
+        asked = ((exchanges.read(each, where), exchanges.LOG, where) for each in value)
+        yield from starmap(_of_a_tool, exchanges.joined(asked))
     else:
         yield _own(value, layout, where)
 
@@ -290,12 +376,12 @@ _NO_TOOL = ("", ToolReader())
 
 
 def _logged(tool: str, read: LogReader, lines: LogLines) -> Iterator[Transcript]:
-    yield from (of_a_tool(found, tool, lines.name) for found in read(lines))
+    yield from (_of_a_tool(found, tool, lines.name) for found in read(lines))
 
 
 def _messages(tool: str, read: MessagesReader, messages: Sequence[Native], beside: Fields, where: str) -> Transcript:
     try:
-        return of_a_tool(read(messages, beside), tool, where)
+        return _of_a_tool(read(messages, beside), tool, where)
     except InvalidInput as error:
         raise InvalidInput(where, str(error)) from None
 
@@ -309,37 +395,6 @@ def _noted(found: Iterable[Transcript], lines: LogLines) -> Iterator[Transcript]
         last = transcript
     if last is not None:
         yield evolve(last, notes=(*last.notes, *lines.notes))
-
-
-def _exchange(where: str, fields: Fields) -> tuple[Read, str, str]:
-    kind = exchanges.name_of(fields)
-    if kind is None:
-        raise InvalidInput(where, "this line holds no request, as the lines before it do")
-    return exchanges.read(fields, where), where, kind
-
-
-def _joined(found: Iterable[tuple[Read, str, str]]) -> Iterator[Transcript]:
-    """Requests that go on with a conversation, as one: the longest, with what was billed for all; not in batches."""
-    waiting: list[tuple[Read, str, str]] = []
-    for read, where, kind in found:
-        if kind in (exchanges.OPENAI_BATCH, exchanges.ANTHROPIC_BATCH):
-            yield of_a_tool(read, kind, where)
-            continue
-        before = next((one for one in waiting if exchanges.continues(one[0].recording, read.recording)), None)
-        if before is not None:
-            waiting.remove(before)
-            billed = exchanges.joined(before[0].recording, read.recording)
-            waiting.append((evolve(read, recording=evolve(read.recording, billed=billed)), before[1], kind))
-            continue
-        waiting.append((read, where, kind))
-        if len(waiting) > _MOST_OPEN:
-            yield of_a_tool(waiting[0][0], waiting[0][2], waiting.pop(0)[1])
-    for read, where, kind in waiting:
-        yield of_a_tool(read, kind, where)
-
-
-_MOST_OPEN = 16
-"""How many conversations of a log may go on at once."""
 
 
 @cache
@@ -404,3 +459,39 @@ def _word(value: Mapping[str, Any], key: str, where: str) -> str | None:
 def _kind(value: object) -> str:
     kinds = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", int: "a number"}
     return "null" if value is None else kinds.get(type(value), "a number")
+
+
+def _of_a_tool(read: Read, source: str, place: str) -> Transcript:
+    """What was read from another tool's shape: a recorded session of ours, or a request that was about to be sent."""
+    recording = with_format(read.recording)
+    if recording.pending and recording.format is not None:
+        wire = format_named(recording.format, recording.model)
+        asked = wire.request(recording.messages, recording.system, recording.tools, recording.model)
+        named = {} if recording.id is None else {"id": recording.id}
+        return Transcript(recording, {**named, **asked}, wire.messages_key, Layout.LINE, place, source, read.notes)
+    document = {
+        "id": recording.id,
+        "source": source,
+        "format": recording.format,
+        "system": recording.system,
+        "tools": recording.tools,
+        "messages": recording.messages,
+        "meta": {"model": recording.model},
+    }
+    return Transcript(recording, document, "messages", Layout.LINE, place, source, read.notes)
+
+
+def with_format(recording: Recording, model: str | None = None) -> Recording:
+    """The recording with its format found out, where nothing names it and one fits.
+
+    Args:
+        recording: The recording.
+        model: The model, when it is not the recorded one.
+    """
+    if recording.format is not None:
+        return recording
+    try:
+        found = found_format(recording.messages, recording.system, recording.tools, None, model or recording.model)
+    except InvalidInput:  # nothing fits, or several do: whoever replays it says so
+        return recording
+    return evolve(recording, format=found.wire.name)

@@ -13,8 +13,7 @@ from agentctx import InvalidInput
 from agentctx.cli import options
 from agentctx.cli.options import parse_bytes
 from agentctx.transcripts.files import MAX_BYTES
-from agentctx.transcripts.reading import chosen, read_transcripts as entries
-from agentctx.transcripts.transcript import Layout
+from agentctx.transcripts.reading import Layout, chosen, read_transcripts as entries
 
 HELLO = [{"role": "user", "content": "hello"}]
 
