@@ -9,13 +9,21 @@ from time import perf_counter
 from typing import Any
 
 from anyio.lowlevel import checkpoint
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
-from agentctx.builder.assemble import SharedRoom, Slot, assemble, check_whole, slots_of
-from agentctx.builder.block import Block, names_of, own_copy
+from agentctx.builder.blocks import (
+    Block,
+    BlockReport,
+    SharedRoom,
+    Slot,
+    assemble,
+    check_whole,
+    names_of,
+    own_copy,
+    slots_of,
+)
 from agentctx.builder.facts import FactExtractor, Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section, concatenate
-from agentctx.builder.report import BuildReport
 from agentctx.core.budget import Budget, Tier, TierRule, allocate
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool, flaw
 from agentctx.core.protection import NOT_SHOWN
@@ -24,11 +32,292 @@ from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
+from agentctx.printable import printable
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
 from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import as_counter, default_counter, remembering
 from agentctx.tokens.meter import MessageMeter
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
+
+
+class ContextBuilder:
+    """Builds requests of blocks: ``SYSTEM`` first, then the other tiers, all of it within the budget.
+
+    A builder may be built from as often as wanted, and blocks added in between. It must not be changed while a build
+    runs: give each task its ``clone()``.
+
+    Args:
+        budget: The room of one request; a number is a window in tokens.
+        counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
+        model: The model's name: chooses the encoding.
+        format: The wire format of the messages; found out from all blocks when not given.
+        tools: The tool definitions in the provider's own shape; they are counted and handed back.
+        tiers: Floors, shares and caps of single tiers.
+        formatter: Makes one list of messages of the blocks; without it they follow one another as they are.
+        facts: Takes facts from what the conversation loses; they are kept in the tier ``CORE``, across builds.
+
+    Raises:
+        ConfigError: If an option makes no sense.
+        InvalidInput: If no format is called so.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder, Tier
+        >>> from agentctx.strategies import Drop, Strict
+        >>> builder = ContextBuilder(16_000, format="openai-chat").add(
+        ...     Block("rules", [{"role": "system", "content": "You mend software."}], tier=Tier.SYSTEM, evict=Strict()),
+        ...     Block("found", [{"role": "user", "content": "From the handbook: …"}], tier=Tier.RAG, evict=Drop()),
+        ...     Block("task", [{"role": "user", "content": "Why does the build fail?"}]),
+        ... )
+        >>> [message["role"] for message in (await builder.build()).messages]
+        ['system', 'user', 'user']
+    """
+
+    def __init__(
+        self,
+        budget: Budget | int,
+        *,
+        counter: TokenCounter | Callable[[str], int] | None = None,
+        model: str | None = None,
+        format: str | None = None,  # noqa: A002 - the contract's name
+        tools: Sequence[Any] | None = None,
+        tiers: Iterable[TierRule] = (),
+        formatter: Formatter = concatenate,
+        facts: FactExtractor | Facts | None = None,
+    ) -> None:
+        """Check the options."""
+        self._options = Options(
+            budget=_as_budget(budget),
+            counter=as_counter(counter, "ContextBuilder"),
+            model=model,
+            format=format,
+            tools=tools,
+            tiers=tuple(tiers),
+            formatter=formatter,
+        )
+        self._facts = facts if facts is None or isinstance(facts, Facts) else Facts(facts)
+        self._blocks: list[Block] = []
+        self._places: dict[str, int] = {}
+        self._reader = BlockReader()
+        self._report: BuildReport | None = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks, in the order in which they were added."""
+        return tuple(self._blocks)
+
+    @property
+    def report(self) -> BuildReport | None:
+        """What the last build did, also one that failed; None before the first."""
+        return self._report
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The facts that are kept, in the order in which they were learned."""
+        return () if self._facts is None else tuple(self._facts.known)
+
+    def add(self, *blocks: Block) -> ContextBuilder:
+        """Add blocks, and return the builder.
+
+        Raises:
+            ConfigError: If something is no block.
+        """
+        given: tuple[object, ...] = blocks
+        for block in given:
+            if not isinstance(block, Block):
+                msg = f"ContextBuilder.add: expected a Block, got {type(block).__name__}"
+                raise ConfigError(msg)
+        for place, added in enumerate(blocks, len(self._blocks)):
+            self._places.setdefault(added.id, place)
+        self._blocks.extend(blocks)
+        return self
+
+    def remove(self, id: str) -> ContextBuilder:  # noqa: A002 - a block's name
+        """Take out all blocks of this name, and return the builder.
+
+        Args:
+            id: The name of the blocks.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        self._place(id)
+        kept = [block for block in self._blocks if block.id != id]
+        self._blocks, self._places = [], {}
+        return self.add(*kept)
+
+    def replace(self, id: str, messages: Iterable[Any]) -> ContextBuilder:  # noqa: A002 - a block's name
+        """Let the first block of this name say something else, and return the builder.
+
+        Args:
+            id: The name of the block.
+            messages: What it says instead.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        place = self._place(id)
+        self._blocks[place] = evolve(self._blocks[place], messages=messages)
+        return self
+
+    def clone(self) -> ContextBuilder:
+        """A builder with the same blocks, options and facts; what happens to one does not happen to the other."""
+        made = ContextBuilder(self._options.budget)
+        made._options, made._blocks, made._places = self._options, list(self._blocks), dict(self._places)
+        made._facts = None if self._facts is None else self._facts.copied()
+        made._reader, made._report = BlockReader(dict(self._reader.known)), self._report
+        return made
+
+    async def build(self) -> Assembled:
+        """Build the request.
+
+        Raises:
+            ContextOverflow: If what must stay is larger than the budget, or no block has room for any message; names
+                the biggest blocks.
+            StageError: If the stage of a block, or the formatter, returned what it may not; names it and the block.
+            InvalidInput: If a message cannot be read; names the block, the message and the field.
+            AmbiguousFormat: If several formats fit, none was named, and it makes a difference.
+        """
+        build = Build(self._options, self._facts)
+        built: Assembled | None = None
+        try:
+            built = await build.run(self._blocks, self._reader)
+        finally:
+            self._report = build.report(sys.exception()) if built is None else built.report
+        return built
+
+    def _place(self, name: str) -> int:
+        place = self._places.get(name)
+        if place is None:
+            there = ", ".join(map(repr, self._places)) or "none"
+            msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
+            raise ConfigError(msg)
+        return place
+
+
+def _as_budget(value: Budget | int) -> Budget:
+    budget = as_budget(value, "ContextBuilder")
+    if budget is None:
+        msg = "ContextBuilder: budget: expected a Budget or a number of tokens, got None"
+        raise ConfigError(msg)
+    return budget
+
+
+@frozen
+class Assembled:
+    """A request that was built of blocks.
+
+    Args:
+        messages: The messages, in the provider's own shape; the caller's to change.
+        system: The system prompt in that shape where the format keeps it apart, else None.
+        tools: The tool definitions as they were passed in.
+        report: What was done to each block.
+        context: The same as values.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder
+        >>> rules = Block("rules", [{"role": "system", "content": "Be brief."}], tier=0)
+        >>> task = Block("task", [{"role": "user", "content": "Hi"}])
+        >>> built = await ContextBuilder(16_000, format="anthropic").add(rules, task).build()
+        >>> built.system, built.messages
+        ('Be brief.', [{'role': 'user', 'content': 'Hi'}])
+    """
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    report: BuildReport
+    context: Context = field(repr=False)
+
+
+@frozen
+class BuildReport:
+    """What a build did; filled as far as the build came when it failed: what it had not cut yet stands there whole.
+
+    Args:
+        limit: The most tokens that the request could have.
+        fixed_tokens: What tool definitions and the opening of the answer take of them.
+        tokens: Size of the request that goes out, in tokens, counted as a whole.
+        blocks: What became of each block, in the order of the request.
+        seconds: How long it took.
+        facts: Facts that were taken from what was left out, and are kept.
+        cache_points: Indexes of the messages that end a prefix which the provider is asked to keep; -1 stands for
+            the system prompt that is kept apart.
+        error: Why the build failed; None when it did not.
+        notes: What else there is to say.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder
+        >>> task = Block("task", [{"role": "user", "content": "Why does the build fail?"}])
+        >>> (await ContextBuilder(16_000, format="openai-chat").add(task).build()).report.tokens_per_block
+        {'task': ...}
+    """
+
+    limit: int
+    fixed_tokens: int = 0
+    tokens: int = 0
+    blocks: tuple[BlockReport, ...] = ()
+    seconds: float = 0.0
+    facts: tuple[str, ...] = ()
+    cache_points: tuple[int, ...] = ()
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def original_tokens(self) -> int:
+        """Size of all blocks as they were given, in tokens."""
+        return sum(block.tokens_before for block in self.blocks)
+
+    @property
+    def used_tokens(self) -> int:
+        """Size of all blocks as they go out, in tokens."""
+        return sum(block.tokens_after for block in self.blocks)
+
+    @property
+    def remaining_tokens(self) -> int:
+        """What of the limit is left, in tokens."""
+        return self.limit - self.tokens
+
+    @property
+    def tokens_per_block(self) -> Mapping[str, int]:
+        """Size of each block that goes out, by name; blocks of one name together."""
+        return _by_name((block.id, block.tokens_after) for block in self.blocks if block.messages_after)
+
+    @property
+    def original_tokens_per_block(self) -> Mapping[str, int]:
+        """Size of each block as it was given, by name; blocks of one name together."""
+        return _by_name((block.id, block.tokens_before) for block in self.blocks if block.messages_before)
+
+    @property
+    def evictions(self) -> Mapping[str, str]:
+        """What was done to each block that was not left as it was, by name."""
+        return {block.id: block.eviction for block in self.blocks if block.eviction is not None}
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The names of the blocks of which nothing is left, but for those that made the build fail."""
+        return tuple(block.id for block in self.blocks if block.dropped)
+
+    def __str__(self) -> str:
+        """What the build did, for people: a line for the request, then one for each block."""
+        head = f"{self.tokens:,} tokens, {self.limit:,} allowed, {1000 * self.seconds:.1f} ms"
+        lines = [head if self.error is None else f"failed: {self.error}; {self.limit:,} tokens allowed"]
+        lines += [f"  {block}" for block in self.blocks]
+        if self.facts:
+            lines.append(f"  facts kept of what was left out: {len(self.facts)}")
+        return printable("\n".join((*lines, *(f"  {note}" for note in self.notes))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return asdict(
+            self, value_serializer=lambda _one, _name, value: int(value) if isinstance(value, Tier) else value
+        )
+
+
+def _by_name(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, size in sizes:
+        found[name] = found.get(name, 0) + size
+    return found
 
 
 def _check_format(_options: object, _attribute: object, name: str | None) -> None:
@@ -72,229 +361,11 @@ class Options:
         return {rule.tier: rule for rule in self.tiers}
 
 
-MOST = 4
-"""The most marks of one request (Anthropic: "A maximum of 4 blocks with cache_control may be provided")."""
-
-SYSTEM = -1
-"""The place of the system prompt that is kept apart."""
-
-LONG = "1h"
-"""The longer lifetime; marks with the shorter one must not stand before it."""
-
-Cache = bool | str | Mapping[str, Any]
-
-
-@frozen
-class CachePoint:
-    """Where a prefix ends that the provider shall keep.
-
-    Args:
-        place: Index of the message that ends it; ``SYSTEM`` for the system prompt that is kept apart.
-        parts: How many parts of that message belong to it.
-        cache: How long, or the provider's own mark.
-    """
-
-    place: int
-    parts: int
-    cache: Cache
-
-
-def cache_points(
-    sections: Sequence[Section], caches: Sequence[Cache | None], messages: Sequence[Message], context: Context
-) -> list[CachePoint]:
-    """Where the prefixes end that shall be kept: the last four of them, in order.
-
-    A block that a formatter has merged into another message ends there. A prefix before one that is kept for an
-    hour is kept for an hour as well, since providers refuse it otherwise.
-    """
-    places = {id(message): place for place, message in enumerate(messages)}
-    own = {id(message) for section in sections for message in section.messages}
-    made = next((place for place, message in enumerate(messages) if id(message) not in own), None)
-    apart = len(messages) - len(context.messages)
-    found: dict[tuple[int, int], CachePoint] = {}
-    for section, cache in zip(sections, caches, strict=True):
-        place = places.get(id(section.messages[-1]), made)
-        if cache and place is not None:
-            point = _point(place, apart, messages, cache)
-            found[point.place, point.parts] = point
-    return _longest_first([found[key] for key in sorted(found)][-MOST:])
-
-
-def _point(place: int, apart: int, messages: Sequence[Message], cache: Cache) -> CachePoint:
-    if place >= apart:
-        return CachePoint(place - apart, len(messages[place].parts), cache)
-    return CachePoint(SYSTEM, sum(len(message.parts) for message in messages[: place + 1]), cache)
-
-
-def _longest_first(points: Sequence[CachePoint]) -> list[CachePoint]:
-    last = max((n for n, point in enumerate(points) if _lifetime(point.cache) == LONG), default=-1)
-    return [evolve(point, cache=_for_long(point.cache)) if n < last else point for n, point in enumerate(points)]
-
-
-def _lifetime(cache: Cache) -> object:
-    return cache.get("ttl") if isinstance(cache, Mapping) else cache
-
-
-def _for_long(cache: Cache) -> Cache:
-    return {**cache, "ttl": LONG} if isinstance(cache, Mapping) else LONG
-
-
-def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:
-    """The message with a marker on the last part up to the point that can carry one; itself where there is none."""
-    new = None if markers is None else markers.given(point.cache)
-    if markers is None or new is None:
-        return message
-    made = (markers.put(message, place, new) for place in reversed(range(min(point.parts, len(message.parts)))))
-    return next((each for each in made if each is not None), message)
-
-
-def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, wire: WireFormat) -> tuple[Message, ...]:
-    """The messages as their format takes them.
-
-    Where a conversation that the user began would now begin with the model, which some providers refuse (Bedrock:
-    "A conversation must start with a user message"), the user says first that something was left out.
-    """
-    whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
-    made = tuple(messages if whole is None else whole)
-    place = _first(made)
-    if not wire.user_first or place is None or made[place].role != "assistant":
-        return made
-    began = _first(given)
-    if began is None or given[began].role == "assistant":
-        return made
-    return (*made[:place], Message("user", (Text(NOT_SHOWN),)), *made[place:])
-
-
-def _first(messages: Sequence[Message]) -> int | None:
-    """The place of the first message of the conversation."""
-    return next((place for place, message in enumerate(messages) if message.role not in SYSTEM_ROLES), None)
-
-
-def reader_for(
-    blocks: Sequence[Block], tools: object, format_name: str | None, model: str | None, counter: TokenCounter | None
-) -> Reader:
-    """Find out how to read blocks, from all their messages together."""
-    wire = format_named(format_name) if format_name is not None else _found(blocks, tools, model)
-    profile = known_profile(model)
-    return Reader(
-        wire,
-        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.overheads),
-        profile,
-    )
-
-
-def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFormat:
-    natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
-    if not natives and tools is None:
-        return FORMATS[USUAL]
-    return detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
-
-
-@define(eq=False)
-class BlockReader:
-    """Reads blocks, each once."""
-
-    known: dict[int, tuple[Block, str, tuple[Message, ...]]] = field(factory=dict)
-
-    def read(self, blocks: Sequence[Block], source: Reader, notes: list[str]) -> list[Block]:
-        """The blocks with values for messages; what was illegal is repaired, and put into the notes."""
-        self.known = {id(block): self.known.get(id(block)) or (block, "", ()) for block in blocks}
-        seen: set[str] = set()
-        return [
-            self._legal(block, name, self._values(block, name, source), source, seen, notes)
-            for block, name in zip(blocks, names_of(blocks), strict=True)
-        ]
-
-    def _values(self, block: Block, name: str, source: Reader) -> tuple[Message, ...]:
-        _, format_name, values = self.known[id(block)]
-        if format_name != source.wire.name:
-            values = _read(block, name, source)
-            self.known[id(block)] = (block, source.wire.name, values)
-        return values
-
-    def _legal(
-        self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
-    ) -> Block:
-        call = Call(source.meter, source.wire.name, wire=source.wire)
-        legal = repair(values, call, source.wire, seen=seen)
-        if legal is None:
-            return block.with_messages(values)
-        said = [*(reason.why for reason in call.notes.reasons.values()), *call.notes.remarks]
-        notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
-        return block.with_messages(legal)
-
-
-def _read(block: Block, name: str, source: Reader) -> tuple[Message, ...]:
-    if all(isinstance(message, Message) for message in block.messages):
-        return block.messages
-    try:
-        natives = [message for message in block.messages if not isinstance(message, Message)]
-        values = iter(source.messages(natives))
-    except InvalidInput as error:
-        where = f"{name}, {error.where}"
-        raise InvalidInput(where, error.what) from error
-    return tuple(message if isinstance(message, Message) else next(values) for message in block.messages)
-
-
-def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireFormat) -> Context:
-    """The request; its leading system messages become the system prompt where the format keeps that apart.
-
-    The Responses format has ``instructions``, and takes system messages among its items as well: there they stay.
-    """
-    count = 0
-    if not wire.system_leads:
-        count = next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
-    if count == 0:
-        return Context(tuple(messages), None, tools)
-    parts = tuple(part for message in messages[:count] for part in message.parts)
-    return Context(tuple(messages[count:]), Message("system", parts), tools)
-
-
-def written(context: Context, points: Sequence[CachePoint], wire: WireFormat) -> tuple[Any, list[Any]]:
-    """System prompt and messages as the format writes them, with cache marks; they share nothing with the blocks."""
-    system, messages = context.system, list(context.messages)
-    for point in reversed(points):  # a marker may be a part of its own, behind which the others move on
-        if point.place != SYSTEM:
-            messages[point.place] = marked(messages[point.place], point, wire.cache_markers)
-        elif system is not None:
-            system = marked(system, point, wire.cache_markers)
-    native = None if system is None else wire.write_system(system)
-    natives = (write_native(wire, message, f"built messages[{at}]") for at, message in enumerate(messages))
-    return own_copy(native), [own_copy(each) for each in natives]
-
-
 ATTEMPTS = 8
 """How often the blocks are cut further because the formatter added to them."""
 
 LESSONS = 3
 """How often facts are taken from what was left out, each time making room for them by leaving out a little more."""
-
-
-@frozen
-class Assembled:
-    """A request that was built of blocks.
-
-    Args:
-        messages: The messages, in the provider's own shape; the caller's to change.
-        system: The system prompt in that shape where the format keeps it apart, else None.
-        tools: The tool definitions as they were passed in.
-        report: What was done to each block.
-        context: The same as values.
-
-    Example:
-        >>> from agentctx.builder import Block, ContextBuilder
-        >>> rules = Block("rules", [{"role": "system", "content": "Be brief."}], tier=0)
-        >>> task = Block("task", [{"role": "user", "content": "Hi"}])
-        >>> built = await ContextBuilder(16_000, format="anthropic").add(rules, task).build()
-        >>> built.system, built.messages
-        ('Be brief.', [{'role': 'user', 'content': 'Hi'}])
-    """
-
-    messages: list[Any]
-    system: Any
-    tools: Any
-    report: BuildReport
-    context: Context = field(repr=False)
 
 
 @define(eq=False)
@@ -461,163 +532,192 @@ def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
     return {reading: message for reading, message in given if id(message) not in kept}
 
 
-class ContextBuilder:
-    """Builds requests of blocks: ``SYSTEM`` first, then the other tiers, all of it within the budget.
+def reader_for(
+    blocks: Sequence[Block], tools: object, format_name: str | None, model: str | None, counter: TokenCounter | None
+) -> Reader:
+    """Find out how to read blocks, from all their messages together."""
+    wire = format_named(format_name) if format_name is not None else _found(blocks, tools, model)
+    profile = known_profile(model)
+    return Reader(
+        wire,
+        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.overheads),
+        profile,
+    )
 
-    A builder may be built from as often as wanted, and blocks added in between. It must not be changed while a build
-    runs: give each task its ``clone()``.
+
+def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFormat:
+    natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
+    if not natives and tools is None:
+        return FORMATS[USUAL]
+    return detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
+
+
+@define(eq=False)
+class BlockReader:
+    """Reads blocks, each once."""
+
+    known: dict[int, tuple[Block, str, tuple[Message, ...]]] = field(factory=dict)
+
+    def read(self, blocks: Sequence[Block], source: Reader, notes: list[str]) -> list[Block]:
+        """The blocks with values for messages; what was illegal is repaired, and put into the notes."""
+        self.known = {id(block): self.known.get(id(block)) or (block, "", ()) for block in blocks}
+        seen: set[str] = set()
+        return [
+            self._legal(block, name, self._values(block, name, source), source, seen, notes)
+            for block, name in zip(blocks, names_of(blocks), strict=True)
+        ]
+
+    def _values(self, block: Block, name: str, source: Reader) -> tuple[Message, ...]:
+        _, format_name, values = self.known[id(block)]
+        if format_name != source.wire.name:
+            values = _read(block, name, source)
+            self.known[id(block)] = (block, source.wire.name, values)
+        return values
+
+    def _legal(
+        self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
+    ) -> Block:
+        call = Call(source.meter, source.wire.name, wire=source.wire)
+        legal = repair(values, call, source.wire, seen=seen)
+        if legal is None:
+            return block.with_messages(values)
+        said = [*(reason.why for reason in call.notes.reasons.values()), *call.notes.remarks]
+        notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
+        return block.with_messages(legal)
+
+
+def _read(block: Block, name: str, source: Reader) -> tuple[Message, ...]:
+    if all(isinstance(message, Message) for message in block.messages):
+        return block.messages
+    try:
+        natives = [message for message in block.messages if not isinstance(message, Message)]
+        values = iter(source.messages(natives))
+    except InvalidInput as error:
+        where = f"{name}, {error.where}"
+        raise InvalidInput(where, error.what) from error
+    return tuple(message if isinstance(message, Message) else next(values) for message in block.messages)
+
+
+def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireFormat) -> Context:
+    """The request; its leading system messages become the system prompt where the format keeps that apart.
+
+    The Responses format has ``instructions``, and takes system messages among its items as well: there they stay.
+    """
+    count = 0
+    if not wire.system_leads:
+        count = next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
+    if count == 0:
+        return Context(tuple(messages), None, tools)
+    parts = tuple(part for message in messages[:count] for part in message.parts)
+    return Context(tuple(messages[count:]), Message("system", parts), tools)
+
+
+def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, wire: WireFormat) -> tuple[Message, ...]:
+    """The messages as their format takes them.
+
+    Where a conversation that the user began would now begin with the model, which some providers refuse (Bedrock:
+    "A conversation must start with a user message"), the user says first that something was left out.
+    """
+    whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
+    made = tuple(messages if whole is None else whole)
+    place = _first(made)
+    if not wire.user_first or place is None or made[place].role != "assistant":
+        return made
+    began = _first(given)
+    if began is None or given[began].role == "assistant":
+        return made
+    return (*made[:place], Message("user", (Text(NOT_SHOWN),)), *made[place:])
+
+
+def _first(messages: Sequence[Message]) -> int | None:
+    """The place of the first message of the conversation."""
+    return next((place for place, message in enumerate(messages) if message.role not in SYSTEM_ROLES), None)
+
+
+def written(context: Context, points: Sequence[CachePoint], wire: WireFormat) -> tuple[Any, list[Any]]:
+    """System prompt and messages as the format writes them, with cache marks; they share nothing with the blocks."""
+    system, messages = context.system, list(context.messages)
+    for point in reversed(points):  # a marker may be a part of its own, behind which the others move on
+        if point.place != SYSTEM:
+            messages[point.place] = marked(messages[point.place], point, wire.cache_markers)
+        elif system is not None:
+            system = marked(system, point, wire.cache_markers)
+    native = None if system is None else wire.write_system(system)
+    natives = (write_native(wire, message, f"built messages[{at}]") for at, message in enumerate(messages))
+    return own_copy(native), [own_copy(each) for each in natives]
+
+
+MOST = 4
+"""The most marks of one request (Anthropic: "A maximum of 4 blocks with cache_control may be provided")."""
+
+SYSTEM = -1
+"""The place of the system prompt that is kept apart."""
+
+LONG = "1h"
+"""The longer lifetime; marks with the shorter one must not stand before it."""
+
+Cache = bool | str | Mapping[str, Any]
+
+
+@frozen
+class CachePoint:
+    """Where a prefix ends that the provider shall keep.
 
     Args:
-        budget: The room of one request; a number is a window in tokens.
-        counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
-        model: The model's name: chooses the encoding.
-        format: The wire format of the messages; found out from all blocks when not given.
-        tools: The tool definitions in the provider's own shape; they are counted and handed back.
-        tiers: Floors, shares and caps of single tiers.
-        formatter: Makes one list of messages of the blocks; without it they follow one another as they are.
-        facts: Takes facts from what the conversation loses; they are kept in the tier ``CORE``, across builds.
-
-    Raises:
-        ConfigError: If an option makes no sense.
-        InvalidInput: If no format is called so.
-
-    Example:
-        >>> from agentctx.builder import Block, ContextBuilder, Tier
-        >>> from agentctx.strategies import Drop, Strict
-        >>> builder = ContextBuilder(16_000, format="openai-chat").add(
-        ...     Block("rules", [{"role": "system", "content": "You mend software."}], tier=Tier.SYSTEM, evict=Strict()),
-        ...     Block("found", [{"role": "user", "content": "From the handbook: …"}], tier=Tier.RAG, evict=Drop()),
-        ...     Block("task", [{"role": "user", "content": "Why does the build fail?"}]),
-        ... )
-        >>> [message["role"] for message in (await builder.build()).messages]
-        ['system', 'user', 'user']
+        place: Index of the message that ends it; ``SYSTEM`` for the system prompt that is kept apart.
+        parts: How many parts of that message belong to it.
+        cache: How long, or the provider's own mark.
     """
 
-    def __init__(
-        self,
-        budget: Budget | int,
-        *,
-        counter: TokenCounter | Callable[[str], int] | None = None,
-        model: str | None = None,
-        format: str | None = None,  # noqa: A002 - the contract's name
-        tools: Sequence[Any] | None = None,
-        tiers: Iterable[TierRule] = (),
-        formatter: Formatter = concatenate,
-        facts: FactExtractor | Facts | None = None,
-    ) -> None:
-        """Check the options."""
-        self._options = Options(
-            budget=_as_budget(budget),
-            counter=as_counter(counter, "ContextBuilder"),
-            model=model,
-            format=format,
-            tools=tools,
-            tiers=tuple(tiers),
-            formatter=formatter,
-        )
-        self._facts = facts if facts is None or isinstance(facts, Facts) else Facts(facts)
-        self._blocks: list[Block] = []
-        self._places: dict[str, int] = {}
-        self._reader = BlockReader()
-        self._report: BuildReport | None = None
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The blocks, in the order in which they were added."""
-        return tuple(self._blocks)
-
-    @property
-    def report(self) -> BuildReport | None:
-        """What the last build did, also one that failed; None before the first."""
-        return self._report
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """The facts that are kept, in the order in which they were learned."""
-        return () if self._facts is None else tuple(self._facts.known)
-
-    def add(self, *blocks: Block) -> ContextBuilder:
-        """Add blocks, and return the builder.
-
-        Raises:
-            ConfigError: If something is no block.
-        """
-        given: tuple[object, ...] = blocks
-        for block in given:
-            if not isinstance(block, Block):
-                msg = f"ContextBuilder.add: expected a Block, got {type(block).__name__}"
-                raise ConfigError(msg)
-        for place, added in enumerate(blocks, len(self._blocks)):
-            self._places.setdefault(added.id, place)
-        self._blocks.extend(blocks)
-        return self
-
-    def remove(self, id: str) -> ContextBuilder:  # noqa: A002 - a block's name
-        """Take out all blocks of this name, and return the builder.
-
-        Args:
-            id: The name of the blocks.
-
-        Raises:
-            ConfigError: If there is none.
-        """
-        self._place(id)
-        kept = [block for block in self._blocks if block.id != id]
-        self._blocks, self._places = [], {}
-        return self.add(*kept)
-
-    def replace(self, id: str, messages: Iterable[Any]) -> ContextBuilder:  # noqa: A002 - a block's name
-        """Let the first block of this name say something else, and return the builder.
-
-        Args:
-            id: The name of the block.
-            messages: What it says instead.
-
-        Raises:
-            ConfigError: If there is none.
-        """
-        place = self._place(id)
-        self._blocks[place] = evolve(self._blocks[place], messages=messages)
-        return self
-
-    def clone(self) -> ContextBuilder:
-        """A builder with the same blocks, options and facts; what happens to one does not happen to the other."""
-        made = ContextBuilder(self._options.budget)
-        made._options, made._blocks, made._places = self._options, list(self._blocks), dict(self._places)
-        made._facts = None if self._facts is None else self._facts.copied()
-        made._reader, made._report = BlockReader(dict(self._reader.known)), self._report
-        return made
-
-    async def build(self) -> Assembled:
-        """Build the request.
-
-        Raises:
-            ContextOverflow: If what must stay is larger than the budget, or no block has room for any message; names
-                the biggest blocks.
-            StageError: If the stage of a block, or the formatter, returned what it may not; names it and the block.
-            InvalidInput: If a message cannot be read; names the block, the message and the field.
-            AmbiguousFormat: If several formats fit, none was named, and it makes a difference.
-        """
-        build = Build(self._options, self._facts)
-        built: Assembled | None = None
-        try:
-            built = await build.run(self._blocks, self._reader)
-        finally:
-            self._report = build.report(sys.exception()) if built is None else built.report
-        return built
-
-    def _place(self, name: str) -> int:
-        place = self._places.get(name)
-        if place is None:
-            there = ", ".join(map(repr, self._places)) or "none"
-            msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
-            raise ConfigError(msg)
-        return place
+    place: int
+    parts: int
+    cache: Cache
 
 
-def _as_budget(value: Budget | int) -> Budget:
-    budget = as_budget(value, "ContextBuilder")
-    if budget is None:
-        msg = "ContextBuilder: budget: expected a Budget or a number of tokens, got None"
-        raise ConfigError(msg)
-    return budget
+def cache_points(
+    sections: Sequence[Section], caches: Sequence[Cache | None], messages: Sequence[Message], context: Context
+) -> list[CachePoint]:
+    """Where the prefixes end that shall be kept: the last four of them, in order.
+
+    A block that a formatter has merged into another message ends there. A prefix before one that is kept for an
+    hour is kept for an hour as well, since providers refuse it otherwise.
+    """
+    places = {id(message): place for place, message in enumerate(messages)}
+    own = {id(message) for section in sections for message in section.messages}
+    made = next((place for place, message in enumerate(messages) if id(message) not in own), None)
+    apart = len(messages) - len(context.messages)
+    found: dict[tuple[int, int], CachePoint] = {}
+    for section, cache in zip(sections, caches, strict=True):
+        place = places.get(id(section.messages[-1]), made)
+        if cache and place is not None:
+            point = _point(place, apart, messages, cache)
+            found[point.place, point.parts] = point
+    return _longest_first([found[key] for key in sorted(found)][-MOST:])
+
+
+def _point(place: int, apart: int, messages: Sequence[Message], cache: Cache) -> CachePoint:
+    if place >= apart:
+        return CachePoint(place - apart, len(messages[place].parts), cache)
+    return CachePoint(SYSTEM, sum(len(message.parts) for message in messages[: place + 1]), cache)
+
+
+def _longest_first(points: Sequence[CachePoint]) -> list[CachePoint]:
+    last = max((n for n, point in enumerate(points) if _lifetime(point.cache) == LONG), default=-1)
+    return [evolve(point, cache=_for_long(point.cache)) if n < last else point for n, point in enumerate(points)]
+
+
+def _lifetime(cache: Cache) -> object:
+    return cache.get("ttl") if isinstance(cache, Mapping) else cache
+
+
+def _for_long(cache: Cache) -> Cache:
+    return {**cache, "ttl": LONG} if isinstance(cache, Mapping) else LONG
+
+
+def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:
+    """The message with a marker on the last part up to the point that can carry one; itself where there is none."""
+    new = None if markers is None else markers.given(point.cache)
+    if markers is None or new is None:
+        return message
+    made = (markers.put(message, place, new) for place in reversed(range(min(point.parts, len(message.parts)))))
+    return next((each for each in made if each is not None), message)

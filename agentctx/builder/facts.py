@@ -8,7 +8,7 @@ from typing import Protocol
 
 from attrs import define, field
 
-from agentctx.builder.block import Block
+from agentctx.builder.blocks import Block
 from agentctx.core.budget import Tier
 from agentctx.core.message import Message, Native, Text
 from agentctx.engine.options import check_tokens

@@ -12,7 +12,7 @@ import anyio
 from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
 
-from agentctx.builder.block import Block
+from agentctx.builder.blocks import Block
 from agentctx.core.budget import Tier
 from agentctx.core.message import Message, Native, Text
 from agentctx.core.secrets import redact_secrets

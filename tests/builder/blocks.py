@@ -1,7 +1,7 @@
 """Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
 
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.builder.assemble import SharedRoom, Slot, assemble, least_of
+from agentctx.builder.blocks import SharedRoom, Slot, assemble, least_of
 from agentctx.protocols import Call
 from agentctx.testing import assistant, call, result, transcript
 from agentctx.tokens import FixedCounter
