@@ -9,8 +9,7 @@ import typer
 from agentctx import __version__
 from agentctx.cli.compare import compare
 from agentctx.cli.proxy import proxy
-from agentctx.cli.replay import replay
-from agentctx.cli.report import report
+from agentctx.cli.replay import replay, report
 from agentctx.cli.request import compact, convert, count, validate, window
 from agentctx.cli.sessions import sessions
 from agentctx.cli.store import recall, store_app
