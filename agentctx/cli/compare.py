@@ -117,7 +117,7 @@ Each = Annotated[bool, typer.Option("--each", help="A line for each session, not
 
 
 @in_one_line
-def compare(  # noqa: PLR0913 - each is an option of the command
+def compare(
     files: Files,
     *,
     pipeline: Pipelines = None,

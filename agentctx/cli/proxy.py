@@ -59,7 +59,7 @@ Workers = Annotated[
 
 
 @in_one_line
-def proxy(  # noqa: PLR0913 - each is an option of the command
+def proxy(
     *,
     pipeline: options.Named = None,
     preset: options.Preset = None,

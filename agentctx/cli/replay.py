@@ -87,7 +87,7 @@ FullMessages = Annotated[
 
 
 @in_one_line
-def replay(  # noqa: PLR0913 - each is an option of the command
+def replay(
     session: options.SessionFile = None,
     *,
     number: options.SessionNumber = None,
@@ -96,12 +96,12 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     reserve: options.Reserve = None,
     trigger: options.Trigger = None,
     target: options.Target = None,
-    format: options.Format = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
     preset: options.Preset = None,
     pipeline: options.Named = None,
-    id: options.Id = None,  # noqa: A002 - the option's name
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     every: All = False,
     retention: Kept = False,
@@ -459,7 +459,7 @@ FullTexts = Annotated[bool, typer.Option("--full", help="Whole texts, however la
 
 
 @in_one_line
-def report(  # noqa: PLR0913 - each is an option of the command
+def report(
     session: options.SessionFile = None,
     *,
     number: options.SessionNumber = None,
@@ -469,12 +469,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
     reserve: options.Reserve = None,
     trigger: options.Trigger = None,
     target: options.Target = None,
-    format: options.Format = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
     preset: options.Preset = None,
     pipeline: options.Named = None,
-    id: options.Id = None,  # noqa: A002 - the option's name
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     no_content: NoContent = False,
     full: FullTexts = False,

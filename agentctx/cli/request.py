@@ -87,8 +87,8 @@ def count(
     file: options.Source,
     *,
     model: options.Model = None,
-    format: options.Format = None,  # noqa: A002 - the option's name
-    id: options.Id = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     by_message: ByMessage = False,
     json: options.Json = False,
@@ -114,7 +114,7 @@ def count(
     tally.end()
 
 
-def _counted(entry: Transcript, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
+def _counted(entry: Transcript, model: str | None, format: str | None) -> dict[str, Any]:
     source, context = _read(entry, model, format)
     return {
         "id": entry.recording.id,
@@ -173,8 +173,8 @@ def window(
     window: options.Window = None,
     model: options.Model = None,
     reserve: options.Reserve = None,
-    format: options.Format = None,  # noqa: A002 - the option's name
-    id: options.Id = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     json: options.Json = False,
 ) -> None:
@@ -226,9 +226,9 @@ def _window_json(found: Window) -> dict[str, Any]:
 def validate(
     file: options.Source,
     *,
-    format: options.Format = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
     model: options.Model = None,
-    id: options.Id = None,  # noqa: A002 - the option's name
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     json: options.Json = False,
 ) -> None:
@@ -250,12 +250,12 @@ def validate(
     tally.end()
 
 
-def _violations(entry: Transcript, format: str | None, model: str | None) -> tuple[Violation, ...]:  # noqa: A002 - as above
+def _violations(entry: Transcript, format: str | None, model: str | None) -> tuple[Violation, ...]:
     wire = format or entry.recording.format
     return violations_of(_request(entry, wire), wire, model or entry.recording.model)
 
 
-def _request(entry: Transcript, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
+def _request(entry: Transcript, format: str | None) -> dict[str, Any]:
     """What would be sent.
 
     A recorded session may note a system prompt apart that its format keeps among the messages, and it ends with the
@@ -306,17 +306,17 @@ def _print_violation(console: Console, violation: Violation) -> None:
 
 
 @in_one_line
-def compact(  # noqa: PLR0913 - each is an option of the command
+def compact(
     file: options.Source,
     *,
     window: options.Window = None,
     model: options.Model = None,
     reserve: options.Reserve = None,
     target: Target = None,
-    format: options.Format = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
-    id: options.Id = None,  # noqa: A002 - the option's name
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     out: Out = None,
     report: ReportFile = None,
@@ -353,7 +353,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
         tell_reports(reports, json=json)
 
 
-async def _prepare(entry: Transcript, typed: options.Typed, model: str | None, format: str | None) -> View:  # noqa: A002
+async def _prepare(entry: Transcript, typed: options.Typed, model: str | None, format: str | None) -> View:
     recording = entry.recording
     model = model or recording.model
     return await typed.once(model).prepare(
@@ -366,14 +366,14 @@ async def _prepare(entry: Transcript, typed: options.Typed, model: str | None, f
 
 
 @in_one_line
-def convert(  # noqa: PLR0913 - each is an option of the command
+def convert(
     file: options.Source,
     *,
     to: To,
     model: ToModel = None,
     from_model: FromModel = None,
-    format: options.Format = None,  # noqa: A002 - the option's name
-    id: options.Id = None,  # noqa: A002 - the option's name
+    format: options.Format = None,
+    id: options.Id = None,
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     out: Out = None,
     json: ReportJson = False,
@@ -404,13 +404,7 @@ def convert(  # noqa: PLR0913 - each is an option of the command
     tell_reports(reports, json=json)
 
 
-def _converted(
-    entry: Transcript,
-    to: str,
-    model: str | None,
-    from_model: str | None,
-    format: str | None,  # noqa: A002 - the option's name
-) -> Converted:
+def _converted(entry: Transcript, to: str, model: str | None, from_model: str | None, format: str | None) -> Converted:
     recording = entry.recording
     return converted(
         recording.messages,
@@ -456,7 +450,7 @@ def _tell_left_out(entry: Transcript) -> None:
         err().print(printable(f"{entry.place}: set these anew for the provider: {', '.join(left)}"))
 
 
-def _read(entry: Transcript, model: str | None, format: str | None) -> tuple[Reader, Context]:  # noqa: A002 - the option's name
+def _read(entry: Transcript, model: str | None, format: str | None) -> tuple[Reader, Context]:
     recording = entry.recording
     read = reader_of(evolve(recording, format=format or recording.format), model)
     return read, read.context(recording.messages, recording.system, recording.tools)
