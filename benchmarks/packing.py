@@ -19,8 +19,7 @@ from transcript import transcript
 
 from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.drop import lay_out
-from agentctx.strategies.pack import STRATEGIES, Strategy
-from agentctx.strategies.packing import Candidates, candidates_of, relevances, scores, traits_of
+from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, candidates_of, relevances, scores, traits_of
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ClearByProvider as ClearByProvider,
         ShrinkArguments as ShrinkArguments,
     )
-    from agentctx.strategies.packing import Weights as Weights
+    from agentctx.strategies.pack import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
     from agentctx.strategies.rewrite_results import CompactJson as CompactJson, TabulateJson as TabulateJson
     from agentctx.strategies.summarize import Summarize as Summarize
@@ -40,7 +40,7 @@ else:
             "agentctx.strategies.drop_units": "ByTools Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.fold_output": "FoldOutput",
             "agentctx.strategies.old_tool_calls": "ClearByProvider ShrinkArguments",
-            "agentctx.strategies.packing": "Weights",
+            "agentctx.strategies.pack": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
             "agentctx.strategies.rewrite_results": "CompactJson TabulateJson",
             "agentctx.strategies.summarize": "Summarize",

@@ -29,8 +29,7 @@ from agentctx.strategies.drop_units import ByTools, Drop, DropTail, Strict, Tier
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.old_tool_calls import ClearByProvider, ClearToolResults, ShrinkArguments
-from agentctx.strategies.pack import STRATEGIES, Pack
-from agentctx.strategies.packing import Weights
+from agentctx.strategies.pack import STRATEGIES, Pack, Weights
 from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
 from agentctx.strategies.summarize import Summarize

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.strategies.packing import CORE, choose
+from agentctx.strategies.pack import CORE, choose
 
 SIZES = st.one_of(st.integers(0, 30), st.integers(1, 3_000))
 SCORES = st.integers(0, 1_000)

@@ -9,8 +9,7 @@ from packed import agent, answered, packed
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Pack, Pipeline, Text, count
 from agentctx.strategies import Bm25, Embedded, Weights
-from agentctx.strategies.pack import STRATEGIES
-from agentctx.strategies.packing import choose, recency_score
+from agentctx.strategies.pack import STRATEGIES, choose, recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter

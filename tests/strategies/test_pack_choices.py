@@ -10,8 +10,16 @@ from packed import agent, answered, asked, packed
 
 from agentctx import Budget, ContextOverflow, Message, Pack, Pipeline, Protect, Text, ToolCall, ToolResult, validate
 from agentctx.strategies import Bm25, Weights
-from agentctx.strategies.pack import STRATEGIES, dropped_line, is_note
-from agentctx.strategies.packing import choose, length_score, recency_score, role_score, tool_score
+from agentctx.strategies.pack import (
+    STRATEGIES,
+    choose,
+    dropped_line,
+    is_note,
+    length_score,
+    recency_score,
+    role_score,
+    tool_score,
+)
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import HeuristicCounter
 

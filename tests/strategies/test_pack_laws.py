@@ -6,7 +6,7 @@ from itertools import chain, combinations
 from hypothesis import given, strategies as st
 
 from agentctx.core.units import Unit
-from agentctx.strategies.packing import Candidates
+from agentctx.strategies.pack import Candidates
 from agentctx.testing import check_laws
 from agentctx.testing.histories import broken_histories, budgets, histories, packs
 
