@@ -561,30 +561,34 @@ def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answe
     However it is read (parsed, in lines, bytes or at once), the HTTP response hands out decoded bytes: there a body of
     events is followed like any other stream, event by event, and of a body of JSON the usage is recorded at its end.
     """
-    pull = _asked_for(http, http.aiter_bytes().__anext__ if waits else pulling(http.iter_bytes().__next__))
+    under: Started | None = getattr(http, "_agentctx_body", None)  # of a client that was wrapped twice
+    pull, close = _body_of(http, waits=waits) if under is None else (under.next, under.drop)
     events = "text/event-stream" in http.headers.get("content-type", "")
     given = _events(pull) if events else _whole(pull, call, waits=waits)
-    kind: Any = type(http)
-    close = partial(kind.aclose if waits else kind.close, http)
     started = Started(Held(call, (), waits, said_in if events else nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
-    http.__class__ = _watched(kind, waits)
+    if under is None:
+        http.__class__ = _watched(type(http), waits)
     return Answer(value, close=started.drop, stream=started if events else None)
+
+
+def _body_of(http: Native, *, waits: bool) -> tuple[Pull, Close]:
+    """How the library's own response is read and closed; of that its own raw bytes are asked for."""
+    pull = http.aiter_bytes().__anext__ if waits else pulling(http.iter_bytes().__next__)
+    kind: Any = type(http)
+
+    async def next_piece() -> bytes:
+        http._agentctx_reads = True  # noqa: SLF001 - our own attribute
+        piece: bytes = await pull()
+        return piece
+
+    return next_piece, partial(kind.aclose if waits else kind.close, http)
 
 
 @cache
 def _watched(kind: type, waits: bool) -> type:  # noqa: FBT001 - a key of the cache
     """The response's class, where its body is looked at."""
     return derived(kind, _BODY_ASYNC if waits else _BODY_SYNC)
-
-
-def _asked_for(http: Native, pull: Pull) -> Pull:
-    async def next_piece() -> bytes:
-        http._agentctx_reads = True  # noqa: SLF001 - our own attribute: the library's own raw bytes are asked for
-        piece: bytes = await pull()
-        return piece
-
-    return next_piece
 
 
 def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[bytes]]:

@@ -152,6 +152,20 @@ async def test_a_body_that_the_caller_reads_is_billed(bodies, api, kind):
 FORMATS = {"chat": "openai-chat", "responses": "openai-responses", "messages": "anthropic"}
 
 
+@pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+@pytest.mark.anyio
+async def test_a_body_of_a_client_wrapped_twice_is_billed_twice(bodies, kind):
+    """A body that the caller reads goes through both layers, whole and as events, and each records what it cost."""
+    _, inner, client = bodies("chat", kind)
+    outer = pipeline().session(model="gpt-4o")
+    twice = wrap(client, outer.plan, session=outer)
+    told = {"stream": True, "stream_options": {"include_usage": True}}
+    for rounds, read, streamed in ((2, at_once, {}), (3, lines, told)):
+        history = chat(rounds)
+        await inside(streaming(twice, "chat", history, **streamed), read)
+        assert inner.billed_tokens == outer.billed_tokens == agentctx.count(history, "gpt-4o", format="openai-chat")
+
+
 @BODIES
 @pytest.mark.parametrize("read", [parsed_events, lines])
 @pytest.mark.anyio
