@@ -568,7 +568,8 @@ def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answe
     started = Started(Held(call, (), waits, said_in if events else nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
     if under is None:
-        http.__class__ = _watched(type(http), waits)
+        kind: Any = type(http)
+        http.__class__ = _watched(kind, waits)
     return Answer(value, close=started.drop, stream=started if events else None)
 
 

@@ -1,16 +1,19 @@
-"""What the files of all frameworks share: a model call in its conversation, and the framework's own messages back.
+"""A model call of a framework: prepared in the session of its conversation, given back as the framework's own messages.
 
-A hook hands over what its framework is about to send. It is prepared as a call of a wrapped client is: in the session
-of its conversation, apart from other agents of that name and from calls that a part of the pipeline makes.
+Each framework's file hands over what the framework is about to send (``Request``), and sends what comes back. A
+conversation has the name that the framework gives it; agents of one name are told apart by how they begin. One without
+a name is known by the history that it shows (``Unnamed``).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Sequence
-from contextlib import aclosing
-from itertools import groupby
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from itertools import chain, groupby
 from operator import is_
+from threading import Lock
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 from weakref import ref
 
 from attrs import define, field, frozen
@@ -19,11 +22,13 @@ from agentctx.clients.bridge import blocking
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
-from agentctx.errors import ConfigError
-from agentctx.frameworks.unnamed import OWNER, Unnamed
+from agentctx.errors import ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Adapter, RequestParts
-from agentctx.session.lock import patch_threads_once
+from agentctx.providers.adapter import Adapter, Body, RequestParts
+from agentctx.providers.registry import format_named
+from agentctx.session.lock import patch_threads_once, steps_around
+from agentctx.session.opening import Beginning, Opening, opening_of
+from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 
 A = TypeVar("A")
@@ -32,26 +37,6 @@ M = TypeVar("M")
 
 UNNAMED = ""
 """The name of calls that a framework gives no name: such a call goes on with the conversation that it shows."""
-
-
-@frozen
-class Piece:
-    """A message of the view that was made of a framework's message.
-
-    Args:
-        place: Which of the messages that the framework's message became: 0 for the first.
-        message: What is to be sent for it.
-        changed: Whether that differs from what the framework's message became.
-    """
-
-    place: int
-    message: Any
-    changed: bool
-
-
-Write = Callable[[M | None, Sequence[Piece]], M]
-"""A framework's message as it is to be sent: given the one that it was and what is left of it, in order; None for a
-message that was put in, then there is one piece."""
 
 
 @frozen
@@ -79,6 +64,116 @@ class Request(Generic[M]):
     tools: Any = field(default=None, repr=False)
     model: str | None = None
     owner: str = ""
+
+
+@frozen
+class Piece:
+    """A message of the view that was made of a framework's message.
+
+    Args:
+        place: Which of the messages that the framework's message became: 0 for the first.
+        message: What is to be sent for it.
+        changed: Whether that differs from what the framework's message became.
+    """
+
+    place: int
+    message: Any
+    changed: bool
+
+
+Write = Callable[[M | None, Sequence[Piece]], M]
+"""A framework's message as it is to be sent: given the one that it was and what is left of it, in order; None for a
+message that was put in, then there is one piece."""
+
+
+class ModelCalls:
+    """The model calls of one hook: ``hook.agentctx`` has the sessions by name, the last view and its report.
+
+    Args:
+        hook: The hook's name, for errors.
+        pipeline: Prepares the calls, each conversation in a session of its own.
+        sessions: Holds the sessions, instead of ``pipeline``: shared by hooks, or kept in a store.
+
+    Raises:
+        ConfigError: If neither is given, or both.
+    """
+
+    def __init__(self, hook: str, pipeline: Pipeline | None, sessions: Sessions | None) -> None:
+        if (pipeline is None) == (sessions is None):
+            msg = f"{hook}: pass a pipeline, or sessions=Sessions(pipeline), and not both"
+            raise ConfigError(msg)
+        held = Sessions(pipeline) if sessions is None and pipeline is not None else sessions
+        if not isinstance(held, Sessions) or not isinstance(held.pipeline, Pipeline):
+            msg = f"{hook}: sessions is {sessions!r:.80}; it is Sessions(pipeline)"
+            raise ConfigError(msg)
+        patch_threads_once()
+        self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
+        # What has no name is found in memory: a store keeps what has one.
+        unnamed = held if held.store is None else Sessions(held.pipeline)
+        self._unnamed = Unnamed(held.pipeline, key=_name_of, sessions=unnamed)
+
+    def __repr__(self) -> str:
+        """One line: how many sessions there are, and the last view."""
+        return repr(self._conversations)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions, by the framework's own thread or run id."""
+        return self._conversations.sessions
+
+    @property
+    def view(self) -> View | None:
+        """The last view that was prepared, of whichever conversation."""
+        return self._conversations.view
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the last view."""
+        return self._conversations.report
+
+    async def begin(self, request: Request[M]) -> PreparedCall[M]:
+        """Prepare a model call.
+
+        Raises:
+            InvalidInput: If something cannot be read; names the message and the field.
+            ContextOverflow: If what must stay is larger than the budget.
+            StageError: If a stage broke a promise.
+            UnknownModel: If the budget is the model's and the model table does not know it.
+        """
+        flat = [message for pieces in request.pieces for message in pieces]
+        where = self._unnamed if request.name == UNNAMED else self._conversations
+        call = await begin(where, _Apart(request, flat), {_NAME: request.name, _OWNER: request.owner})
+        self._conversations.view = where.view
+        return PreparedCall(request, call)
+
+
+_NAME, _OWNER = "agentctx_name", "agentctx_owner"
+"""The fields of a body that say what a conversation is called, and whose it is."""
+
+
+def _name_of(body: Native) -> Native:
+    return body[_NAME]
+
+
+class _Apart(Adapter):
+    """The API of a request that the framework will write: what there is to prepare is known already."""
+
+    def __init__(self, request: Request[Any], messages: list[Any]) -> None:
+        self._parts = RequestParts(messages, request.system, request.tools, request.model)
+        self._adapter = request.adapter
+
+    @property
+    def format(self) -> str:
+        """The wire format of the messages."""
+        return self._adapter.format
+
+    def read(self, _body: Native, /) -> RequestParts | None:
+        """What there is to prepare; None when there are no messages."""
+        return self._parts if self._parts.messages else None
+
+    def begins(self, event: Native, /) -> bool:
+        """As the API says."""
+        return self._adapter.begins(event)
 
 
 @define
@@ -231,93 +326,122 @@ def _identical(these: Sequence[object], those: Sequence[object]) -> bool:
     return len(these) == len(those) and all(map(is_, these, those))
 
 
-class ModelCalls:
-    """The model calls of one hook: ``hook.agentctx`` has the sessions by name, the last view and its report.
+MOST_TOKENS = 64_000_000
+"""The histories of so many tokens together are held, about 256 MB; those unused for longest are forgotten first."""
+
+MOST_EDITED = 16
+"""So many conversations, the last ones, may go on with a history that was edited."""
+
+
+@frozen
+class _Known:
+    """A conversation.
 
     Args:
-        hook: The hook's name, for errors.
-        pipeline: Prepares the calls, each conversation in a session of its own.
-        sessions: Holds the sessions, instead of ``pipeline``: shared by hooks, or kept in a store.
-
-    Raises:
-        ConfigError: If neither is given, or both.
+        owner: Whose it is.
+        begun: How its last request began.
     """
 
-    def __init__(self, hook: str, pipeline: Pipeline | None, sessions: Sessions | None) -> None:
-        if (pipeline is None) == (sessions is None):
-            msg = f"{hook}: pass a pipeline, or sessions=Sessions(pipeline), and not both"
-            raise ConfigError(msg)
-        held = Sessions(pipeline) if sessions is None and pipeline is not None else sessions
-        if not isinstance(held, Sessions) or not isinstance(held.pipeline, Pipeline):
-            msg = f"{hook}: sessions is {sessions!r:.80}; it is Sessions(pipeline)"
-            raise ConfigError(msg)
-        patch_threads_once()
-        self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
-        # What has no name is found in memory: a store keeps what has one.
-        unnamed = held if held.store is None else Sessions(held.pipeline)
-        self._unnamed = Unnamed(held.pipeline, key=_name_of, sessions=unnamed)
-
-    def __repr__(self) -> str:
-        """One line: how many sessions there are, and the last view."""
-        return repr(self._conversations)
-
-    @property
-    def sessions(self) -> Sessions:
-        """The sessions, by the framework's own thread or run id."""
-        return self._conversations.sessions
-
-    @property
-    def view(self) -> View | None:
-        """The last view that was prepared, of whichever conversation."""
-        return self._conversations.view
-
-    @property
-    def report(self) -> Report | None:
-        """The report of the last view."""
-        return self._conversations.report
-
-    async def begin(self, request: Request[M]) -> PreparedCall[M]:
-        """Prepare a model call.
-
-        Raises:
-            InvalidInput: If something cannot be read; names the message and the field.
-            ContextOverflow: If what must stay is larger than the budget.
-            StageError: If a stage broke a promise.
-            UnknownModel: If the budget is the model's and the model table does not know it.
-        """
-        flat = [message for pieces in request.pieces for message in pieces]
-        where = self._unnamed if request.name == UNNAMED else self._conversations
-        call = await begin(where, _Apart(request, flat), {_NAME: request.name, OWNER: request.owner})
-        self._conversations.view = where.view
-        return PreparedCall(request, call)
+    owner: str
+    begun: Beginning
 
 
-_NAME = "agentctx_name"
+_Held = tuple[Hashable, Session, Beginning]
 
 
-def _name_of(body: Native) -> Native:
-    return body[_NAME]
+@define(eq=False)
+class Unnamed(Conversations):
+    """The conversations of one hook that have no name of the framework's: each is known by the history that it shows.
+
+    Many may begin alike: the same task for three agents at once, or again and again. A call goes on with the one that
+    it shows all of, from the task on, as the caller or as we have written it. Words at the end of a request that are
+    for that call alone, and gone once the model's answer stands behind them, do not matter. Where it shows all of none,
+    since its history was edited or cut at the start, that is one of which it has what the model said last and what
+    followed. Anything else is a conversation of its own: another run, or one that leaves a known one in its midst,
+    which begins with what was decided there about what both share. Those of other owners are never looked at.
+    """
+
+    _known: dict[Hashable, _Known] = field(init=False, factory=dict, repr=False)
+    _finding: Lock = field(init=False, factory=Lock, repr=False)
+
+    @asynccontextmanager
+    async def of(self, body: Body, request: RequestParts, format_name: str) -> AsyncIterator[Session | None]:
+        """The session of a request, held while it is prepared; None when it is made for a step of one of them."""
+        if self.session is not None or current() is not None:
+            async with Conversations.of(self, body, request, format_name) as session:
+                yield session
+        elif self._is_for_a_step():
+            yield None
+        else:
+            name = self._found(body.get(_OWNER, ""), request, format_name)
+            for gone in self._beyond():
+                await self.sessions.close(gone)
+            async with self.sessions.using(name, request.model, format_name) as session:
+                yield session
+
+    def _is_for_a_step(self) -> bool:
+        around = [step.session for step in steps_around() if step.session is not None]
+        return any(session in around for session in self.sessions.values()) if around else False
+
+    def _found(self, owner: str, request: RequestParts, format_name: str) -> Hashable:
+        """The name of the session of a request."""
+        opening = opening_of(request.messages, request.system, format_named(format_name, request.model))
+        with self._finding:
+            known = self._of(owner)
+            name = _going_on(known, opening)
+            if name is None:
+                name = self._new(known, opening)
+            self._known[name] = _Known(owner, opening.beginning)
+            self._forget()
+        return name
+
+    def _of(self, owner: str) -> list[_Held]:
+        """The conversations of an owner that are in memory, the one that was used last first."""
+        held = dict(self.sessions.items())
+        named = ((name, self._known.get(name)) for name in reversed(held))
+        return [(name, held[name], known.begun) for name, known in named if known is not None and known.owner == owner]
+
+    def _new(self, known: list[_Held], opening: Opening) -> str:
+        """A conversation that begins with what was decided about what it shares with another, beyond the task."""
+        name, task = f"unnamed-{uuid4().hex}", opening.beginning.task
+        alike = [session for _, session, begun in known if begun.task == task] or [session for _, session, _ in known]
+        if alike:
+            self.sessions[name] = _beginning_with(alike, name, opening)
+        return name
+
+    def _beyond(self) -> list[Hashable]:
+        """Those that there is no room for."""
+        held, tokens = dict(self.sessions.items()), 0
+        beyond = []
+        for name in reversed(held):
+            tokens += held[name].history_tokens if name in self._known else 0
+            if tokens > MOST_TOKENS and name in self._known:
+                beyond.append(name)
+        return beyond
+
+    def _forget(self) -> None:
+        """Forget those that are not in memory any more; what is new is not there yet."""
+        if len(self._known) > 2 * self.sessions.capacity:
+            held = set(self.sessions)
+            gone = [name for name in self._known if name not in held]
+            for name in gone[: -self.sessions.capacity // 2]:
+                del self._known[name]
 
 
-class _Apart(Adapter):
-    """The API of a request that the framework will write: what there is to prepare is known already."""
+def _going_on(known: list[_Held], opening: Opening) -> Hashable | None:
+    alike = [held for held in known if held[2].task == opening.beginning.task]
+    whole = (name for name, session, begun in alike if session.all_shown_by(opening, begun))
+    staying = (name for name, session, begun in alike if session.what_stays_shown_by(opening, begun))
+    edited = (name for name, session, begun in known[:MOST_EDITED] if session.edited_in(opening, begun))
+    return next(chain(whole, staying, edited), None)
 
-    def __init__(self, request: Request[Any], messages: list[Any]) -> None:
-        self._parts = RequestParts(messages, request.system, request.tools, request.model)
-        self._adapter = request.adapter
 
-    @property
-    def format(self) -> str:
-        """The wire format of the messages."""
-        return self._adapter.format
-
-    def read(self, _body: Native, /) -> RequestParts | None:
-        """What there is to prepare; None when there are no messages."""
-        return self._parts if self._parts.messages else None
-
-    def begins(self, event: Native, /) -> bool:
-        """As the API says."""
-        return self._adapter.begins(event)
+def _beginning_with(alike: list[Session], name: str, opening: Opening) -> Session:
+    shared, _, before = max((session.shared_with(opening), -place, session) for place, session in enumerate(alike))
+    if shared > 1:
+        with suppress(InvalidInput):  # JSON cannot hold what it has shown
+            return Session.load(before.plan, {**before.dump(), "id": name})
+    return before.another(name)
 
 
 def missing(hook: str, package: str, extra: str) -> ImportError:

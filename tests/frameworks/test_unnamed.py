@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions
-from agentctx.frameworks import unnamed
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, Request
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.stores import MemoryStore
@@ -104,7 +103,7 @@ async def test_more_than_a_few_at_once():
 
 async def test_those_that_there_is_no_room_for_are_forgotten(monkeypatch):
     """The histories that are held together are bounded; the one that goes on is never forgotten."""
-    monkeypatch.setattr(unnamed, "MOST_TOKENS", 2_000)
+    monkeypatch.setattr("agentctx.frameworks.calls.MOST_TOKENS", 2_000)
     calls = ModelCalls("Hook", pipeline(), None)
     for who in range(20):
         for number in range(3):
