@@ -13,7 +13,7 @@ from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, Read, left_out, parse
-from agentctx.transcripts.turns import Turns, arguments, content_parts
+from agentctx.transcripts.frameworks import Turns, arguments, content_parts
 
 NAME = "OpenHands"
 TRAJECTORY = "OpenHands (trajectory)"

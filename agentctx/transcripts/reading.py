@@ -32,16 +32,7 @@ from agentctx.printable import escaped
 from agentctx.providers.other_tools import LOOKED_AT, described, tool_of
 from agentctx.providers.registry import FORMATS, format_named
 from agentctx.replay import Recording
-from agentctx.transcripts import (
-    claude_code,
-    codex,
-    exchanges,
-    inspect_ai,
-    langchain,
-    openai_agents,
-    openhands,
-    pydantic_ai,
-)
+from agentctx.transcripts import claude_code, codex, exchanges, frameworks, inspect_ai, openhands
 from agentctx.transcripts.files import (
     MAX_BYTES,
     ZIP,
@@ -82,15 +73,17 @@ class ToolReader:
     document: DocumentReader | None = None
 
 
+_LANGGRAPH = ToolReader(document=frameworks.read_langgraph_state, messages=frameworks.read_langgraph_history)
+
 READERS: Mapping[str, ToolReader] = {
     claude_code.NAME: ToolReader(log=claude_code.read),
     codex.NAME: ToolReader(log=codex.read),
-    langchain.NAME: ToolReader(messages=langchain.read),
-    langchain.STATE: ToolReader(document=langchain.read_state, messages=langchain.read_history),
-    langchain.CHECKPOINT: ToolReader(document=langchain.read_state, messages=langchain.read_history),
-    pydantic_ai.NAME: ToolReader(messages=pydantic_ai.read),
-    openai_agents.ITEMS: ToolReader(messages=openai_agents.read_items),
-    openai_agents.STATE: ToolReader(document=openai_agents.read_state),
+    frameworks.LANGCHAIN: ToolReader(messages=frameworks.read_langchain),
+    frameworks.LANGGRAPH_STATE: _LANGGRAPH,
+    frameworks.LANGGRAPH_CHECKPOINT: _LANGGRAPH,
+    frameworks.PYDANTIC_AI: ToolReader(messages=frameworks.read_pydantic_ai),
+    frameworks.AGENTS_ITEMS: ToolReader(messages=frameworks.read_run_items),
+    frameworks.AGENTS_STATE: ToolReader(document=frameworks.read_run_state),
     inspect_ai.NAME: ToolReader(document=inspect_ai.read_log),
     inspect_ai.MESSAGES: ToolReader(messages=inspect_ai.read),
     openhands.NAME: ToolReader(messages=openhands.read),
