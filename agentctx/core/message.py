@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.pace import Paced
+
 Native: TypeAlias = Any
 """A value as its provider or SDK writes it: a dict, a string, an object of the SDK; it is passed on as it is."""
 
@@ -444,12 +446,16 @@ class Tool:
     source: Native = _source()
 
 
+def _paced(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return Paced(messages) if isinstance(messages, tuple) and type(messages) is not Paced else messages
+
+
 @frozen
 class Context:
     """Everything that one model call sees, and everything that is counted.
 
     Args:
-        messages: The transcript.
+        messages: The transcript. In a worker thread, who iterates over it lets the event loop go on now and then.
         system: The system prompt where the format keeps it apart from the messages, else None.
         tools: The tool definitions.
 
@@ -460,13 +466,13 @@ class Context:
         ()
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = field(converter=_paced)
     system: Message | None = None
     tools: tuple[Tool, ...] = ()
 
     def with_messages(self, messages: tuple[Message, ...]) -> Context:
         """The same request with other messages; the same object when all of them are."""
-        messages = tuple(messages)  # which a stage's author may have as a list, or as a generator
+        messages = messages if type(messages) is Paced else Paced(messages)  # it may be a list, or a generator
         if len(messages) == len(self.messages) and not any(map(is_not, messages, self.messages)):
             return self
         return Context(messages, self.system, self.tools)

@@ -1,7 +1,8 @@
 """Long work in a worker thread lets the event loop's thread have the interpreter now and then.
 
 Python takes the interpreter from a thread that computes only every 5 ms (``sys.setswitchinterval``), and an event loop
-needs it twice to run one task. So the loops over many messages give way of their own accord.
+needs it twice to run one task. So the loops over many messages give way of their own accord: ``paced`` ones, and all
+that go over the messages of a ``Context``, which are a ``Paced`` tuple, in a stage that anybody writes.
 
 What a step does on the loop's thread goes ahead of them altogether: tiktoken lets go of the interpreter for each text
 that it counts, and a step that counts sixty would wait sixty times.
@@ -78,3 +79,19 @@ def _breathing(items: Iterator[T]) -> Iterator[tuple[T, ...]]:
     while some := tuple(islice(items, EVERY)):
         breathe()
         yield some
+
+
+class Paced(tuple[T, ...]):
+    """A tuple; in a thread that gives way, who iterates over it does so between the items.
+
+    Example:
+        >>> Paced((1, 2)) == (1, 2), [*Paced("ab")]
+        (True, ['a', 'b'])
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[T]:
+        """Its items, one after the other."""
+        items = super().__iter__()
+        return items if _thread.since is None else chain.from_iterable(_breathing(items))

@@ -182,11 +182,11 @@ async def _checked(name: str, before: Context, after: object) -> Made:
     wrong = next((place for place, tool in enumerate(after.tools) if not isinstance(tool, Tool)), None)
     if after.tools is not before.tools and wrong is not None:
         raise StageError(name, f"tools[{wrong}]: expected a Tool, got {type(after.tools[wrong]).__name__}")
-    if type(after.messages) is not tuple:
-        given: object = after.messages
+    given: object = after.messages
+    if not isinstance(given, tuple):
         if not isinstance(given, Iterable):
             raise StageError(name, f"messages: expected a tuple of messages, got {type(given).__name__}")
-        after = evolve(after, messages=tuple(after.messages))
+        after = evolve(after, messages=tuple(given))
     start = shared(before.messages, after.messages)
     work = partial(_check_new, name, before.messages, after.messages, start)
     await offload(work, max(len(before.messages), len(after.messages)) - start)

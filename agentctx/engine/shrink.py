@@ -255,7 +255,12 @@ Edit = Callable[[ToolResult], ToolResult]
 
 def edit_results(message: Message, edit: Edit) -> Message:
     """The message with its tool results edited; the same object when none was."""
-    return _with(message, [edit(part) if isinstance(part, ToolResult) else part for part in message.parts])
+    return _with(message, [_edited(part, edit) if isinstance(part, ToolResult) else part for part in message.parts])
+
+
+def _edited(result: ToolResult, edit: Edit) -> ToolResult:
+    breathe()
+    return edit(result)
 
 
 def _with(message: Message, parts: list[Part]) -> Message:
@@ -511,6 +516,7 @@ def cut_arguments(
 
 def _with_shorter(part: ToolCall, cut: Callable[[str], str]) -> ToolCall:
     """The call with the strings in its arguments cut; itself when none was."""
+    breathe()
     value = _parsed(part)
     if value is None:
         return part

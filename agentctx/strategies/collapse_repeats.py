@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
+from agentctx.core.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import breathe
 from agentctx.core.references import refers
@@ -16,7 +17,6 @@ from agentctx.engine.options import check_places
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
-from agentctx.strategies.compress.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.strategies.compress.likeness import check_installed, likeness, marks_of, without_values
 
 Said = tuple[str, bool, tuple[Part, ...]]

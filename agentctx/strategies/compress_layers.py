@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from attrs import evolve, field, frozen
 
 from agentctx.core.json_text import compact, may_be_json
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
-from agentctx.core.pace import paced
 from agentctx.core.references import LEAST, codebook_in
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.errors import ConfigError
@@ -108,7 +107,7 @@ class CompressLayers(RewriteResults):
         whole = call.whole(context).messages
         taken = defined_in(whole[: len(whole) - len(context.messages)])
         messages = list(context.messages)
-        for at, message in paced(enumerate(context.messages)):
+        for at, message in enumerate(context.messages):
             if at not in frozen and message.results:
                 messages[at] = self._message(message, stay, call, taken)
                 taken |= defined_in((messages[at],))
@@ -169,7 +168,7 @@ class CompressLayers(RewriteResults):
         said: set[tuple[Part, ...]] = set()
         kept: list[Message] = []
         last: Message | None = None
-        for index, message in paced(enumerate((*whole[:hidden], *context.messages), -hidden)):
+        for index, message in enumerate(chain(whole[:hidden], context.messages), -hidden):
             plain = _is_plain(message)
             behind = plain and last is not None and _is_plain(last)
             if behind and index >= 0 and index not in protected and message.parts in said:

@@ -10,9 +10,20 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
+from agentctx.core.later_lines import (
+    SHORTEST,
+    Later,
+    Mark,
+    Meant,
+    checksum_of,
+    content_checksum,
+    later_runs,
+    lines_checksum,
+    marks_in,
+    texts_of,
+)
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.numbered_lines import said
-from agentctx.core.pace import paced
 from agentctx.core.references import SHOWN_AGAIN, may_say, written_out
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
@@ -30,18 +41,6 @@ from agentctx.engine.tool_calls import (
 )
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
-from agentctx.strategies.compress.later_lines import (
-    SHORTEST,
-    Later,
-    Mark,
-    Meant,
-    checksum_of,
-    content_checksum,
-    later_runs,
-    lines_checksum,
-    marks_in,
-    texts_of,
-)
 
 Place = tuple[int, int]
 """The index of a message, and the number of a result in it."""
@@ -216,7 +215,7 @@ def _fits(context: Context, call: Call) -> bool:
 
 
 def _results(messages: Iterable[Message]) -> Iterator[tuple[Place, ToolResult]]:
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         for number, result in enumerate(message.results):
             yield (index, number), result
 
@@ -244,7 +243,7 @@ def _same_answers(messages: Sequence[Message]) -> dict[Place, _Again]:
     asked: dict[str, ToolCall] = {}
     last: dict[tuple[str, str, bool, tuple[Part, ...]], Place] = {}
     found: set[Place] = set()
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         numbers = count()
         for part in message.parts:
             if isinstance(part, ToolCall):

@@ -11,7 +11,6 @@ from typing import ClassVar, Literal
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Thinking, ToolCall, ToolResult
-from agentctx.core.pace import paced
 from agentctx.engine.cut import left_whole
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import (
@@ -46,11 +45,11 @@ class _OldestFirst(Stage):
         spare = None if spare is None else spare + call.reserved
         messages, newest = list(context.messages), left_whole(context, call)
         old = {index: found for index, found in self._old(context, call).items() if index not in newest}
-        for index in paced(old):
+        for index, parts in old.items():
             if spare is not None and spare <= 0:
                 break
             before = messages[index]
-            messages[index] = self._shorter(before, old[index], call)
+            messages[index] = self._shorter(before, parts, call)
             if messages[index] is not before:
                 call.note(before, why)
                 spare = None if spare is None else spare - call.count(before) + call.count(messages[index])
@@ -202,7 +201,7 @@ class ShrinkArguments(_OldestFirst):
         late = {result.call_id for index in call.unread(context) for result in messages[index].results}
         found = [
             (index, id(part))
-            for index, message in paced(enumerate(messages))
+            for index, message in enumerate(messages)
             for part in message.calls
             if id(part) in ended and part.id not in late
         ]

@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.numbered_lines import number_of, numbered, said
-from agentctx.core.pace import breathe, paced
+from agentctx.core.pace import breathe
 from agentctx.core.references import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -107,7 +107,7 @@ class ReuseLines(Stage):
         seen = known if isinstance(known, _Seen) else _Seen(self.min_lines)
         seen.go_on_from(() if call.before is None else call.before(), call.hidden)
         messages = []
-        for place, message in paced(enumerate(context.messages)):
+        for place, message in enumerate(context.messages):
             new = seen.add(message) if place in frozen_ else seen.shorten(message, call)
             if new is not message:
                 call.note(message, WHY)
@@ -158,7 +158,7 @@ def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object]
 
 def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, list[str] | None, bool]]:
     """Each line that looks like a reference: where, it, what it stands for, if that is there, and if it is right."""
-    for place, message in paced(enumerate(messages)):
+    for place, message in enumerate(messages):
         standing.hear(message)
         for result in message.results:
             text = text_in(result)
@@ -202,7 +202,7 @@ class _Seen:
             shared = next((at for at, (known, other) in pairs if known is not other), None)
             self.forget_after(min(len(self.messages), len(messages)) if shared is None else shared)
         self.standing.hidden = hidden
-        for message in paced(messages[len(self.messages) :]):
+        for message in messages[len(self.messages) :]:
             self.add(message)
 
     def forget_after(self, length: int) -> None:
@@ -483,7 +483,7 @@ class _Mending:
         seen.standing.hidden = self.call.hidden
         self.growth = {}
         made = []
-        for place, message in paced(enumerate(self.messages)):
+        for place, message in enumerate(self.messages):
             new = message
             if place >= self.start and may_say((message,), WITHIN):
                 new = self._mended(place, message, seen, room, chosen)

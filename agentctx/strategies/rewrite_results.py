@@ -11,7 +11,6 @@ from attrs import field, frozen
 
 from agentctx.core.json_text import compact, may_be_json, tabulate
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.pace import breathe
 from agentctx.engine.options import as_names
 from agentctx.engine.shrink import answered_calls, edit_results, edited, results_of
 from agentctx.protocols import Call, Scope, Stage
@@ -111,7 +110,6 @@ class RewriteResults(Stage):
             return part
         if not self.of_objects and call.wire is not None and call.wire.is_object(part):
             return part
-        breathe()
         stage = self.for_call(asked(), part.text) if self.asks_for_call(part.text) else self
         text = stage.rewritten(part.text, call, pointer)
         if text == part.text or not text.strip() or call.counter.count(text) >= call.counter.count(part.text):

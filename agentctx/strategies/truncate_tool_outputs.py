@@ -8,7 +8,6 @@ from typing import ClassVar
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
-from agentctx.core.pace import paced
 from agentctx.core.references import written_out
 from agentctx.engine.options import check_places, check_whole
 from agentctx.engine.shrink import (
@@ -120,7 +119,7 @@ class TruncateToolOutputs(Stage):
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
         frozen, cutter = call.frozen(context), cutter_of(call.counter)
-        found = paced(enumerate(context.messages))
+        found = enumerate(context.messages)
         places = [at for at, each in found if at not in frozen and self._is_long(each, cutter)]
         if not places:
             return context

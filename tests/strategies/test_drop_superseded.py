@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, count
+from agentctx.core.later_lines import later_runs, said
 from agentctx.engine.reading import reader
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded
-from agentctx.strategies.compress.later_lines import later_runs, said
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 

@@ -51,7 +51,7 @@ def later_runs(texts: Sequence[str], min_lines: int) -> list[list[range]]:
         min_lines: The fewest lines of a run; a ``SHORT`` text of fewer lines is one where all of it is there.
 
     Example:
-        >>> from agentctx.strategies.compress.later_lines import later_runs
+        >>> from agentctx.core.later_lines import later_runs
         >>> later_runs(["one\ntwo\nthree", "zero\none\ntwo"], 2)
         [[range(0, 2)], []]
     """
