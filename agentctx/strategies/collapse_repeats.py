@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
+from heapq import nsmallest
 from typing import ClassVar, NamedTuple
+from zlib import crc32
 
 from attrs import define, field, frozen
 
@@ -17,22 +19,12 @@ from agentctx.engine.options import check_places
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
-from agentctx.strategies.compress.likeness import check_installed, likeness, marks_of, without_values
 
-Said = tuple[str, bool, tuple[Part, ...]]
+_Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
 
 _Meant = tuple[str, bool, str]
 """The tool, whether it failed, and the checksum of what it said."""
-
-NAMED = 8
-"""So many values that are others in the last of several results are named."""
-
-OF_VALUES = 0.2
-"""Where more values than are named are others, they may be this part of the text."""
-
-NEWEST = 2
-"""With so many of those that have a line in common a result is compared, at most."""
 
 
 @frozen
@@ -90,7 +82,7 @@ class CollapseRepeats(Stage):
             msg = f"CollapseRepeats: similar must be a number from 0.5 to 1, or None, got {similar!r:.80}"
             raise ConfigError(msg)
         if similar < 1:
-            check_installed()
+            _check_installed()
 
     @marker.validator
     def _check(self, _attribute: object, marker: object) -> None:
@@ -123,7 +115,7 @@ class CollapseRepeats(Stage):
         """
         return {index for index, _ in _repeated(messages, None)} if self.similar is None else set()
 
-    def _collapsed(self, message: Message, index: int, repeated: dict[Place, _Repeat], call: Call) -> Message:
+    def _collapsed(self, message: Message, index: int, repeated: dict[_Place, _Repeat], call: Call) -> Message:
         numbers = iter(range(len(message.results)))
 
         def collapse(result: ToolResult) -> ToolResult:
@@ -246,7 +238,7 @@ def _with_content(message: Message, number: int, content: Sequence[Part]) -> Mes
     return edit_results(message, lambda result: result.with_content(bare) if next(numbers) == number else result)
 
 
-Place = tuple[int, int]
+_Place = tuple[int, int]
 """The index of a message, and the number of a result in it."""
 
 
@@ -271,7 +263,7 @@ class _Read(NamedTuple):
         result: The result.
     """
 
-    place: Place
+    place: _Place
     tool: str
     result: ToolResult
 
@@ -283,9 +275,9 @@ def _read(messages: Sequence[Message]) -> Iterator[_Read]:
         seen[index] += 1
 
 
-def _repeated(messages: Sequence[Message], similar: float | None) -> dict[Place, _Repeat]:
+def _repeated(messages: Sequence[Message], similar: float | None) -> dict[_Place, _Repeat]:
     """The results that a later one, which stays, repeats, by their place."""
-    found: dict[Place, _Repeat] = {}
+    found: dict[_Place, _Repeat] = {}
     staying = _Staying(similar)
     for place, tool, result in reversed(list(_read(messages))):
         breathe()
@@ -293,6 +285,13 @@ def _repeated(messages: Sequence[Message], similar: float | None) -> dict[Place,
         if but is not None:
             found[place] = _Repeat(tool, but)
     return found
+
+
+NEWEST = 2
+"""With so many of those that have a line in common a result is compared, at most."""
+
+OF_VALUES = 0.2
+"""Where more values than are named are others, they may be this part of the text."""
 
 
 @define
@@ -303,11 +302,11 @@ class _Staying:
         similar: How much of two texts must be the same.
         same: What each said.
         values: The times, counters and ids in each, and it, by what it said beside them.
-        nearly: The newest that have a mark in common; see ``marks_of``.
+        nearly: The newest that have a mark in common; see ``_marks_of``.
     """
 
     similar: float | None
-    same: set[Said] = field(factory=set)
+    same: set[_Said] = field(factory=set)
     values: dict[tuple[object, ...], tuple[list[str], ToolResult]] = field(factory=dict)
     nearly: dict[tuple[str, bool, int], deque[tuple[str, ToolResult]]] = field(factory=dict)
 
@@ -333,10 +332,10 @@ class _Staying:
         text = "#".join(pieces) if sum(map(len, values)) <= OF_VALUES * len(result.text) else result.text
         if least < 1 and not others:
             near = [
-                self.nearly.setdefault((tool, result.is_error, mark), deque(maxlen=NEWEST)) for mark in marks_of(text)
+                self.nearly.setdefault((tool, result.is_error, mark), deque(maxlen=NEWEST)) for mark in _marks_of(text)
             ]
             compared = {other: stays for newest in near for other, stays in newest}
-            alike = {other: likeness(text, other, least) for other in compared}
+            alike = {other: _likeness(text, other, least) for other in compared}
             nearest = max(alike, key=alike.__getitem__, default="")
             if alike.get(nearest):
                 return f", {100 * alike[nearest]:.0f} % alike #{_sum(compared[nearest].content)}"
@@ -346,6 +345,10 @@ class _Staying:
         return None
 
 
+NAMED = 8
+"""So many values that are others in the last of several results are named."""
+
+
 def _but_for(values: Sequence[str], others: Sequence[str], length: int) -> str:
     """Which values are others in what repeats a result; empty for so many that they are what it says."""
     differing = list(dict.fromkeys(mine for mine, other in zip(values, others, strict=True) if mine != other))
@@ -353,3 +356,68 @@ def _but_for(values: Sequence[str], others: Sequence[str], length: int) -> str:
         return ""
     more = f" and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
     return f", but for {', '.join(differing[:NAMED])}{more}"
+
+
+_VALUE = re.compile(
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+    r"|\b(?=[a-fA-F]{0,63}\d)[0-9a-fA-F]{7,64}\b"
+    r"|\b(?=[A-Za-z_]{0,63}\d)\w{16,64}\b"
+    r"|\d+(?:[.,:/-]\d+)*)"
+)
+"""A time, a UUID, an id, a number."""
+
+
+def without_values(text: str) -> tuple[tuple[str, ...], list[str]]:
+    """What a text says beside times, counters and ids, in pieces, and these in their order.
+
+    Example:
+        >>> from agentctx.strategies.collapse_repeats import without_values
+        >>> without_values("12:01:07 job 41 failed")
+        (('', ' job ', ' failed'), ['12:01:07', '41'])
+    """
+    found = _VALUE.split(text)
+    return tuple(found[::2]), found[1::2]
+
+
+MARKS = 4
+"""A text is looked for by so many of its lines."""
+
+
+def _marks_of(text: str) -> list[int]:
+    """A few numbers of which texts that are nearly the same have one in common, very likely: of lines, or of words."""
+    pieces = set(text.split("\n"))
+    pieces = pieces if len(pieces) > MARKS else set(text.split())
+    return nsmallest(MARKS, (crc32(piece.encode("utf-8", "surrogatepass")) for piece in pieces))
+
+
+FEW_CHARACTERS = 2_000
+"""Longer texts are compared line by line."""
+
+MANY_LINES = 5_000
+"""Texts of more lines are not compared."""
+
+
+def _likeness(text: str, other: str, least: float) -> float:
+    """How much of two texts is the same, from 0 to 1; 0 where it is less than ``least``, or too long to compare."""
+    from rapidfuzz.distance import Indel  # noqa: PLC0415 - an extra: what is not fuzzy works without it
+
+    pair: tuple[Sequence[str], Sequence[str]] = text, other
+    if max(len(text), len(other)) > FEW_CHARACTERS:
+        pair = text.split("\n"), other.split("\n")
+        if max(map(len, pair)) > MANY_LINES:
+            return 0.0
+    return float(Indel.normalized_similarity(*pair, score_cutoff=least))
+
+
+def _check_installed() -> None:
+    """See that texts can be compared.
+
+    Raises:
+        ConfigError: If rapidfuzz is not installed.
+    """
+    try:
+        import rapidfuzz.distance  # noqa: F401, PLC0415 - as above
+    except ModuleNotFoundError as error:
+        msg = "what is nearly the same needs rapidfuzz: pip install 'agentctx-middleware[fuzzy]'"
+        raise ConfigError(msg) from error

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from agentctx import CollapseRepeats, ConfigError, Pipeline, Protect, validate
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
-from agentctx.strategies.compress.likeness import without_values
+from agentctx.strategies.collapse_repeats import without_values
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 
