@@ -298,6 +298,7 @@ class OpenAIChat(WireFormat):
         return self if found is None else in_dialect(found)
 
     recognises = staticmethod(evidence)
+    repair = staticmethod(repair)
     outline = staticmethod(outline)
     read_message = staticmethod(read_message)
     read_system = staticmethod(read_system)
@@ -324,10 +325,6 @@ class OpenAIChat(WireFormat):
         said = {"description": tool.description} if tool.description else {}
         function = {"name": tool.name, **said, "parameters": tool.parameters}
         return {"type": "function", "function": {**function, "strict": True} if is_strict(tool) else function}
-
-    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
-        """What is refused and can be repaired in one message."""
-        return tuple(repair(messages))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others; a legacy function call has none."""

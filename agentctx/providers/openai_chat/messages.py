@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from mimetypes import guess_type
 from typing import Any, NoReturn
@@ -461,11 +461,12 @@ def _without(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in source.items() if key not in keys}
 
 
-def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
-    """What the format refuses and can be repaired in one message: (index, new message or None to drop it, why).
+def repair(messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+    """The messages that cannot be sent as they are, each with what to send instead.
 
     Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
     """
+    found: list[Repaired] = []
     for index, message in enumerate(messages) if len(messages) < EVERY else paced(enumerate(messages)):
         reasons: list[str] = []
         parts = message.parts
@@ -477,10 +478,11 @@ def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
             continue
         why = ", ".join(dict.fromkeys(reasons))
         if message.role == "assistant" and not parts:
-            yield index, None, "the message says nothing"
+            found.append((index, None, "the message says nothing"))
         else:
             # Other parts, be they equal: written anew even when only what stands beside the parts was at fault.
-            yield index, message.with_parts((*parts,) or (Text(""),)), why
+            found.append((index, message.with_parts((*parts,) or (Text(""),)), why))
+    return tuple(found)
 
 
 def _is_ordinary(part: Part) -> bool:
