@@ -10,7 +10,7 @@ from threading import Lock
 from attrs import define, field
 
 from agentctx.errors import StoreConflict
-from agentctx.stores.store import REMEMBERED, Backend, Claim, ConversationStore, Kind, Owned, Write
+from agentctx.stores.store import REMEMBERED, Claim, ConversationStore, Kind, Owned, Write
 
 
 @define(eq=False)
@@ -44,16 +44,11 @@ class MemoryStore(ConversationStore):
         []
     """
 
-    _memory: _Memory = field(init=False, factory=lambda: _Memory(), repr=False)  # noqa: PLW0108 - it is below
-
-    @property
-    def backend(self) -> Backend:
-        """What keeps the bytes."""
-        return self._memory
+    _backend: _Memory = field(init=False, factory=lambda: _Memory(), repr=False)  # noqa: PLW0108 - it is below
 
     def __len__(self) -> int:
         """How many contents are kept."""
-        return len(self._memory.contents)
+        return len(self._backend.contents)
 
 
 @define(eq=False)

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.stores.store import REMEMBERED, Backend, Claim, Connections, ConversationStore, Write
+from agentctx.stores.store import REMEMBERED, Claim, Connections, ConversationStore, Write
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
 
 try:
@@ -67,7 +67,6 @@ class PostgresStore(ConversationStore):
     url: str = field(repr=False)
     schema: str = field(default="agentctx", kw_only=True)
     create: bool = field(default=True, kw_only=True)
-    _server: _Server = field(init=False, repr=False)
 
     @schema.validator
     def _check_schema(self, _attribute: Native, value: object) -> None:
@@ -77,12 +76,7 @@ class PostgresStore(ConversationStore):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._server = _Server(self.url, self.schema, self.timeout, self.create)
-
-    @property
-    def backend(self) -> Backend:
-        """What keeps the bytes."""
-        return self._server
+        self._backend = _Server(self.url, self.schema, self.timeout, self.create)
 
 
 @define(eq=False)

@@ -18,7 +18,6 @@ from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, S
 from agentctx.stores.store import (
     CONNECTIONS,
     REMEMBERED,
-    Backend,
     Claim,
     Connections,
     ConversationStore,
@@ -76,7 +75,6 @@ class RedisStore(ConversationStore):
     prefix: str = field(default="agentctx", kw_only=True)
     cluster: bool = field(default=False, kw_only=True)
     create: bool = field(default=True, kw_only=True)
-    _server: _Server = field(init=False, repr=False)
 
     @prefix.validator
     def _check_prefix(self, _attribute: Native, value: object) -> None:
@@ -86,12 +84,7 @@ class RedisStore(ConversationStore):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._server = _Server(self.url, f"{{{self.prefix}}}:", self.timeout, self.cluster, self.create)
-
-    @property
-    def backend(self) -> Backend:
-        """What keeps the bytes."""
-        return self._server
+        self._backend = _Server(self.url, f"{{{self.prefix}}}:", self.timeout, self.cluster, self.create)
 
 
 @define(eq=False)

@@ -19,7 +19,7 @@ from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from agentctx.stores.store import Backend, Claim, Connections, ConversationStore, Write
+from agentctx.stores.store import Claim, Connections, ConversationStore, Write
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
 
 T = TypeVar("T")
@@ -81,7 +81,6 @@ class SQLiteStore(ConversationStore):
     path: Path = field(converter=_path)
     synchronous: str = field(default="NORMAL", kw_only=True)
     create: bool = field(default=True, kw_only=True)
-    _file: _File = field(init=False, repr=False)
 
     @synchronous.validator
     def _check_synchronous(self, _attribute: Native, value: str) -> None:
@@ -91,12 +90,7 @@ class SQLiteStore(ConversationStore):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._file = _File(self.path, self.timeout, self.synchronous, self.create)
-
-    @property
-    def backend(self) -> Backend:
-        """What keeps the bytes."""
-        return self._file
+        self._backend = _File(self.path, self.timeout, self.synchronous, self.create)
 
 
 @define(eq=False)

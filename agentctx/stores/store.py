@@ -306,11 +306,12 @@ class ConversationStore:
         init=False, factory=lambda: RunVar("agentctx.stores.threads"), repr=False
     )
     _swept: float = field(init=False, default=-math.inf, repr=False)
+    _backend: Backend = field(init=False, repr=False)
 
     @property
     def backend(self) -> Backend:
-        """What keeps the bytes."""
-        raise NotImplementedError
+        """What keeps the bytes; each store makes its own."""
+        return self._backend
 
     async def put(self, content: bytes, /) -> str:
         """Keep ``content`` and return its handle: so much of its SHA-256 as no other content shares.
