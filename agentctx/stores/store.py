@@ -598,7 +598,9 @@ class ConversationStore:
         told = _as_bytes("a key", uuid4().hex if key is None else key)  # so that it may be tried twice
         if small:
             made = Write(kind, version, told, put(), drop)
-            return await self._grow(lambda backend: backend.write(claim, made), partial(_on_loop, claim, made))
+            return await self._grow(
+                lambda backend: backend.write(claim, made), lambda backend: backend.write_on_loop(claim, made)
+            )
         return await self._grow(lambda backend: backend.write(claim, Write(kind, version, told, put(), drop)))
 
     async def _grow(self, work: Callable[[Backend], T], on_loop: OnLoop[T] | None = None) -> T:
@@ -762,10 +764,6 @@ class _Conversation:
     async def handles(self) -> list[str]:
         """The handles of what the conversation has left out, oldest first."""
         return await self.store._handles(self.name)  # noqa: SLF001 - a part of the store
-
-
-def _on_loop(claim: Claim, write: Write, backend: Backend) -> Awaitable[int | None]:
-    return backend.write_on_loop(claim, write)
 
 
 CONNECTIONS = 8

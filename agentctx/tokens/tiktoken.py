@@ -109,47 +109,37 @@ class TiktokenCounter:
 
         Takes time that grows with what is kept. Of ordinary text it keeps all but three tokens of what it could.
         """
-        if len(text) * 4 <= tokens:
-            return text
-        ids = self._first(text, max(tokens, 0))
-        room = tokens if len(ids) > tokens else len(ids) + 1
-        while room > 0:
-            kept = text if room > len(ids) else text[: floor(text, self._length(ids[:room]))]
-            over = self.count(kept) - tokens
-            if over <= 0:
-                return kept
-            room -= over
-        return ""
+        return self._cut(text, tokens, from_end=False)
 
     def tail(self, text: str, tokens: int, /) -> str:
         """A longest end of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters.
 
         Takes time that grows with what is kept. Of ordinary text it keeps all but three tokens of what it could.
         """
+        return self._cut(text, tokens, from_end=True)
+
+    def _cut(self, text: str, tokens: int, *, from_end: bool) -> str:
         if len(text) * 4 <= tokens:
             return text
-        ids = self._last(text, max(tokens, 0))
+        ids = self._more_than(tokens, text, from_end=from_end)
         room = tokens if len(ids) > tokens else len(ids) + 1
         while room > 0:
-            start = 0 if room > len(ids) else ceiling(text, len(text) - self._length(ids[-room:]))
-            kept = text[start:]
+            if room > len(ids):
+                kept = text
+            elif from_end:
+                kept = text[ceiling(text, len(text) - self._length(ids[-room:])) :]
+            else:
+                kept = text[: floor(text, self._length(ids[:room]))]
             over = self.count(kept) - tokens
             if over <= 0:
                 return kept
             room -= over
         return ""
 
-    def _first(self, text: str, tokens: int) -> list[int]:
-        """The ids of a start of the text: more than ``tokens`` of them, or all."""
-        width = _CHARS_PER_TOKEN * tokens + 16
-        while len(ids := self._encode(text[:width])) <= tokens and width < len(text):
-            width *= 2
-        return ids
-
-    def _last(self, text: str, tokens: int) -> list[int]:
-        """The ids of an end of the text: more than ``tokens`` of them, or all."""
-        width = _CHARS_PER_TOKEN * tokens + 16
-        while len(ids := self._encode(text[-width:])) <= tokens and width < len(text):
+    def _more_than(self, tokens: int, text: str, *, from_end: bool) -> list[int]:
+        """The ids of a start of the text, or of an end: more than ``tokens`` of them, or all."""
+        width = _CHARS_PER_TOKEN * max(tokens, 0) + 16
+        while len(ids := self._encode(text[-width:] if from_end else text[:width])) <= tokens and width < len(text):
             width *= 2
         return ids
 
