@@ -74,7 +74,7 @@ from agentctx.strategies import (
     ShrinkArguments,
     TabulateJson,
 )
-from agentctx.strategies.compress.codes import DICTIONARY
+from agentctx.strategies.compress_layers import DICTIONARY
 from agentctx.strategies.reuse_lines import WHY
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
     from agentctx.engine.summary import Extractive as Extractive
     from agentctx.errors import SummaryError as SummaryError
-    from agentctx.strategies.compress.codes import decompress as decompress
-    from agentctx.strategies.compress_layers import CompressLayers as CompressLayers
+    from agentctx.strategies.compress_layers import CompressLayers as CompressLayers, decompress as decompress
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
     from agentctx.strategies.drop_units import (
         ByTools as ByTools,
@@ -34,8 +33,7 @@ else:
             "agentctx.engine.summary": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.errors": "SummaryError",
-            "agentctx.strategies.compress.codes": "decompress",
-            "agentctx.strategies.compress_layers": "CompressLayers",
+            "agentctx.strategies.compress_layers": "CompressLayers decompress",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
             "agentctx.strategies.drop_units": "ByTools Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.fold_output": "FoldOutput",

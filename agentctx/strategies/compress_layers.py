@@ -1,27 +1,48 @@
-"""The layers by which other systems compress, each only where it saves tokens and loses nothing unsaid."""
+"""The layers by which other systems compress, each only where it saves tokens and loses nothing unsaid.
+
+What a result says often may have a code: directories that many paths begin with, phrases of a dictionary, and words
+that stand in the text again and again.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from itertools import chain, islice
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.json_text import compact, may_be_json
+from agentctx.core.json_text import compact, is_json, may_be_json
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
-from agentctx.core.references import LEAST, codebook_in
+from agentctx.core.references import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
+from agentctx.core.report import View
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
-from agentctx.protocols import Call
-from agentctx.strategies.compress.codes import DICTIONARY, compress, defined_in, left_alone
+from agentctx.protocols import Call, TokenCounter
 from agentctx.strategies.rewrite_results import RewriteResults
 
-_FEWEST, _TELLING = 10, 5
-_MARKER = "[… {omitted} lines omitted …]"
-_TELLS = lazy_pattern(r"(?i)error|exception|fail|fatal|denied|refused|timed? ?out|invalid|panic|exit (?:code|status)")
-_EMPTY = lazy_pattern(r"\n{3,}")
+DICTIONARY = (
+    "parameters",
+    "content",
+    "successfully",
+    "error",
+    "null",
+    "string",
+    "object",
+    '"additionalProperties": false',
+    "No such file or directory",
+    "Permission denied",
+    "Traceback (most recent call last):",
+    "During handling of the above exception, another exception occurred:",
+)
+"""Words and phrases that tools often say. A code costs more tokens than most of them, and is not used then."""
 
+_FEWEST = 10
+"""Lines; ``observation`` leaves no fewer."""
 
 JSON_LAYER = "JSON without blanks (not reversible)"
 
@@ -153,14 +174,9 @@ class CompressLayers(RewriteResults):
             text = tried("whitespace (not reversible)", tidied(text) if self.whitespace else text)
             if self.observation is not None and text.count("\n") >= self.observation:
                 text = tried("observation (not reversible)", folded(text, self.observation, pointer()))
-        text = tried("codes", self._coded(text, call, taken))
-        return text, used
-
-    def _coded(self, text: str, call: Call, taken: Mapping[int, str]) -> str:
-        if not self.dictionary and not self.paths and not self.codebook:
-            return text
         options = {"paths": self.paths, "codebook": self.codebook}
-        return compress(text, call.counter, dictionary=self.dictionary, taken=taken, **options)
+        coded = compress(text, call.counter, dictionary=self.dictionary, taken=taken, **options)
+        return tried("codes", coded), used
 
     def _said_once(self, context: Context, whole: Sequence[Message], call: Call) -> Context:
         """The context without what the assistant said before, where a message of its own stands right before."""
@@ -187,6 +203,9 @@ def _is_plain(message: Message) -> bool:
     return message.role == "assistant" and all(isinstance(part, Text) for part in message.parts)
 
 
+_EMPTY = lazy_pattern(r"\n{3,}")
+
+
 def tidied(text: str) -> str:
     """A text without blanks at the ends of lines, but for two, which break a line in Markdown; at most one empty line.
 
@@ -199,6 +218,13 @@ def tidied(text: str) -> str:
 def _without_end(line: str) -> str:
     bare = line.rstrip(" \t\r")
     return line if line[len(bare) :] == "  " else bare
+
+
+_TELLING = 5
+"""Of so many lines that stay one may be from between the ends."""
+
+_MARKER = "[… {omitted} lines omitted …]"
+_TELLS = lazy_pattern(r"(?i)error|exception|fail|fatal|denied|refused|timed? ?out|invalid|panic|exit (?:code|status)")
 
 
 def folded(text: str, most: int, pointer: str = "") -> str:
@@ -227,3 +253,283 @@ def folded(text: str, most: int, pointer: str = "") -> str:
 def _telling(lines: Sequence[str], places: Iterable[int], most: int) -> Iterator[int]:
     """The first of these places, at most so many, of lines that tell of errors."""
     return islice((at for at in places if _TELLS.search(lines[at]) is not None), most)
+
+
+SAVES = 0.05
+"""The least share of a text's tokens that codes must save: they cost the model attention."""
+
+_MOST, _WEIGHED = 8, 48  # codes in a text, and how many candidates are counted in tokens
+_SHORTEST, _LONGEST_PHRASE = 8, 160
+_DEEPEST = 12
+_PIECES, _PIECE = 32, 4_000  # of a very long text, in characters: there it is looked for what is worth a code
+_DIRECTORY = lazy_pattern(
+    r"(?<![\w/.~@+\\:§-])(?:(?:[A-Za-z][A-Za-z0-9+.-]{1,9}://|[A-Za-z]:/|/)?(?:[\w.@+~-]+/){2,}"
+    r"|[A-Za-z]:\\(?:[\w.@+~-]+\\(?!\\))+)"
+)
+_SEPARATOR = lazy_pattern(r"(?<=[^/:])/|\\")
+_RUN = lazy_pattern(r"(?<!\S)\S++(?: \S++)+")
+_WORDS = (3, 5, 8)
+
+
+def compress(
+    text: str,
+    counter: TokenCounter,
+    *,
+    dictionary: Collection[str] = DICTIONARY,
+    paths: bool = True,
+    codebook: bool = True,
+    taken: Mapping[int, str] | None = None,
+) -> str:
+    r"""A text in codes, behind what defines them, where ``counter`` says that this saves; else the text itself.
+
+    ``decompress`` gives back the very text. Code, diffs, YAML, Markdown tables and base64 are left alone, and so is a
+    text in codes: it stands for what it says when they are written out.
+
+    Args:
+        text: The text.
+        counter: Counts tokens; what defines the codes counts, too.
+        dictionary: Phrases that may have a code wherever they stand.
+        paths: Whether directories may that many paths begin with.
+        codebook: Whether words may that are repeated.
+        taken: What codes stand for elsewhere: none of these means anything else here.
+
+    Example:
+        >>> from agentctx.strategies.compress_layers import compress, decompress
+        >>> from agentctx.tokens import TiktokenCounter
+        >>> hits = "".join(f"/home/dev/projects/compiler/src/part{n}.py:{n}: unused\n" for n in range(30))
+        >>> coded = compress(hits, TiktokenCounter())
+        >>> print("\n".join(coded.splitlines()[:2]))
+        [Codes e42a: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
+        §385/part1.py:1: unused
+        >>> decompress(coded) == hits
+        True
+    """
+    if len(text) < LEAST or codebook_in(text) is not None:
+        return text
+    sample = _sample(text)
+    phrases = list(_worth(_candidates(sample, dictionary, paths=paths, codebook=codebook), counter))
+    taken = taken or {}
+    if phrases and sample is not text:
+        coded, book = _coded(sample, phrases, taken, counter)
+        phrases = [] if coded is sample else list(book.phrases.values())
+    return text if not phrases or left_alone(text) else _coded(text, phrases, taken, counter)[0]
+
+
+def _sample(text: str) -> str:
+    """A text, or pieces of a very long one: what is worth a code is said all over it."""
+    if len(text) <= 2 * _PIECES * _PIECE:
+        return text
+    apart = len(text) // _PIECES
+    return "\n".join([text[start : start + _PIECE] for start in range(0, apart * _PIECES, apart)])
+
+
+def _coded(
+    text: str, phrases: Collection[str], taken: Mapping[int, str], counter: TokenCounter
+) -> tuple[str, Codebook]:
+    """A text with codes for those of the phrases that pay, where that saves enough, else itself; and these codes."""
+    book = Codebook.numbered(phrases, taken, codes_in(text))
+    coded, uses = book.counted(text)
+    for _ in range(_MOST):
+        paying = {
+            number: phrase for number, phrase in book.phrases.items() if _saves(phrase, uses[number], counter) > 0
+        }
+        if len(paying) == len(uses):
+            break
+        book = Codebook(paying)
+        coded, uses = book.counted(text)
+    shorter = book.head + coded
+    if not book.phrases or counter.count(shorter) > (1 - SAVES) * counter.count(text):
+        return text, book
+    return shorter if written_out(shorter) == text else text, book
+
+
+def _saves(phrase: str, uses: int, counter: TokenCounter) -> int:
+    """Tokens that a code saves where a phrase is said so often, beside its definition."""
+    return uses * (counter.count(phrase) - counter.count("§100")) - counter.count(f" | §100={phrase}")
+
+
+def _worth(found: Mapping[str, int], counter: TokenCounter) -> Iterator[str]:
+    """The phrases that are worth a code, none of which stands in another."""
+
+    def characters(item: tuple[str, int]) -> tuple[int, str]:
+        phrase, uses = item
+        return uses * (len(phrase) - 4) - len(phrase) - 7, phrase
+
+    rough = nlargest(_WEIGHED, ((phrase, uses) for phrase, uses in found.items() if uses > 1), key=characters)
+    weighed = [(_saves(phrase, uses, counter), phrase) for phrase, uses in rough]
+    chosen: list[str] = []
+    room = LONGEST - len("[Codes 0000: ] ")
+    for saved, phrase in sorted(weighed, key=lambda each: (-each[0], each[1])):
+        apart = not any(phrase in other or other in phrase for other in chosen)
+        if saved > 0 and apart and len(phrase) + 8 <= room and len(chosen) < _MOST:
+            chosen.append(phrase)
+            room -= len(phrase) + 8
+            yield phrase
+
+
+def _candidates(text: str, dictionary: Collection[str], *, paths: bool, codebook: bool) -> dict[str, int]:
+    """What a code might stand for, and about how often it is said."""
+    found: Counter[str] = Counter()
+    if paths:
+        in_json = may_be_json(text)  # where a backslash is the first half of something
+        named = (directory.group()[:_LONGEST_PHRASE] for directory in _DIRECTORY.finditer(text))
+        directories = Counter(each for each in named if not (in_json and "\\" in each))
+        for directory, uses in directories.items():
+            for phrase in _leading(directory):
+                found[phrase] += uses
+    if codebook:
+        found.update(_repeated(text))
+    found.update({phrase: text.count(phrase) for phrase in dictionary if len(phrase) > len("§100")})
+    return {phrase: uses for phrase, uses in found.items() if uses > 1 and fit(phrase)}
+
+
+def _leading(directory: str) -> Iterator[str]:
+    """A directory and those above it, without the separators at their ends; none that is very short."""
+    for depth, end in enumerate(_SEPARATOR.finditer(directory)):
+        if depth == _DEEPEST:
+            return
+        if end.start() >= _SHORTEST:
+            yield directory[: end.start()]
+
+
+def _repeated(text: str) -> Counter[str]:
+    """Runs of words within a line that are said more than once, of so many words, and whole lines."""
+    found: Counter[str] = Counter()
+    for run, uses in Counter(_RUN.findall(text)).items():
+        words = run.split(" ")
+        pieces = [" ".join(words[at : at + many]) for many in _WORDS for at in range(len(words) - many + 1)]
+        whole = [run] if len(words) not in _WORDS else []
+        for piece in (*pieces, *whole):
+            if _SHORTEST <= len(piece) <= _LONGEST_PHRASE and "\\" not in piece:
+                found[piece] += uses
+    return found
+
+
+_DIFF = lazy_pattern(r"\n(?:@@ -\d|diff --git |--- \S.*\n\+\+\+ |\*\*\* (?:Begin Patch|Update File))")
+_TABLE = lazy_pattern(r"\n[ \t]*+\|.*\|[ \t]*\n[ \t]*+\|[ \t:|-]*-{3}")
+_OF_BASE64 = 60  # characters of a line of base64, at least; of one that stands alone twice as many
+_AS_BASE64 = bytes([ord("x") if re.match(rb"[\w+/-]", bytes([each])) else 32 for each in range(256)])
+_BASE64 = lazy_pattern(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{120,}={0,2}(?![A-Za-z0-9+/_-])")
+_LINES_BASE64 = lazy_pattern(r"(?:^[A-Za-z0-9+/]{60,76}\n){3}", 8)
+_NESTED = lazy_pattern(r"\n( *+)(?:- )?[\w.\"'/-]++:[ \t]*+\n\1 *(?:- |[\w\"'])")
+_OPENS = lazy_pattern(r":[ \t]*+\n")
+_SCALAR = lazy_pattern(r"\n[ \t]*+(?:- )?[\w.\"'/-]++:[ \t]++[|>][+-]?\d?[ \t]*+$", 8)
+_LISTED = lazy_pattern(r"^- \S", 8)
+_SECTION = lazy_pattern(r"^\[\[?[\w.\" -]+\]\]?[ \t]*\n[\w.\"-]+[ \t]*=", 8)
+_SET = lazy_pattern(r"^[\w.\"-]+[ \t]*=|^\[", 8)
+_RULE = lazy_pattern(r"\n[\w./%$(){}-]+ ?:(?:[ \t]+[\w./%$(){}-]+)*[ \t]*\n\t\S")
+_PROGRAM = lazy_pattern(r"\A\s*(?:\d+(?:\t| ?[→|:-])[ \t]*)?(?:#!|package [\w.]+;?[ \t]*$|<\?php)", 8)
+_KEY = lazy_pattern(r"^[ \t]*(?:- )?[\w.\"'/-]+:(?: .*)?$|^[ \t]*- ", 8)
+_CODE_LINE = lazy_pattern(
+    r"\n[ \t]*+(?:\d++(?:\t| ?[→|:-])[ \t]*+)?(?:(?:async )?def |class |import |from \w[\w.]* import|return\b|"
+    r"if |elif |else:|for |while "
+    r"|try:|except\b|with |func |function |const |let |var |public |private |package |type |struct |#include|@\w+"
+    r"|require(?:_relative)?[ (]+['\"]|[})\]]+[;,]?$|//|/\*|\*/"
+    r"|(?=.*+(?<=[{;])$)(?!\S[^\s:]*+(?::(?!\d+[:-])[^\s:]*+)*+:\d))",
+    8,
+)
+_FILLED = lazy_pattern(r"^.*\S", 8)
+_CODE_SHARE, _KEY_SHARE = 0.25, 0.6
+
+_SURELY: Sequence[tuple[re.Pattern[str], Callable[[str], bool]]] = (
+    (_PROGRAM, lambda _text: True),
+    (_RULE, lambda text: "\n\t" in text),
+    (_SCALAR, lambda text: "|" in text or ">" in text),
+    (_DIFF, lambda text: "@@ -" in text or "diff --git " in text or "\n+++ " in text or "*** " in text),
+    (_TABLE, lambda text: "---" in text),
+)
+"""What is left alone wherever it is found, each with a glance that may rule it out, in a fraction of the time."""
+
+
+def _has_base64(text: str) -> bool:
+    runs = text.encode("utf-8", "surrogatepass").translate(_AS_BASE64)  # two passes that take a fraction of a search
+    if b"x" * _OF_BASE64 not in runs:
+        return False
+    return _LINES_BASE64.search(text) is not None or (
+        b"x" * 2 * _OF_BASE64 in runs and _BASE64.search(text) is not None
+    )
+
+
+def left_alone(text: str) -> bool:
+    """Whether a text is, or has in it, what must stay as it is: code, a diff, YAML, a Markdown table, base64, a cut."""
+    if "```" in text or "characters omitted" in text or "lines omitted" in text:
+        return True
+    behind = f"\n{text}"  # each line has an end before it: that is looked for faster than where a line begins
+    if any(may_be(text) and found.search(behind) is not None for found, may_be in _SURELY) or _has_base64(text):
+        return True
+    lines = sum(map(bool, map(str.strip, text.split("\n"))))
+    if len(_CODE_LINE.findall(behind)) > _CODE_SHARE * lines:
+        return True
+    if _OPENS.search(text) and _NESTED.search(behind) and len(_KEY.findall(text)) > _KEY_SHARE * lines:
+        return True
+    is_in_sections = (text.startswith("[") or "\n[" in text) and _SECTION.search(text) is not None
+    if is_in_sections and len(_SET.findall(text)) > _KEY_SHARE * lines:
+        return True
+    first = _FILLED.search(text)
+    is_listed = first is None or _LISTED.match(text, first.start()) is not None
+    return is_listed and len(_LISTED.findall(text)) == lines
+
+
+def decompress(text: str, view: View | Context | None = None) -> str:
+    r"""A text with its codes written out: by what it begins with, else as the view defines them.
+
+    The second is for what a model writes when it was sent results in codes. A code that the view defines in two ways,
+    or that also stands there for itself, is left as it is. Within JSON what is written in is escaped as JSON wants it.
+
+    Args:
+        text: A text in codes, or what a model has written: words, or the arguments of a call.
+        view: What the model was sent.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import CompressLayers, decompress
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> hits = "".join(f"/home/dev/projects/compiler/src/part{n}.py:{n}: unused\n" for n in range(30))
+        >>> turns = user("Find it."), assistant(call("a", "grep")), result("a", hits)
+        >>> view = await Pipeline(CompressLayers()).prepare(transcript("openai-chat", *turns))
+        >>> decompress('{"path": "§385/part7.py"}', view)
+        '{"path": "/home/dev/projects/compiler/src/part7.py"}'
+    """
+    found = codebook_in(text)
+    if found is not None:
+        return found[0].decoded(found[1])
+    if view is None or ("§" not in text and "\\u00" not in text):
+        return text
+    book = _book_of((view.context if isinstance(view, View) else view).messages)
+    if may_be_json(text) and is_json(text):
+        text = _ESCAPED.sub(lambda code: f"§{code[1]}" if int(code[1]) in book.phrases else code[0], text)
+        book = Codebook({each: json.dumps(said, ensure_ascii=False)[1:-1] for each, said in book.phrases.items()})
+    return book.decoded(text)
+
+
+_ESCAPED = lazy_pattern(r"(?<!\\)\\u00[aA]7([1-9][0-9]{2})(?![0-9])")
+
+
+def _book_of(messages: Iterable[Message]) -> Codebook:
+    """The codes that messages define, and not in two ways."""
+    phrases: dict[int, str] = {}
+    unclear: set[int] = set()
+    for text in (text for message in messages if message.role != "assistant" for text in _texts(message)):
+        found = codebook_in(text)
+        own: Mapping[int, str] = {} if found is None else found[0].phrases
+        unclear.update(codes_in(text if found is None else found[1]) - own.keys())
+        unclear.update(number for number, phrase in own.items() if phrases.setdefault(number, phrase) != phrase)
+    return Codebook({number: phrase for number, phrase in phrases.items() if number not in unclear})
+
+
+def defined_in(messages: Iterable[Message]) -> dict[int, str]:
+    """What codes stand for in the results of messages."""
+    found: dict[int, str] = {}
+    for result in (result for message in messages for result in message.results):
+        known = codebook_in(result.content[0].text) if result.content and isinstance(result.content[0], Text) else None
+        if known is not None:
+            found |= known[0].phrases
+    return found
+
+
+def _texts(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, Text):
+            yield part.text
+    for result in message.results:
+        yield from (part.text for part in result.content if isinstance(part, Text))

@@ -22,8 +22,7 @@ from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.collapse_repeats import CollapseRepeats
-from agentctx.strategies.compress.codes import DICTIONARY
-from agentctx.strategies.compress_layers import CompressLayers
+from agentctx.strategies.compress_layers import DICTIONARY, CompressLayers
 from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import ByTools, Drop, DropTail, Strict, Tiered, TrimRounds, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow

@@ -12,8 +12,7 @@ from agentctx.core.references import Codebook, codebook_in, codes_in, fit, writt
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.stores import MemoryStore
 from agentctx.strategies import CompressLayers, ReuseLines, decompress
-from agentctx.strategies.compress.codes import DICTIONARY, compress, left_alone
-from agentctx.strategies.compress_layers import folded, tidied
+from agentctx.strategies.compress_layers import DICTIONARY, compress, folded, left_alone, tidied
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
