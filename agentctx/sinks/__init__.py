@@ -15,9 +15,7 @@ if TYPE_CHECKING:
         UsageRecorded as UsageRecorded,
     )
     from agentctx.protocols import Sink as Sink
-    from agentctx.sinks.facts import Saved as Saved, saved as saved
-    from agentctx.sinks.json_lines import JsonLines as JsonLines
-    from agentctx.sinks.log import LogEvents as LogEvents
+    from agentctx.sinks.log import JsonLines as JsonLines, LogEvents as LogEvents, Saved as Saved, saved as saved
     from agentctx.sinks.opentelemetry import OpenTelemetry as OpenTelemetry
     from agentctx.sinks.terminal import LiveView as LiveView
     from agentctx.sinks.window import Advice as Advice, ContentSize as ContentSize, Window as Window
@@ -29,11 +27,9 @@ else:
                 "OverflowMet SessionClosed SessionOpened SessionSaved StepPrepared StepRefused UsageRecorded"
             ),
             "agentctx.protocols": "Sink",
-            "agentctx.sinks.json_lines": "JsonLines",
-            "agentctx.sinks.log": "LogEvents",
+            "agentctx.sinks.log": "JsonLines LogEvents Saved saved",
             "agentctx.sinks.opentelemetry": "OpenTelemetry",
             "agentctx.sinks.terminal": "LiveView",
-            "agentctx.sinks.facts": "Saved saved",
             "agentctx.sinks.window": "Advice ContentSize Window",
         },
     )

@@ -19,7 +19,7 @@ from rich.text import Text
 from agentctx.core.report import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.errors import ConfigError
 from agentctx.printable import IN_ASCII, on_one_line
-from agentctx.sinks.facts import is_cut, saved
+from agentctx.sinks.log import is_cut, saved
 from agentctx.sinks.window import Window, Windows, short
 from agentctx.tokens.kinds import KINDS
 
