@@ -40,6 +40,7 @@ from agentctx.cli.options import (
     session_file,
     users_code,
 )
+from agentctx.comparison.run import read_rows
 from agentctx.core.budget import Budget
 from agentctx.core.changes import Outcome
 from agentctx.core.message import Native
@@ -49,7 +50,6 @@ from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import Recording, Step, calls_of, reader_of, replay as replay_steps
 from agentctx.report import SessionData, comparison_page, html_page, session_data
-from agentctx.report.comparison import read_rows
 from agentctx.retention import Watch, needs, watched
 from agentctx.show import (
     Shown,

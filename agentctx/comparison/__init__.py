@@ -6,14 +6,19 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.comparison.contenders import Contender as Contender, Size as Size, read_contenders as read_contenders
-    from agentctx.comparison.rows import Measured as Measured, measure as measure
-    from agentctx.comparison.run import Failed as Failed, Results as Results, compare as compare, processes as processes
+    from agentctx.comparison.run import (
+        Failed as Failed,
+        Measured as Measured,
+        Results as Results,
+        compare as compare,
+        measure as measure,
+        processes as processes,
+    )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.comparison.contenders": "Contender Size read_contenders",
-            "agentctx.comparison.rows": "Measured measure",
-            "agentctx.comparison.run": "Failed Results compare processes",
+            "agentctx.comparison.run": "Failed Measured Results compare measure processes",
         },
     )

@@ -16,8 +16,8 @@ def _told(kind: type[BaseException], error: BaseException, where: TracebackType 
 
 sys.excepthook = _told
 
-for _name in ("presets", "comparison.contenders", "comparison.rows", "comparison.run"):
-    import_module(f"agentctx.{_name}")
+import_module("agentctx.presets")
+import_module("agentctx.comparison.run")
 import_module("anyio._backends._asyncio")  # anyio imports it when an event loop begins
 warmup()
 gc.freeze()  # what is loaded stays shared: no collection in a worker writes to its memory

@@ -1,6 +1,6 @@
-"""A page: one file of HTML with its styles, scripts and data in it, to which its own policy allows no address.
+"""The pages: of a recorded session, and of a comparison of pipelines on many.
 
-The page of a recorded session, and what all pages are made of.
+A page is one file of HTML with its styles, scripts and data in it, to which its own policy allows no address.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.printable import printable
@@ -24,56 +25,8 @@ from agentctx.report.data import RowChange, SessionData, State
 from agentctx.show import left_out, part_texts, summarise
 from agentctx.tokens.kinds import KINDS, kind_of, main_kind
 
-_CHARTS = "uplot/uPlot.iife.min.js"
-_STYLES = ("uplot/uPlot.min.css", "page.css")
-
-
-def document(template: str, scripts: Sequence[str], **values: str) -> str:
-    """A page.
-
-    Args:
-        template: The asset that has its elements.
-        scripts: The assets that make it work, in order; the library of charts stands before them.
-        values: HTML for the places of the template.
-    """
-    code, styles = [_asset(name) for name in (_CHARTS, *scripts)], [_asset(name) for name in _STYLES]
-    return Template(_asset(template)).substitute(
-        values,
-        policy=_policy(code, styles),
-        licence=escape(_asset("uplot/LICENSE").replace("--", "")),
-        styles="\n".join(f"<style>{style}</style>" for style in styles),
-        scripts="\n".join(f"<script>{script}</script>" for script in code),
-    )
-
-
-def packed(values: Mapping[str, object]) -> str:
-    """Values as a page unpacks them."""
-    packer = zlib.compressobj(9, wbits=-15)
-    text = json.dumps(values, separators=(",", ":"))
-    return b64encode(packer.compress(text.encode()) + packer.flush()).decode()
-
-
-def fact_list(facts: Iterable[tuple[str, str, str]]) -> str:
-    """Name, value, and what there is to say beside it: entries of a description list."""
-    return "".join(
-        f'<div class="fact"><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd class="more">{escape(more)}</dd></div>'
-        for name, value, more in facts
-    )
-
-
-def _asset(name: str) -> str:
-    return files("agentctx.report").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """What the browser allows the page: its own scripts and styles, and no address."""
-    allowed = [" ".join(f"'sha256-{_hash(text)}'" for text in texts) for texts in (scripts, styles)]
-    return f"default-src 'none'; script-src {allowed[0]}; style-src {allowed[1]}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
-
+if TYPE_CHECKING:
+    from agentctx.comparison import Measured
 
 CAPS = (20_000, 8_000, 3_000, 1_000, 400, 120)
 """The most characters of a text in the page: the first with which the page is small enough holds."""
@@ -106,17 +59,43 @@ def html_page(data: SessionData, *, content: bool = True, full: bool = False, re
     """
     data_of_page = ""
     for cap in (None,) if full else CAPS:
-        data_of_page = packed(page_values(data, content=content, cap=cap))
+        data_of_page = _packed(_session_values(data, content=content, cap=cap))
         if len(data_of_page) <= LARGEST:
             break
-    return document(
+    return _document(
         "page.html",
         _SCRIPTS,
         title=escape(_title(data)),
         about=_about(data),
-        facts=fact_list(facts(data)),
+        facts=_fact_list(_session_facts(data)),
         remarks="".join(f"<li>{escape(printable(remark))}</li>" for remark in remarks),
         data=data_of_page,
+    )
+
+
+def comparison_page(rows: Sequence[Measured]) -> str:
+    """The page of a comparison: sums by pipeline, cost against what stays visible, and each session.
+
+    Args:
+        rows: What was measured; of a session, a model and a pipeline that are there twice, the last.
+
+    Example:
+        >>> from agentctx.comparison import Contender, measure
+        >>> from agentctx.replay import Recording
+        >>> from agentctx.report import comparison_page
+        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        >>> row = measure(Recording(said), Contender.of("small", preset="coding_agent", window=4_000), session="one")
+        >>> comparison_page([row]).startswith("<!doctype html>")
+        True
+    """
+    found = {(_Session(printable(row.session), _model(row)), printable(row.pipeline)): row for row in rows}
+    sessions = list(dict.fromkeys(session for session, _ in found))
+    pipelines = list(dict.fromkeys(pipeline for _, pipeline in found))
+    return _document(
+        "comparison.html",
+        ("session.js", "charts.js", "comparison.js"),
+        facts=_fact_list(_comparison_facts(found, sessions, pipelines)),
+        data=_packed(_comparison_values(found, sessions, pipelines)),
     )
 
 
@@ -133,7 +112,7 @@ def _about(data: SessionData) -> str:
     return "".join(f"<li>{escape(each)}</li>" for each in said)
 
 
-def facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
+def _session_facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
     """The few numbers that say most of a session: name, value, and what there is to say beside it."""
     found = summarise(data.steps)
     could_not = f", {found.overflowed:,} not sent" if found.overflowed else ""
@@ -164,7 +143,7 @@ def _beside(sent: int, given: int) -> str:
     return f"{share:.0%} {'less' if sent < given else 'more'} than the {given:,} of the full history"
 
 
-def page_values(data: SessionData, *, content: bool = True, cap: int | None = None) -> dict[str, Any]:
+def _session_values(data: SessionData, *, content: bool = True, cap: int | None = None) -> dict[str, Any]:
     """What the scripts of the page are given, as JSON values.
 
     Args:
@@ -307,3 +286,106 @@ def _said(part: Part, tools: Mapping[str, str]) -> tuple[str, str]:
         case Opaque(kind=kind, data=native):
             return kind, json.dumps(native, default=str, ensure_ascii=False)
     return "", "\n".join(part_texts(Message("user", (part,))))  # a picture, a sound, a document
+
+
+_NUMBERS = (
+    *("calls", "tokens_given", "tokens_sent", "prefix_tokens", "usd", "compactions", "invalid", "overflowed"),
+    *("values", "visible", "recallable", "said", "kept", "seconds"),
+)
+
+
+@frozen
+class _Session:
+    """A session as it is shown: once for each model that it was counted and paid for."""
+
+    place: str
+    model: str
+
+
+def _model(row: Measured) -> str:
+    return printable(row.model or "no model named")
+
+
+def _comparison_facts(
+    found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    models = sorted({session.model for session in sessions})
+    calls = {session: row.calls for (session, _), row in found.items()}
+    yield "Sessions", f"{len(sessions):,}", f"{sum(calls.values()):,} model calls"
+    yield "Pipelines", f"{len(pipelines):,}", ", ".join(pipelines)
+    yield "Models", f"{len(models):,}", ", ".join(models[:4]) + (", …" if len(models) > 4 else "")
+    missing = len(sessions) * len(pipelines) - len(found)
+    yield "Replays", f"{len(found):,}", f"{missing:,} missing" if missing else "every session with every pipeline"
+
+
+def _comparison_values(
+    found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
+) -> dict[str, Any]:
+    times = Counter(session.place for session in sessions)
+    names = {
+        session: printable(row.id or row.session) + (f" · {session.model}" if times[session.place] > 1 else "")
+        for (session, _), row in found.items()
+    }
+    models = sorted({session.model for session in sessions})
+    return {
+        "pipelines": pipelines,
+        "models": models,
+        "sessions": [[names[session], session.place, models.index(session.model)] for session in sessions],
+        "numbers": _NUMBERS,
+        "rows": [[_numbers(found.get((session, pipeline))) for pipeline in pipelines] for session in sessions],
+    }
+
+
+def _numbers(row: Measured | None) -> list[float | None] | None:
+    return None if row is None else [getattr(row, name) for name in _NUMBERS]
+
+
+_CHARTS = "uplot/uPlot.iife.min.js"
+_STYLES = ("uplot/uPlot.min.css", "page.css")
+
+
+def _document(template: str, scripts: Sequence[str], **values: str) -> str:
+    """A page.
+
+    Args:
+        template: The asset that has its elements.
+        scripts: The assets that make it work, in order; the library of charts stands before them.
+        values: HTML for the places of the template.
+    """
+    code, styles = [_asset(name) for name in (_CHARTS, *scripts)], [_asset(name) for name in _STYLES]
+    return Template(_asset(template)).substitute(
+        values,
+        policy=_policy(code, styles),
+        licence=escape(_asset("uplot/LICENSE").replace("--", "")),
+        styles="\n".join(f"<style>{style}</style>" for style in styles),
+        scripts="\n".join(f"<script>{script}</script>" for script in code),
+    )
+
+
+def _packed(values: Mapping[str, object]) -> str:
+    """Values as a page unpacks them."""
+    packer = zlib.compressobj(9, wbits=-15)
+    text = json.dumps(values, separators=(",", ":"))
+    return b64encode(packer.compress(text.encode()) + packer.flush()).decode()
+
+
+def _fact_list(facts: Iterable[tuple[str, str, str]]) -> str:
+    """Name, value, and what there is to say beside it: entries of a description list."""
+    return "".join(
+        f'<div class="fact"><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd class="more">{escape(more)}</dd></div>'
+        for name, value, more in facts
+    )
+
+
+def _asset(name: str) -> str:
+    return files("agentctx.report").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
+
+
+def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """What the browser allows the page: its own scripts and styles, and no address."""
+    allowed = [" ".join(f"'sha256-{_hash(text)}'" for text in texts) for texts in (scripts, styles)]
+    return f"default-src 'none'; script-src {allowed[0]}; style-src {allowed[1]}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()

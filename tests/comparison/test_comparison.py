@@ -14,8 +14,8 @@ from attrs import evolve
 from agentctx import ConfigError, FitContextWindow, InvalidInput, Pipeline
 from agentctx.comparison import Contender, Failed, Measured, Results, compare, measure, processes, read_contenders
 from agentctx.comparison.contenders import READY, contender
+from agentctx.comparison.run import read_rows
 from agentctx.replay import Recording
-from agentctx.report.comparison import read_rows
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.transcripts import read_transcripts
 

@@ -9,8 +9,8 @@ import pytest
 
 from agentctx import InvalidInput
 from agentctx.comparison import Measured
+from agentctx.comparison.run import read_rows
 from agentctx.report import comparison_page
-from agentctx.report.comparison import read_rows
 
 
 def measured(session, pipeline, **numbers):
