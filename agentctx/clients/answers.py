@@ -552,7 +552,7 @@ def pulling(step: Callable[[], Any]) -> Pull:
     return pull
 
 
-_END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answer:
@@ -606,7 +606,7 @@ def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[byte
                     raise
                 found.append(bytes(rest))
                 rest.clear()
-            while (end := _END_OF_EVENT.search(rest)) is not None:
+            while (end := END_OF_EVENT.search(rest)) is not None:
                 found.append(bytes(rest[: end.end()]))
                 del rest[: end.end()]
         return found.popleft()

@@ -1,8 +1,7 @@
-"""What AWS asks for: signatures over host and body, and streams in its own binary form. The one file for botocore."""
+"""Signatures for AWS over host and body, with the credentials of this machine. The one file for botocore."""
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,44 +9,10 @@ from urllib.parse import urlsplit
 import anyio.to_thread
 from attrs import define, field
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.proxy.apis import Headers
 
 SERVICE = "bedrock"
-_HEADERS_AT = 12
-_STRING = 7
-_FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""The lengths of the kinds of header values that have one."""
-
-
-def said_in_frame(frame: bytes) -> Native:
-    """What a message of an event stream says: its payload, by the name of its event or its exception.
-
-    Source: https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html, "event stream encoding".
-    """
-    try:
-        headers = _headers(frame)
-        start = _HEADERS_AT + int.from_bytes(frame[4:8], "big")
-        payload = json.loads(frame[start:-4] or b"null")
-    except (ValueError, IndexError, KeyError, RecursionError):
-        return None
-    name = headers.get(":event-type") or headers.get(":exception-type")
-    return {name: payload} if name else None
-
-
-def _headers(frame: bytes) -> dict[str, str]:
-    found, place = dict[str, str](), _HEADERS_AT
-    end = place + int.from_bytes(frame[4:8], "big")
-    while place < end:
-        length = frame[place]
-        name = frame[place + 1 : place + 1 + length].decode()
-        kind, place = frame[place + 1 + length], place + 2 + length
-        size = _FIXED[kind] if kind in _FIXED else int.from_bytes(frame[place : place + 2], "big") + 2
-        if kind == _STRING:
-            found[name] = frame[place + 2 : place + size].decode()
-        place += size
-    return found
 
 
 @define(eq=False)

@@ -18,7 +18,7 @@ from conftest import WINDOW, pipeline, proxying
 from talks import plain, rounds
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
-from agentctx.proxy import Proxy, Timeouts, Upstreams, relay
+from agentctx.proxy import Proxy, Timeouts, Upstreams, model_calls
 from agentctx.strategies import ClearByProvider
 from agentctx.testing.servers import serving
 
@@ -423,7 +423,7 @@ def test_what_is_sent_once_more_is_counted(given, number, stream):
 @pytest.mark.anyio
 async def test_an_event_without_an_end_is_handed_on(monkeypatch):
     """A stream that ends no event is kept up to a size and then handed on, and looked through once."""
-    monkeypatch.setattr(relay, "LARGEST_EVENT", 4_000_000)
+    monkeypatch.setattr(model_calls, "LARGEST_EVENT", 4_000_000)
     pulled = 0
 
     async def source():
@@ -432,7 +432,11 @@ async def test_an_event_without_an_end_is_handed_on(monkeypatch):
             pulled += 1
             yield b"x" * 8_000
 
-    pieces, began, got = relay.Pieces(source(), relay.ServerSentEvents(), lambda: False), time.process_time(), 0
+    pieces, began, got = (
+        model_calls.Pieces(source(), model_calls.SERVER_SENT_EVENTS, lambda: False),
+        time.process_time(),
+        0,
+    )
     while got < 8_000_000:
         got += len((await pieces.next()).data)
         assert pulled * 8_000 - got <= 4_008_000
