@@ -23,25 +23,24 @@ from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.proxy.apis import Api, Failure, Headers, Incoming, Provider, api_of, failure, provider_of
-from agentctx.proxy.aws import Signer
 from agentctx.proxy.histories import Histories, SharedHistories
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
 from agentctx.proxy.model_calls import (
     ITS_ENCODING,
-    CannotSign,
     Exchange,
     Known,
     PipelineFailed,
     PipelineOf,
     Reply,
     Unreadable,
-    signed_anew,
 )
 from agentctx.proxy.upstream import (
     DAMAGED,
     INTERRUPTED,
     TIMEOUTS,
     UPSTREAM_ERRORS,
+    CannotSign,
+    Signer,
     Timeouts,
     TooLarge,
     Upstream,
@@ -250,7 +249,7 @@ class Proxy:
         path = scope["raw_path"].decode("latin-1")
         request = Incoming(scope["method"], path, scope["query_string"], tuple(scope["headers"]))
         if self._upstream is None:
-            self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests, self.name)
+            self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests, self.name, self._signer)
         self._active += 1
         self.metrics.active.inc()
         try:
@@ -309,22 +308,8 @@ class Proxy:
         if plain is None:
             raise Unreadable(ITS_ENCODING)
         assert self._upstream is not None  # noqa: S101 - ``_forward`` has set it
-        exchange = Exchange(api, request, raw, plain, self._upstream, self._known, self.metrics, self._signer)
+        exchange = Exchange(api, request, raw, plain, self._upstream, self._known, self.metrics)
         return await exchange.answered()
-
-    async def signed(self, request: Incoming, url: str, headers: Headers, content: bytes) -> Headers:
-        """The header fields with a signature for the provider's address.
-
-        Args:
-            request: The request as it came, with its AWS region.
-            url: The provider's address.
-            headers: The header fields to be sent.
-            content: The body to be sent, in bytes.
-
-        Raises:
-            CannotSign: If nothing here signs.
-        """
-        return await signed_anew(self._signer, request, url, headers, content)
 
 
 @define(eq=False)
@@ -368,6 +353,8 @@ class _Passage:
                 await self._taken()
             except Gone:
                 self.proxy.metrics.broken.labels("client").inc()
+            except CannotSign as error:
+                await self._fail(403, str(error), "refused")
             except UPSTREAM_ERRORS as error:
                 await self._not_reached(error)
 
@@ -398,7 +385,7 @@ class _Passage:
             tasks.start_soon(watch)
             try:
                 await work(body)
-            except (Gone, *UPSTREAM_ERRORS) as error:
+            except (Gone, CannotSign, *UPSTREAM_ERRORS) as error:
                 failed.append(error)
             tasks.cancel_scope.cancel()
         if failed:
@@ -415,8 +402,6 @@ class _Passage:
             await self._too_large()
         except ContextOverflow as error:
             await self._fail(400, str(error), "refused", overflow=True)
-        except CannotSign as error:
-            await self._fail(403, str(error), "refused")
         except ConfigError as error:
             await self._fail(400, f"agentctx proxy: {error}", "refused")
         except (AgentctxError, PipelineFailed) as error:
@@ -450,14 +435,8 @@ class _Passage:
 
     async def _through(self, content: bytes | AsyncIterator[bytes] | None) -> None:
         """Pass on what is not prepared, both ways, byte by byte."""
-        url, headers = self.upstream.url(self.provider, self.request), to_send(self.request.headers)
-        if self.request.signed and isinstance(content, bytes):
-            try:
-                headers = [*await self.proxy.signed(self.request, url, headers, content)]
-            except CannotSign as error:
-                await self._fail(403, str(error), "refused")
-                return
-        response = await self.upstream.send(self.request.method, url, headers, content)
+        headers = to_send(self.request.headers)
+        response = await self.upstream.send(self.provider, self.request, headers, content)
         try:
             await self.client.start(response.status_code, to_give(response))
             async for piece in response.aiter_raw():

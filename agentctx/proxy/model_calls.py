@@ -39,8 +39,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.registry import format_named
-from agentctx.proxy.apis import SESSION_HEADER, Api, Headers, Incoming
-from agentctx.proxy.aws import Signer
+from agentctx.proxy.apis import SESSION_HEADER, Api, Incoming
 from agentctx.proxy.histories import FindsConversations, Histories, History, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send
@@ -53,10 +52,6 @@ PipelineOf = Callable[[str | None], Pipeline]
 
 LONGEST_NAME = 200
 """Characters that a session's name in a header may have."""
-
-
-class CannotSign(Exception):
-    """A request is signed for AWS over this proxy's address, and nothing here can sign it for the provider's."""
 
 
 class PipelineFailed(Exception):
@@ -99,7 +94,6 @@ class Exchange:
         request: Its head.
         raw: Its body, as it came.
         plain: Its body, unpacked.
-        signer: Signs for AWS; None: what is signed is refused.
     """
 
     api: Api
@@ -109,7 +103,6 @@ class Exchange:
     upstream: Upstream
     known: Known
     metrics: Metrics
-    signer: Signer | None = None
 
     async def answered(self) -> Reply:
         """What the provider answers to the prepared request.
@@ -171,10 +164,7 @@ class Exchange:
             content = _bytes(sendable)
             headers = with_betas(to_send(self.request.headers, whole=content, identity=True), betas)
         self.metrics.sent(changed=content is not self.raw)
-        url = self.upstream.url(self.api.provider, self.request)
-        if self.request.signed:
-            headers = await signed_anew(self.signer, self.request, url, headers, content)
-        return Reply(await self.upstream.send("POST", url, headers, content))
+        return Reply(await self.upstream.send(self.api.provider, self.request, headers, content))
 
 
 _ITS_JSON, _TOO_DEEP, ITS_ENCODING = "its JSON", "what is nested too deep", "its content encoding"
@@ -205,25 +195,6 @@ def with_betas(headers: list[tuple[bytes, bytes]], betas: Sequence[str]) -> list
 
 
 _BETAS = b"anthropic-beta"
-
-
-async def signed_anew(
-    signer: Signer | None, request: Incoming, url: str, headers: Headers, content: bytes
-) -> list[tuple[bytes, bytes]]:
-    """The header fields with a signature for the provider's address.
-
-    Raises:
-        CannotSign: If nothing here signs.
-    """
-    if signer is None or request.region is None:
-        raise CannotSign(CANNOT_SIGN)
-    return [*await signer.signed(request.method, url, headers, content, request.region)]
-
-
-CANNOT_SIGN = (
-    "agentctx proxy: this request is signed for AWS over the proxy's own address, so its signature does not hold for "
-    "the provider's: start the proxy with --sign-aws, which signs with the AWS credentials of its machine"
-)
 
 
 @define(eq=False)

@@ -1,13 +1,19 @@
-"""To the provider and back: requests with the client's own header fields, answers as bytes. The one file for httpx."""
+"""To the provider and back: requests with the client's own header fields, signed where AWS wants it, answers as bytes.
+
+The one file for httpx, and for botocore.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Self
+from typing import Any, Self
+from urllib.parse import urlsplit
 
+import anyio.to_thread
 import httpx
 from attrs import define, field, frozen
 
@@ -156,12 +162,14 @@ class Upstream:
         timeouts: How long they are waited for.
         most: So many connections there are at once.
         name: What the header ``Via`` says of the one who passes requests on.
+        signer: Signs for AWS; None: what is signed is refused.
     """
 
     addresses: Upstreams
     timeouts: Timeouts = field(factory=Timeouts)
     most: int = 1_000
     name: str = "agentctx"
+    signer: Signer | None = None
     _client: httpx.AsyncClient = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -179,25 +187,103 @@ class Upstream:
         return f"{address}?{request.query.decode('latin-1')}" if request.query else address
 
     async def send(
-        self, method: str, url: str, headers: Headers, content: bytes | AsyncIterator[bytes] | None
+        self, provider: Provider, request: Incoming, headers: Headers, content: bytes | AsyncIterator[bytes] | None
     ) -> httpx.Response:
         """Send a request; its answer's body is still to be read, and the answer is to be closed.
 
+        Args:
+            provider: Whose API it is for.
+            request: Its head, as it came; where that is signed for AWS, it is signed anew.
+            headers: The header fields to be sent.
+            content: The body to be sent.
+
         Raises:
+            CannotSign: If it is signed for AWS, and nothing here signs.
             httpx.HTTPError: If nothing answers, or with a status that HTTP does not have.
         """
+        url = self.url(provider, request)
+        if request.signed and isinstance(content, bytes):
+            if self.signer is None or request.region is None:
+                raise CannotSign(_CANNOT_SIGN)
+            headers = await self.signer.signed(request.method, url, headers, content, request.region)
         extensions = {"timeout": self._client.timeout.as_dict()}
         passed = [*headers, (b"via", f"1.1 {self.name}".encode())]
-        request = httpx.Request(method, url, headers=passed, content=content, extensions=extensions)
-        answer = await self._client.send(request, stream=True)
+        sent = httpx.Request(request.method, url, headers=passed, content=content, extensions=extensions)
+        answer = await self._client.send(sent, stream=True)
         if not 200 <= answer.status_code < 600:
             await answer.aclose()
-            raise httpx.RemoteProtocolError(str(answer.status_code), request=request)
+            raise httpx.RemoteProtocolError(str(answer.status_code), request=sent)
         return answer
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._client.aclose()
+
+
+class CannotSign(Exception):
+    """A request is signed for AWS over this proxy's address, and nothing here can sign it for the provider's."""
+
+
+_CANNOT_SIGN = (
+    "agentctx proxy: this request is signed for AWS over the proxy's own address, so its signature does not hold for "
+    "the provider's: start the proxy with --sign-aws, which signs with the AWS credentials of its machine"
+)
+
+
+@define(eq=False)
+class Signer:
+    """Signs requests with the credentials of this machine, as every AWS tool finds them.
+
+    Where ``AWS_BEARER_TOKEN_BEDROCK`` has an API key, that goes in the place of a signature.
+
+    Raises:
+        ConfigError: If there is neither, or botocore is not installed.
+    """
+
+    _credentials: Any = field(init=False, default=None, repr=False)
+    _bearer: str | None = field(init=False, factory=lambda: os.environ.get("AWS_BEARER_TOKEN_BEDROCK"), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Find the credentials."""
+        if self._bearer:
+            return
+        try:
+            from botocore.session import get_session  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+        except ModuleNotFoundError:
+            msg = "signing for AWS needs botocore: pip install botocore"
+            raise ConfigError(msg) from None
+        self._credentials = get_session().get_credentials()
+        if self._credentials is None:
+            msg = "no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            raise ConfigError(msg)
+
+    async def signed(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
+        """The header fields with a signature over this address and this body, in the place of the one that came.
+
+        Args:
+            method: The method.
+            url: The address.
+            headers: The header fields as they came, without those that concern a connection.
+            body: The body.
+            region: The AWS region.
+        """
+        kept = [(name, value) for name, value in headers if name not in _REPLACED]
+        if self._bearer:
+            return [*kept, (b"authorization", f"Bearer {self._bearer}".encode())]
+        return await anyio.to_thread.run_sync(self._sign, method, url, kept, body, region)
+
+    def _sign(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
+        from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+        from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+
+        content = {name.decode(): value.decode("latin-1") for name, value in headers if name == b"content-type"}
+        request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc, **content}, data=body)
+        SigV4Auth(self._credentials.get_frozen_credentials(), "bedrock", region).add_auth(request)
+        added = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
+        return [*headers, *((name, value) for name, value in added if name not in (b"content-type", b"host"))]
+
+
+_REPLACED = frozenset({b"authorization", b"x-amz-date", b"x-amz-security-token", b"x-amz-content-sha256"})
 
 
 def host_of(url: str) -> str:
