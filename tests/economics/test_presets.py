@@ -22,6 +22,7 @@ from agentctx import (
     over,
     when,
 )
+from agentctx.core.numbered_lines import all_numbers
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
 from agentctx.economics.cache import PromptReader
 from agentctx.economics.prices import Usage, cost
@@ -31,7 +32,6 @@ from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, late_and_large, thrifty
 from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
-from agentctx.strategies.compress.line_numbers import all_numbers
 from agentctx.testing.assertions import text_of
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
+from agentctx.core.numbered_lines import all_numbers, between
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
-from agentctx.strategies.compress.line_numbers import all_numbers, between
 from agentctx.strategies.compress.output_kinds import (
     diffs,
     hits,

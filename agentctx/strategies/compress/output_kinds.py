@@ -16,7 +16,7 @@ from posixpath import split as split_path
 
 from attrs import frozen
 
-from agentctx.strategies.compress import line_numbers
+from agentctx.core.numbered_lines import few_numbers, without_blanks
 from agentctx.strategies.compress.terminal import shown
 
 Mark = Callable[[str], str]
@@ -91,12 +91,12 @@ def _is_named(said: str, command: str) -> bool:
 
 def tenths(text: str, _mark: Mark) -> str:
     """Line numbers that count on as ``cat -n`` does: of the first line, of the last, and of each tenth of the file."""
-    return line_numbers.tenths(text)
+    return few_numbers(text)
 
 
 def numbers(text: str, _mark: Mark) -> str:
     """Line numbers without the blanks before them, where they count on from line to line as ``cat -n`` does."""
-    return line_numbers.without_blanks(text)
+    return without_blanks(text)
 
 
 _HIT = re.compile(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
