@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import Message
 from agentctx.core.report import View
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline

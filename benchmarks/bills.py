@@ -10,7 +10,7 @@ from rich.table import Table
 from sending import Sent
 
 from agentctx.economics.cache import Prompt
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 
 OURS = "ours"
 BAR = 0.9

@@ -39,7 +39,7 @@ from windows import Windows
 from agentctx import Budget
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import PromptReader
-from agentctx.economics.prices import cost
+from agentctx.economics.costs import cost
 from agentctx.models import ModelProfile
 from agentctx.models.families import cache_rules
 from agentctx.models.table import profile

@@ -53,7 +53,7 @@ from agentctx import Budget, Context
 from agentctx.core.protection import has_user_words
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import Prompt, PromptReader
-from agentctx.economics.prices import cost
+from agentctx.economics.costs import cost
 from agentctx.models.families import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import assistant, coding_agent, late_and_large, thrifty

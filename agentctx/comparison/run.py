@@ -25,7 +25,7 @@ from attrs import asdict, define, evolve, field, fields, frozen
 from agentctx import blocking, warmup
 from agentctx.comparison.contenders import Contender, Size
 from agentctx.core.message import Context, Message, Native
-from agentctx.economics.conditions import input_cost, priced
+from agentctx.economics.costs import input_cost, priced
 from agentctx.engine.reading import Reader, as_list
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.models.profile import ModelProfile

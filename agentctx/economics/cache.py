@@ -9,7 +9,7 @@ from typing import Literal
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, is_marker
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 from agentctx.models.families import CacheRules
 from agentctx.protocols import Meter
 from agentctx.wire_format import CacheMarkers, head_markers

@@ -23,7 +23,7 @@ from agentctx.core.report import (
     UsageRecorded,
     View,
 )
-from agentctx.economics.conditions import clearing_forecast, expected_forecast, priced, warmth_after
+from agentctx.economics.costs import clearing_forecast, expected_forecast, priced, warmth_after
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget

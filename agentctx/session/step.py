@@ -45,7 +45,7 @@ from agentctx.core.protection import knowing_the_recap
 from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import AT_ONCE, untrack
-from agentctx.economics.conditions import bill, found_again
+from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, find_marked, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
 from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native

@@ -13,7 +13,7 @@ from agentctx.core.changes import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
-from agentctx.economics.conditions import warmth_after
+from agentctx.economics.costs import warmth_after
 from agentctx.engine.cache_markers import Marked, check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan

@@ -29,7 +29,7 @@ from agentctx.core.report import (
     StepRefused,
     UsageRecorded,
 )
-from agentctx.economics.conditions import Request, compared
+from agentctx.economics.costs import Request, compared
 from agentctx.errors import ConfigError
 from agentctx.models.table import find
 from agentctx.printable import shown

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import define, field
 
 from agentctx.core.message import Native
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.replay import Billed, Recording

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
-from agentctx.economics.prices import Usage, cost
+from agentctx.economics.costs import Usage, cost
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.models.families import cache_rules

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 from agentctx.errors import InvalidInput
 from agentctx.models.table import find
 from agentctx.providers.native import string_of

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import CachedBlock, Prompt
-from agentctx.economics.prices import Usage, cost
+from agentctx.economics.costs import Usage, cost
 from agentctx.models.families import (
     ANTHROPIC,
     DEEPSEEK,

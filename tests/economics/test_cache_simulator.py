@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import CachedBlock, Prompt
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.families import (
     ANTHROPIC,

@@ -25,7 +25,7 @@ from agentctx import (
 from agentctx.core.numbered_lines import all_numbers
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
 from agentctx.economics.cache import PromptReader
-from agentctx.economics.prices import Usage, cost
+from agentctx.economics.costs import Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.models.families import cache_rules
 from agentctx.models.table import profile

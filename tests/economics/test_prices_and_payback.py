@@ -8,16 +8,17 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Text, over
 from agentctx.economics import cache_cold, pays_back, suspect_truncation
-from agentctx.economics.conditions import (
+from agentctx.economics.costs import (
     CutTokens,
     Request,
+    Usage,
     call_cost,
     compared,
+    cost,
     expected_forecast,
     forecast,
     made_forecast,
 )
-from agentctx.economics.prices import Usage, cost
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.families import NONE
 from agentctx.models.table import profile

@@ -26,7 +26,7 @@ from agentctx import (
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
 from agentctx.economics.cache import CachedBlock, Prompt, PromptReader
-from agentctx.economics.prices import cost
+from agentctx.economics.costs import cost
 from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
 from agentctx.models.families import cache_rules

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx import InvalidInput, validate
-from agentctx.economics.prices import Usage
+from agentctx.economics.costs import Usage
 from agentctx.replay import calls_of
 from agentctx.testing.histories import histories
 from agentctx.transcripts import read_transcripts

@@ -1,0 +1,482 @@
+"""What requests cost, what a cut saves, and when it pays: prices, bills, forecasts, conditions for ``when``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil, inf
+
+from attrs import evolve, frozen
+
+from agentctx.core.message import Context, Message, is_marker
+from agentctx.core.protection import has_user_words, system_messages
+from agentctx.core.report import Forecast
+from agentctx.errors import ConfigError
+from agentctx.models.families import CacheRules, cache_rules, warmth
+from agentctx.models.profile import ModelProfile, Prices
+from agentctx.protocols import Call
+from agentctx.wire_format import head_markers
+
+LONG_WRITE = 2.0
+"""What writing for the long time costs, in prices of plain input, where the model table has no price for it."""
+
+
+@frozen
+class Usage:
+    """The tokens of one call by how they are billed, or of several added up.
+
+    Args:
+        fresh: Input neither read from the cache nor written to it.
+        cached: Input read from the cache.
+        written: Input written to the cache for its usual time.
+        written_long: Input written to the cache for its long time.
+        output: The answer, with reasoning.
+    """
+
+    fresh: int = 0
+    cached: int = 0
+    written: int = 0
+    written_long: int = 0
+    output: int = 0
+
+    @property
+    def prompt(self) -> int:
+        """The whole input."""
+        return self.fresh + self.cached + self.written + self.written_long
+
+    @property
+    def cached_share(self) -> float:
+        """The share of the input that was read from the cache, 0 to 1."""
+        return self.cached / self.prompt if self.prompt else 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.fresh + other.fresh,
+            self.cached + other.cached,
+            self.written + other.written,
+            self.written_long + other.written_long,
+            self.output + other.output,
+        )
+
+
+@frozen(eq=False, repr=False)
+class Rates:
+    """What one million tokens cost in a request of a given size, in USD; every price is known.
+
+    Args:
+        fresh: Plain input.
+        cached: Input read from the cache.
+        written: Input written to the cache.
+        written_long: Input written to the cache for its long time.
+        output: Output.
+    """
+
+    fresh: float
+    cached: float
+    written: float
+    written_long: float
+    output: float
+
+
+def rates(model: ModelProfile, prompt: int) -> Rates:
+    """The prices of a request with ``prompt`` input tokens: above the model's threshold all of it costs more.
+
+    Where a price is not listed, reading and writing cost what plain input costs; a long write twice that.
+
+    Raises:
+        ConfigError: If the model table has no price for the model's input or output.
+    """
+    long = model.long_from is not None and prompt > model.long_from and model.long_prices is not None
+    return _complete(model, model.prices, model.long_prices if long and model.long_prices else Prices())
+
+
+def _complete(model: ModelProfile, usual: Prices, long: Prices) -> Rates:
+    fresh, output = long.input or usual.input, long.output or usual.output
+    if fresh is None or output is None or usual.input is None:
+        msg = f"no prices known for model {model.name!r}: add them with register_model(ModelProfile(..., prices=...))"
+        raise ConfigError(msg)
+    grown = fresh / usual.input if usual.input else 1.0
+    cached = long.cached if long.cached is not None else _grown(usual.cached, grown)
+    written = long.write if long.write is not None else _grown(usual.write, grown)
+    stored = long.write_long if long.write_long is not None else _grown(usual.write_long, grown)
+    return Rates(
+        fresh,
+        fresh if cached is None else cached,
+        fresh if written is None else written,
+        LONG_WRITE * fresh if stored is None else stored,
+        output,
+    )
+
+
+def _grown(price: float | None, factor: float) -> float | None:
+    return None if price is None else price * factor
+
+
+def cost(usage: Usage, model: ModelProfile) -> float:
+    """What one call costs, in USD.
+
+    Args:
+        usage: The tokens of one call: not of several added up, since the price depends on the size of each.
+        model: The model, with its prices.
+
+    Raises:
+        ConfigError: If the model table has no price for the model.
+    """
+    each = rates(model, usage.prompt)
+    millionths = (
+        usage.fresh * each.fresh
+        + usage.cached * each.cached
+        + usage.written * each.written
+        + usage.written_long * each.written_long
+        + usage.output * each.output
+    )
+    return millionths / 1e6
+
+
+def call_cost(model: ModelProfile, prompt: int, cached: int = 0, output: int = 0) -> float:
+    """What a call costs of whose prompt ``cached`` tokens are read from the cache, in USD."""
+    rest = prompt - cached
+    usage = Usage(0, cached, rest, 0, output) if cache_rules(model).write_fee else Usage(rest, cached, 0, 0, output)
+    return cost(usage, model)
+
+
+def input_cost(model: ModelProfile, tokens: int, shared: int) -> float:
+    """What the input of a call costs that begins with ``shared`` tokens of the call before, in USD.
+
+    Of these the cache serves what the provider's rules let it.
+    """
+    return call_cost(model, tokens, cache_rules(model).readable(shared))
+
+
+def priced(profile: ModelProfile) -> bool:
+    """Whether what a call costs can be worked out for a model."""
+    return profile.prices.input is not None and profile.prices.output is not None
+
+
+@frozen(eq=False, repr=False)
+class Request:
+    """A request, in tokens.
+
+    Args:
+        tokens: All of it.
+        known: What stands at its start as it stood in the request before.
+    """
+
+    tokens: int
+    known: int
+
+
+def bill(
+    profile: ModelProfile | None,
+    *,
+    sent: int,
+    given: int,
+    prefix: int,
+    size: int,
+    idle: float | None,
+    moved: int | None = None,
+) -> Forecast | None:
+    """What a call costs with and without what was cut for it; None when the model has no known prices."""
+    if profile is None or not priced(profile):
+        return None
+    known = prefix if given < sent or not prefix else sent  # else the caller went back, or changed what is first
+    warmth = warmth_after(profile, idle)
+    return compared(profile, Request(given, known), Request(size, prefix), warmth, None, moved)
+
+
+def compared(
+    model: ModelProfile,
+    without: Request,
+    with_cut: Request,
+    warmth: float = 1.0,
+    rules: CacheRules | None = None,
+    moved: int | None = None,
+) -> Forecast:
+    """What sending one request instead of another does to the bill of this call and of those that build on it.
+
+    Where these are cut anew at every call, they find no more of it again than its first ``moved`` tokens.
+    """
+    rules = cache_rules(model) if rules is None else rules
+    uncut, cut = (_price(model, rules, int(warmth * each.known), each.tokens) for each in (without, with_cut))
+    later_uncut = _price(model, rules, without.tokens, without.tokens)
+    later_cut = _price(model, rules, with_cut.tokens if moved is None else moved, with_cut.tokens)
+    dearer = moved is not None and later_cut > later_uncut
+    calls = inf if dearer else _calls(cut - uncut, later_uncut - later_cut)
+    return Forecast(uncut, cut, later_uncut, later_cut, calls)
+
+
+def _price(model: ModelProfile, rules: CacheRules, held: int, prompt: int) -> float:
+    """The input of a request of which the cache holds the first ``held`` tokens, in USD."""
+    each: Rates = rates(model, prompt)
+    read = rules.readable(held)
+    rest = each.written if rules.write_fee and prompt >= rules.smallest else each.fresh
+    return (read * each.cached + (prompt - read) * rest) / 1e6
+
+
+def _calls(once: float, gain: float) -> float:
+    if once <= 0:
+        return 1
+    return 1 + ceil(once / gain - 1e-9) if gain > 0 else inf
+
+
+def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:
+    """The share of the last request that the provider's cache is believed to hold."""
+    return 0.0 if profile is None or idle is None else warmth(cache_rules(profile), idle)
+
+
+def found_again(context: Context, same: int, call: Call) -> int:
+    """Tokens that the provider finds in its cache of a request whose first ``same`` messages stood there before.
+
+    Where it looks back from marks, it finds the end of an earlier request; when none is near enough to the first mark
+    behind what is the same, what stands up to a mark before. A request without marks of its own is taken for one of a
+    client that sets them well.
+    """
+    rules = None if call.profile is None else cache_rules(call.profile)
+    markers = None if call.wire is None else call.wire.cache_markers
+    messages, head = context.messages, call.meter.fixed(context)
+    marked = [place for place, message in enumerate(messages) if markers is not None and markers.of(message)]
+    if rules is not None and rules.kind == "marks" and markers is not None and marked:
+        behind = next((place for place in marked if place >= same), None)
+        ended = next((place + 1 for place in reversed(range(same)) if messages[place].role != "assistant"), 0)
+        near = behind is not None and sum(map(_blocks, messages[ended : behind + 1])) < rules.look_back
+        same = ended if near and ended else next((place + 1 for place in reversed(marked) if place < same), 0)
+        head = head if same or head_markers(context, markers) else 0
+    return head + sum(map(call.count, messages[:same]))
+
+
+def _blocks(message: Message) -> int:
+    """How many blocks of a prompt a message is."""
+    return max(1, sum(not is_marker(part) for part in message.parts))
+
+
+@frozen(eq=False, repr=False)
+class CutTokens:
+    """A compaction, in tokens.
+
+    Args:
+        head: What stands before the first change and can still be read from the cache.
+        kept: What stands after the first change and survives: it has to be written again.
+        dropped: What goes.
+        new: What the next call brings, in either case.
+    """
+
+    head: int
+    kept: int
+    dropped: int
+    new: int = 0
+
+
+def forecast(model: ModelProfile, cut: CutTokens, warmth: float = 1.0, rules: CacheRules | None = None) -> Forecast:
+    """What a compaction does to the bill, while the cache lives.
+
+    In prices of plain input, with r for reading and w for writing: the loss is ``(w - r) * kept``, once; the gain
+    ``r * dropped`` a call. So it pays back after ``(w - r) * kept / (r * dropped)`` calls; at once when the cache is
+    cold, for then all is written anyway. Where a long request costs more, the sizes decide the prices.
+    """
+    before, after = cut.head + cut.kept + cut.dropped, cut.head + cut.kept
+    return compared(model, Request(before + cut.new, before), Request(after + cut.new, cut.head), warmth, rules)
+
+
+def expected_forecast(context: Context, call: Call) -> Forecast | None:
+    """What cutting the context down to the call's limit would do to the bill; None when there is nothing to cut.
+
+    Taken for certain: what stands before the first cut is what is never cut, the system prompt, the tools and the
+    first task, and the rest that stays has to be written again. A cut that begins later costs less than this.
+    """
+    size = call.size(context)
+    if call.limit is None or size <= call.limit:
+        return None
+    head = min(_head(context, call), call.limit)
+    cut = CutTokens(head=head, kept=call.limit - head, dropped=size - call.limit)
+    return forecast(_model(call), cut, call.warmth)
+
+
+def _head(context: Context, call: Call) -> int:
+    """Tokens of what no stage may cut and every request begins with."""
+    return call.meter.fixed(context) + sum(map(call.count, _leading(context.messages)))
+
+
+def _leading(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages before the first that is neither a system message nor the first task."""
+    begun = False
+    for message in messages:
+        if not system_messages((message,)):
+            if begun or not has_user_words(message):
+                return
+            begun = True
+        yield message
+
+
+def made_forecast(before: Context, after: Context, call: Call) -> Forecast | None:
+    """What sending ``after`` in the place of ``before`` does to the bill; None when it is no smaller."""
+    size, smaller = call.size(before), call.size(after)
+    if smaller >= size:
+        return None
+    intact = before.tools == after.tools and before.system == after.system
+    same = sum(1 for _ in _shared(before.messages, after.messages)) if intact else 0
+    known = found_again(after, same, call) if intact else 0
+    return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
+
+
+def _shared(before: Sequence[Message], after: Sequence[Message]) -> Iterator[Message]:
+    """The messages at the start that are the same in both."""
+    for old, new in zip(before, after, strict=False):
+        if old is not new and old != new:
+            return
+        yield new
+
+
+def clearing_forecast(context: Context, call: Call, cleared_by_provider: Mapping[int, int]) -> Forecast:
+    """What it does to the bill that the provider clears a request by itself, one more use of a tool at each call.
+
+    Args:
+        context: The request as it is sent.
+        call: What stages are told.
+        cleared_by_provider: The tokens that the provider clears of each message, by its place.
+    """
+    messages, model = context.messages, _model(call)
+    behind = range(max(cleared_by_provider, default=len(messages)) + 1, len(messages))
+    end = next((place for place in behind if messages[place].results), len(messages))
+    size, cleared = call.size(context), sum(cleared_by_provider.values())
+    known = call.meter.fixed(context) + sum(map(call.count, messages[:end])) - cleared
+    made = compared(model, Request(size, size), Request(size - cleared, known), call.warmth)
+    later = _price(model, cache_rules(model), known, size - cleared)
+    once, gain = made.once, made.later_without - later
+    return evolve(made, later_with=later, calls=_calls(once, gain))
+
+
+def _model(call: Call) -> ModelProfile:
+    if call.profile is None:
+        msg = "pays_back: what a cut costs depends on the model: pass model=... to prepare or session"
+        raise ConfigError(msg)
+    return call.profile
+
+
+Test = Callable[[Context, Call], bool]
+Approval = Callable[[Context, Context, Call], bool]
+"""Given the context, what stages made of it, and the call: whether that is worth having."""
+
+
+@frozen(eq=False, repr=False)
+class Condition:
+    """Something that is true or false of a context; join with ``&``, ``|`` and ``~``.
+
+    Args:
+        test: Given the context and the call, whether it holds.
+        name: What it is called in reports.
+        approval: Asked once the stages have run: what it does not approve is as if they had not. None approves all.
+        every_step: Whether it has to be asked at every step of a session, whenever the stages would run alone: what
+            it depends on changes although the context does not grow.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import Condition
+        >>> many = Condition(lambda context, call: len(context.messages) > 100, "many messages")
+        >>> stage = when(many, ClearToolResults(keep_last=5))
+    """
+
+    test: Test
+    name: str
+    approval: Approval | None = None
+    every_step: bool = False
+
+    def __call__(self, context: Context, call: Call) -> bool:
+        """Whether it holds."""
+        return self.test(context, call)
+
+    def approves(self, before: Context, after: Context, call: Call) -> bool:
+        """Whether what stages made of a context is worth having.
+
+        Args:
+            before: The context that the stages were given.
+            after: The context that they gave back.
+            call: The call, as the stages were given it.
+        """
+        return self.approval is None or self.approval(before, after, call)
+
+    def __bool__(self) -> bool:
+        """Not true or false by itself: of two that are joined with ``and`` or ``or``, Python would drop one."""
+        msg = f"{self.name}: join conditions with &, | and ~ instead of and, or and not"
+        raise ConfigError(msg)
+
+    def __and__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        name = " & ".join(f"({each.name})" if " | " in each.name else each.name for each in (self, other))
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return self.approves(before, after, call) and other.approves(before, after, call)
+
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) and other(context, call), name, approval, often)
+
+    def __or__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        name = f"{self.name} | {other.name}"
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return any(each(before, call) and each.approves(before, after, call) for each in (self, other))
+
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) or other(context, call), name, approval, often)
+
+    def __invert__(self) -> Condition:
+        name = f"~({self.name})"
+        return Condition(lambda context, call: not self(context, call), name, every_step=self.every_step)
+
+
+LUKEWARM = 0.5
+"""Below this believed share of the last request the cache counts as cold."""
+
+
+def cache_cold() -> Condition:
+    """True when the provider's cache is believed to have lapsed: what is sent is written anew anyway.
+
+    Asked at every step of a session. Reads ``call.warmth``: the session knows when the last request was sent, a
+    stateless call knows of no cache.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import cache_cold
+        >>> stage = when(cache_cold(), ClearToolResults(keep_last=5))
+    """
+    return Condition(lambda _context, call: call.warmth < LUKEWARM, "cache_cold()", every_step=True)
+
+
+def pays_back(within: int) -> Condition:
+    """True when cutting the context down to the budget's target has paid for itself after ``within`` calls.
+
+    What the stages then really made of it is judged once more: a cut that turns out too small, or too dear for what
+    it frees, is not made, so that what is freed little by little is cut in few large steps. Always true while the
+    request does not fit, for then something has to go; never while there is nothing to cut. A session asks
+    at every step, whenever the stages would run alone. Needs a budget, and a model whose prices are known.
+
+    Args:
+        within: How many calls the conversation is expected to go on with the cut history, at least.
+
+    Raises:
+        ConfigError: If ``within`` is no whole number of at least 1; at run time, if no model was named or its prices
+            are not known.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import pays_back
+        >>> stage = when(pays_back(within=20), ClearToolResults(keep_last=5))
+    """
+    if isinstance(within, bool) or not isinstance(within, int) or within < 1:
+        msg = f"pays_back: within must be a whole number of calls, at least 1, got {within!r}"
+        raise ConfigError(msg)
+
+    def test(context: Context, call: Call) -> bool:
+        expected = expected_forecast(context, call.aiming_lower(context, call.meter.fixed(context)))
+        return expected is not None and (expected.pays_back(within) or _too_large(context, call))
+
+    def approval(before: Context, after: Context, call: Call) -> bool:
+        made = made_forecast(before, after, call)
+        return made is not None and (made.pays_back(within) or _too_large(before, call))
+
+    return Condition(test, f"pays_back(within={within})", approval, every_step=True)
+
+
+def _too_large(context: Context, call: Call) -> bool:
+    return call.budget is not None and call.size(context) > call.budget.limit
