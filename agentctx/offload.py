@@ -44,6 +44,11 @@ def amount(lengths: Iterable[int]) -> tuple[int, int]:
     return messages, characters
 
 
+def needs_a_worker(messages: int, characters: int) -> bool:
+    """Whether work is so much that the event loop shall not wait for it."""
+    return messages >= MUCH or characters >= MUCH_TEXT
+
+
 async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> T:
     """Do ``work`` here and ahead of the workers when it is about few messages and little text, else in a worker thread.
 
@@ -56,7 +61,7 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
         messages: How many messages it looks at.
         characters: How much text it may have to count or to cut.
     """
-    if messages < MUCH and characters < MUCH_TEXT:
+    if not needs_a_worker(messages, characters):
         if messages >= SOME:
             await anyio.lowlevel.checkpoint()
         AHEAD.add(thread := get_ident())

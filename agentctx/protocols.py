@@ -25,7 +25,7 @@ from agentctx.core.recap import Unsaid, recaps
 from agentctx.core.report import Compaction, Event
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
-from agentctx.offload import amount, offload
+from agentctx.offload import amount, needs_a_worker, offload
 from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")
@@ -99,6 +99,14 @@ class ContextStrategy(Protocol):
         ...
 
 
+async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], context: Context, call: Call) -> T:
+    """What a plain function makes of a context; it runs in a worker thread, and is paced, when ``effort`` is large."""
+    messages, characters = amount(effort)
+    if needs_a_worker(messages, characters):
+        context.pace()
+    return await offload(partial(work, context, call), messages, characters)
+
+
 class RunInner(Protocol):
     """How a stage runs one that it is made of."""
 
@@ -143,7 +151,7 @@ class Stage:
 
         A stage that waits for something, such as a call of a model, has this method instead.
         """
-        return await offload(partial(self.apply, context, call), *amount(self.effort(context, call)))
+        return await run_plain(self.apply, self.effort(context, call), context, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """The same as a plain function of values, which is called off the event loop when it has much to do."""

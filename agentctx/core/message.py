@@ -446,16 +446,12 @@ class Tool:
     source: Native = _source()
 
 
-def _paced(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    return Paced(messages) if isinstance(messages, tuple) and type(messages) is not Paced else messages
-
-
 @frozen
 class Context:
     """Everything that one model call sees, and everything that is counted.
 
     Args:
-        messages: The transcript. In a worker thread, who iterates over it lets the event loop go on now and then.
+        messages: The transcript.
         system: The system prompt where the format keeps it apart from the messages, else None.
         tools: The tool definitions.
 
@@ -466,16 +462,20 @@ class Context:
         ()
     """
 
-    messages: tuple[Message, ...] = field(converter=_paced)
+    messages: tuple[Message, ...]
     system: Message | None = None
     tools: tuple[Tool, ...] = ()
 
     def with_messages(self, messages: tuple[Message, ...]) -> Context:
         """The same request with other messages; the same object when all of them are."""
-        messages = messages if type(messages) is Paced else Paced(messages)  # it may be a list, or a generator
+        messages = tuple(messages)  # which a stage's author may have as a list, or as a generator
         if len(messages) == len(self.messages) and not any(map(is_not, messages, self.messages)):
             return self
         return Context(messages, self.system, self.tools)
+
+    def pace(self) -> None:
+        """Let who goes through the messages in a worker thread give way: an equal tuple that does takes their place."""
+        object.__setattr__(self, "messages", Paced(self.messages))
 
 
 Ttl = Literal["5m", "1h"]

@@ -1,8 +1,8 @@
 """Long work in a worker thread lets the event loop's thread have the interpreter now and then.
 
 Python takes the interpreter from a thread that computes only every 5 ms (``sys.setswitchinterval``), and an event loop
-needs it twice to run one task. So the loops over many messages give way of their own accord: ``paced`` ones, and all
-that go over the messages of a ``Context``, which are a ``Paced`` tuple, in a stage that anybody writes.
+needs it twice to run one task. So the loops over many messages give way of their own accord: ``paced`` ones, and those
+of a stage that anybody writes, which is given the messages as a ``Paced`` tuple.
 
 What a step does on the loop's thread goes ahead of them altogether: tiktoken lets go of the interpreter for each text
 that it counts, and a step that counts sixty would wait sixty times.

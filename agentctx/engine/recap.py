@@ -19,14 +19,13 @@ from agentctx.core.changes import Outcome, match
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for
-from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, says_nothing
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload
 from agentctx.printable import on_one_line
-from agentctx.protocols import Call, ContextStrategy, Stage, declared, searched_text
+from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain, searched_text
 from agentctx.tokens.graphemes import floor
 
 Cut = Callable[[Context, Call], Context]

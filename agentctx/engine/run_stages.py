@@ -6,7 +6,7 @@ what a stage did, from what it was given and what it returned.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import isawaitable
 from itertools import accumulate, chain
@@ -29,8 +29,8 @@ from agentctx.engine.options import is_ours
 from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
 from agentctx.engine.repair import sendable
 from agentctx.errors import StageError
-from agentctx.offload import amount, offload
-from agentctx.protocols import Asked, Call, ContextStrategy, Phase, Stage, declared
+from agentctx.offload import offload
+from agentctx.protocols import Asked, Call, ContextStrategy, Phase, Stage, declared, run_plain
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -120,11 +120,6 @@ async def _answer(stage: ContextStrategy, context: Context, call: Call) -> objec
     else:
         answer = await run_plain(stage, declared(stage).effort(context, call), context, call)
     return await answer if isawaitable(answer) else answer
-
-
-async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], context: Context, call: Call) -> T:
-    """What a plain function makes of a context; it runs in a worker thread when ``effort`` is large."""
-    return await offload(partial(work, context, call), *amount(effort))
 
 
 @frozen(eq=False, repr=False)

@@ -13,10 +13,9 @@ from agentctx.engine.cut import cut
 from agentctx.engine.drop import effort_to_cut
 from agentctx.engine.options import as_budget
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
-from agentctx.engine.run_stages import run_plain
 from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage, Summarizer
+from agentctx.protocols import Call, Scope, Stage, Summarizer, run_plain
 
 SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""

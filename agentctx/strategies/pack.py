@@ -19,10 +19,9 @@ from agentctx.core.units import Unit, units
 from agentctx.engine.drop import Layout, aiming_below, shrink_open_round
 from agentctx.engine.options import check_tokens, check_whole, limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
-from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, Scope, Stage, run_plain
 from agentctx.tokens.graphemes import floor
 
 

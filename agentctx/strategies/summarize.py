@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import repeat
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
@@ -24,11 +25,10 @@ from agentctx.engine.drop import (
 )
 from agentctx.engine.options import check_places, check_redactor, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
-from agentctx.engine.run_stages import run_alone, run_plain
+from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import SUMMARY, Asking, Extractive, record_in
 from agentctx.errors import ConfigError, StageError, SummaryError
-from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared
+from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, run_plain
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
 
 HEADING = "[Summary of {count} earlier messages]\n"
@@ -238,7 +238,7 @@ class Summarize(Stage):
             await call.meter.settle(after.messages)
         if after is context:
             return after
-        return await offload(partial(with_sections, after, {}, call), len(after.messages))
+        return await run_plain(_with_recap, repeat(0, len(after.messages)), after, call)
 
     async def ahead(self, context: Context, call: Call, /) -> object:
         """The summary of what a cut would leave out when the trigger is passed, by what may come until then."""
@@ -322,6 +322,10 @@ def _without(identities: frozenset[int], aim: int, context: Context, call: Call)
         and all(messages[place].identity in identities for unit in piece.units for place in unit.places)
     ]
     return without(context, units_of(going), call, f"over {aim:,} tokens")
+
+
+def _with_recap(context: Context, call: Call) -> Context:
+    return with_sections(context, {}, call)
 
 
 def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:

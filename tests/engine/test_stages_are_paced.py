@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agentctx import ClearToolResults, CollapseRepeats, Context, TruncateToolOutputs
+from agentctx import ClearToolResults, CollapseRepeats, Context, Pipeline, TruncateToolOutputs
 from agentctx.core import pace
 from agentctx.core.pace import EVERY, Paced, giving_way
 from agentctx.engine.reading import reader
-from agentctx.protocols import Call
+from agentctx.protocols import Call, Stage
 from agentctx.strategies import CompressLayers, DropSuperseded, FoldOutput, ReuseLines, ShrinkArguments, TabulateJson
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import HeuristicCounter
@@ -66,22 +66,34 @@ def test_a_stage_gives_way_as_it_goes_through_a_history(looks, name):
     context, call = told()
     here = STAGES[name](context, call)
     assert not looks
+    context.pace()
     with giving_way():
         there = STAGES[name](context, call)
     assert len(looks) >= len(context.messages) // EVERY
     assert here == there
 
 
-def test_the_messages_of_a_context_are_a_tuple():
-    """Whoever passes them, and whatever is made of them, equals a plain tuple, and looks like one."""
-    messages = told()[0].messages
-    for made in (
-        Context(messages),
-        Context((*messages,)),
-        Context((*messages, messages[0])).with_messages([*messages]),
-    ):
-        assert type(made.messages) is Paced
-        assert made.messages == (*messages,)
-        assert repr(made.messages) == repr((*messages,))
-        assert messages[2:4] == (*messages,)[2:4]
-        assert hash(made.messages[:0]) == hash(())
+def test_the_messages_of_a_context_equal_paced_ones():
+    """They are the same tuple to whoever compares, shows or hashes them, and a stage's own are plain again."""
+    context = told()[0]
+    before, same = context.messages, Context(context.messages)
+    context.pace()
+    assert (context, context.messages, repr(context)) == (same, before, repr(same))
+    assert hash(context.messages[:0]) == hash(())
+    assert type(context.with_messages(context.messages[1:]).messages) is tuple
+
+
+@pytest.mark.anyio
+async def test_the_engine_paces_what_it_gives_to_a_worker(looks):
+    """A pipeline with a plain stage of the user's, which has much to do: the context it gets gives way."""
+    seen = []
+
+    class Counts(Stage):
+        def apply(self, context, _call):
+            seen.append(type(context.messages))
+            return context
+
+    messages = transcript("openai-chat", *[turn for _ in range(300) for turn in (user("a"), assistant("b"))])
+    await Pipeline(Counts()).prepare(messages, format="openai-chat")
+    await Pipeline(Counts()).prepare(messages[:8], format="openai-chat")
+    assert seen == [Paced, tuple]
