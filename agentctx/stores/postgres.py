@@ -421,8 +421,8 @@ END $$;
 """
 _FUNCTIONS = _FUNCTIONS.replace("CLAIM", _CLAIM).replace("OWNER", _OWNER.strip()).replace("ROOM", _ROOM.strip())
 _FUNCTIONS = _FUNCTIONS.replace("SOMETIMES", str(REMEMBERED // 10)).replace("REMEMBERED", str(REMEMBERED))
-"""``Tables.put`` and ``Tables.write`` in the server: one statement instead of nine, each of which the client would wait
-for."""
+"""``Tables.put`` and ``Tables.write`` in the server, for many writers at once: one statement instead of nine, each of
+which the client would wait for."""
 
 _FULL = b"AC001"
 """What the functions raise where it is too much."""

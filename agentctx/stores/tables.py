@@ -74,6 +74,8 @@ class Run(Protocol):
 class Tables:
     """The tables within one transaction.
 
+    ``put`` and ``write`` are SQLite's, which lets one write at a time; PostgreSQL has them as functions of its own.
+
     Args:
         run: Runs a statement.
         lock: What a SELECT ends with that is to lock its rows.
@@ -141,7 +143,7 @@ class Tables:
 
     def write(self, claim: Claim, write: Write) -> int:
         kind = write.kind
-        found = self.run(_BEFORE + self.lock, kind, write.key, kind, claim.owner, claim.now)
+        found = self.run(_BEFORE, kind, write.key, kind, claim.owner, claim.now)
         if found:
             id_, size, done, known, floor = found[0]
             owner = _Owner(id_, size)
@@ -198,14 +200,10 @@ class Tables:
         return int(self.run("SELECT value FROM numbers WHERE name = 'floor'")[0][0])
 
     def _owner(self, claim: Claim) -> _Owner:
-        """The owner to write for, locked; one that has expired begins anew."""
-        rows = self._alive(claim)
-        if not rows:
-            rows = self.run(
-                "INSERT INTO owners (name, size) VALUES (?, 0) ON CONFLICT (name) DO UPDATE SET size = owners.size "
-                "RETURNING id, size",
-                claim.owner,
-            )
+        """The owner to write for; one that has expired begins anew."""
+        rows = self._alive(claim) or self.run(
+            "INSERT INTO owners (name, size) VALUES (?, 0) RETURNING id, size", claim.owner
+        )
         return _Owner(rows[0][0], rows[0][1])
 
     def _alive(self, claim: Claim) -> Rows:
