@@ -179,10 +179,6 @@ class Dependencies:
         return [item for item in items if item.content.strip()]
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
 def _package_json(text: str) -> str:
     """Name, engines, scripts and dependencies."""
     try:
@@ -221,15 +217,15 @@ def _cargo(text: str) -> str:
 
 
 _MANIFESTS: Mapping[str, Callable[[str], str]] = {
-    "go.mod": _as_it_is,
+    "go.mod": str,
     "package.json": _package_json,
-    "requirements.txt": _as_it_is,
+    "requirements.txt": str,
     "pyproject.toml": _pyproject,
     "Cargo.toml": _cargo,
-    "Gemfile": _as_it_is,
+    "Gemfile": str,
     "composer.json": _package_json,
-    "build.gradle": _as_it_is,
-    "pom.xml": _as_it_is,
+    "build.gradle": str,
+    "pom.xml": str,
 }
 
 
