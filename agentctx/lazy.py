@@ -1,4 +1,7 @@
-"""What is made when it is first used: the public names of a package, patterns, and fields of a value."""
+"""What is made when it is first used: the public names of a package, patterns, and fields of a value.
+
+Every part of the package imports this file, which looks first whether the package is ours: see ``mixed_up``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,37 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-if not hasattr(sys.modules["agentctx"], "__distribution__"):  # every part imports this file
-    from agentctx.distribution import mixed_up
+OTHER = "agentctx"
+OURS = "agentctx-middleware"
 
+
+def mixed_up(package: ModuleType) -> ImportError:
+    """The error that says what stands in the place of our package, and what to do.
+
+    What is installed as ``agentctx-middleware`` is imported as ``agentctx``. On the package index there is an
+    ``agentctx`` of somebody else, a command that switches profiles, with the same import name. Where both are installed
+    in one environment their files lie in one folder, and the last one's ``__init__.py`` is there; where one of them is
+    taken away again, none is. Nothing of ours can be told then from ``import agentctx``; but each of its parts, the
+    command line too, finds what our ``__init__.py`` defines, or not.
+    """
+    from importlib import metadata  # noqa: PLC0415 - takes longer to load than all else here
+
+    try:
+        what = f"{OTHER} {metadata.version(OTHER)}, another program of that import name, is installed beside {OURS}"
+        remedy = f"pip uninstall {OTHER}, then "
+    except metadata.PackageNotFoundError:
+        what, remedy = f"files of {OURS} are missing", ""
+    where = ", ".join(getattr(package, "__path__", ())) or "agentctx"
+    return ImportError(
+        f"{what}: the __init__.py in {where} is not that of {OURS}; {remedy}pip install --force-reinstall {OURS}",
+        name="agentctx",
+    )
+
+
+if not hasattr(sys.modules["agentctx"], "__distribution__"):
     raise mixed_up(sys.modules["agentctx"])
 
 Exports = tuple[list[str], Callable[[str], object], Callable[[], list[str]]]

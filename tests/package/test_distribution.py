@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import agentctx
-from agentctx import distribution
+from agentctx import lazy
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -19,7 +19,7 @@ THEIRS = '"""agentctx: kubectx-like Codex auth profile switcher."""\n\n__version
 
 def test_the_name_is_the_one_that_is_installed():
     """The package, its errors and the project file say one name."""
-    assert PROJECT["name"] == agentctx.__distribution__ == distribution.OURS
+    assert PROJECT["name"] == agentctx.__distribution__ == lazy.OURS
     assert PROJECT["version"] == agentctx.__version__
 
 
@@ -33,7 +33,7 @@ def test_every_hint_installs_an_extra_that_is_there():
     found = [(path.name, *each) for path in texts for each in hint.findall(path.read_text(encoding="utf-8"))]
     assert len(found) > 10
     for path, name, extras in found:
-        assert name == distribution.OURS, path
+        assert name == lazy.OURS, path
         assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"]), path
 
 
@@ -75,6 +75,6 @@ def test_the_other_package_is_named_where_it_is_installed(tmp_path, monkeypatch)
     told.mkdir()
     (told / "METADATA").write_text("Metadata-Version: 2.4\nName: agentctx\nVersion: 0.6.0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    said = str(distribution.mixed_up(agentctx))
+    said = str(lazy.mixed_up(agentctx))
     assert said.startswith("agentctx 0.6.0, another program of that import name, is installed beside")
     assert "pip uninstall agentctx, then pip install" in said
