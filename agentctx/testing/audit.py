@@ -26,7 +26,7 @@ from agentctx.core.report import Report, View
 from agentctx.engine.repair import REPAIR
 from agentctx.engine.run_stages import UNSAID
 from agentctx.protocols import Meter
-from agentctx.strategies.compress.output_kinds import FOLDS
+from agentctx.strategies.fold_output import FOLDS
 
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
 """What became of messages that are the caller's own objects still."""

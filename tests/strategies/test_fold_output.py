@@ -11,7 +11,7 @@ from agentctx.core.numbered_lines import all_numbers, between
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
-from agentctx.strategies.compress.output_kinds import (
+from agentctx.strategies.fold_output import (
     diffs,
     hits,
     html,
