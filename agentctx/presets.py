@@ -13,7 +13,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError
 from agentctx.memory.ledger import Ledger, told_of
-from agentctx.models.families import cache_rules
+from agentctx.models.profile import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Stage

@@ -13,7 +13,7 @@ from agentctx import Budget, Pipeline
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import PromptReader
 from agentctx.economics.costs import cost
-from agentctx.models.families import cache_rules
+from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import coding_agent
 

@@ -54,7 +54,7 @@ from agentctx.core.protection import has_user_words
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import Prompt, PromptReader
 from agentctx.economics.costs import cost
-from agentctx.models.families import cache_rules
+from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import assistant, coding_agent, late_and_large, thrifty
 from agentctx.retention import Reach, Retention, Watch, needs

@@ -6,7 +6,7 @@ from attrs import frozen
 from recorded import Recorded
 
 from agentctx.models import ModelProfile
-from agentctx.models.families import cache_rules
+from agentctx.models.profile import cache_rules
 
 FEWEST_CALLS, SMALLEST_WINDOW = 20, 4_096
 """Shorter sessions, and windows smaller than any model's, show nothing."""

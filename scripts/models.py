@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentctx.models import families
-from agentctx.models.table import ALIKE
+from agentctx.models.profile import CLOSED, OPEN_WEIGHTS, OWN_WINDOWS
+from agentctx.models.table import ALIKE, families_of, forms_of, key_of, read_name
 
 TARGET = Path(__file__).parents[1] / "agentctx" / "models" / "models.json"
 
@@ -172,7 +172,7 @@ def cautious(table: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, 
     made = dict(table)
     for name, row in table.items():
         before = earlier.get(name, {})
-        if row.get("litellm_provider") in families.OWN_WINDOWS and usable(row) and usable(before):
+        if row.get("litellm_provider") in OWN_WINDOWS and usable(row) and usable(before):
             made[name] = {**row, "max_input_tokens": min(row["max_input_tokens"], before["max_input_tokens"])}
     return made
 
@@ -196,7 +196,7 @@ def smaller(kept: dict[str, Any], bare: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_name(name: str) -> str:
     """A Bedrock or Vertex name without vendor, date and version: ``claude-opus-4-1`` for the longest of them."""
-    plain = next(families.read_name(name)).plain
+    plain = next(read_name(name)).plain
     return re.sub(r"[-@](?:\d{8}|default)?(?:-?v\d+(?::\d+)?)?$", "", plain)
 
 
@@ -207,7 +207,7 @@ def makers(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         models.setdefault(name, kept)
     for name in sorted(models):
         plain = plain_name(name)  # "claude" alone would answer for every Claude to come
-        if re.search(r"\d", plain) and families.CLOSED.match(families.key_of(plain)):
+        if re.search(r"\d", plain) and CLOSED.match(key_of(plain)):
             models.setdefault(plain, models[name])
     return models
 
@@ -220,8 +220,8 @@ def served(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, dict[s
         if not usable(row):
             continue
         host = HOST_OF.get(provider := row["litellm_provider"], provider)
-        read = next(families.read_name(name if name.startswith(f"{host}/") else f"{host}/{name}", known))
-        key, kept = families.key_of(read.plain), entry(row)
+        read = next(read_name(name if name.startswith(f"{host}/") else f"{host}/{name}", known))
+        key, kept = key_of(read.plain), entry(row)
         if key not in hosts[host] or kept["window"] < hosts[host][key]["window"]:
             hosts[host][key] = kept
     return hosts
@@ -235,8 +235,8 @@ def agreed(hosts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, in
     told: dict[str, list[int]] = defaultdict(list)
     for rows in hosts.values():
         for key, row in rows.items():
-            if re.search(r"[a-z]{3}.*\d", key) and not families.CLOSED.match(key):
-                told[list(families.forms_of(key))[-1]].append(row["window"])
+            if re.search(r"[a-z]{3}.*\d", key) and not CLOSED.match(key):
+                told[list(forms_of(key))[-1]].append(row["window"])
     return {key: usual(windows) for key, windows in told.items() if len(windows) > 1 or re.search(r"\d[bm](-|$)", key)}
 
 
@@ -258,7 +258,7 @@ def differing(
     """What a host says otherwise than the model's own row, or stretches; all of one whose windows are its own."""
     own = {}
     for name, row in models.items():
-        own.setdefault(families.key_of(next(families.read_name(name)).plain), row)
+        own.setdefault(key_of(next(read_name(name)).plain), row)
     return {
         host: kept
         for host, rows in hosts.items()
@@ -266,7 +266,7 @@ def differing(
             kept := {
                 key: row
                 for key, row in rows.items()
-                if host in families.OWN_WINDOWS or own.get(key) != row or stretched(key, row)
+                if host in OWN_WINDOWS or own.get(key) != row or stretched(key, row)
             }
         )
     }
@@ -274,8 +274,7 @@ def differing(
 
 def stretched(key: str, row: Mapping[str, Any]) -> bool:
     """Whether a host serves open weights with more than they were trained for."""
-    weights = families.OPEN_WEIGHTS
-    trained = next((weights[each] for each in families.families_of(key) if each in weights), None)
+    trained = next((OPEN_WEIGHTS[each] for each in families_of(key) if each in OPEN_WEIGHTS), None)
     return trained is not None and not key.endswith("-latest") and row["window"] * ALIKE > trained
 
 

@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, is_marker
 from agentctx.economics.costs import Usage
-from agentctx.models.families import CacheRules
+from agentctx.models.profile import CacheRules
 from agentctx.protocols import Meter
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -75,7 +75,7 @@ class CacheSimulator:
     Example:
         >>> from agentctx.economics import CacheSimulator
         >>> from agentctx.economics.cache import CachedBlock, Prompt
-        >>> from agentctx.models.families import cache_rules
+        >>> from agentctx.models.profile import cache_rules
         >>> from agentctx.models.table import profile
         >>> cache = CacheSimulator(cache_rules(profile("gpt-5.4")))
         >>> prompt = Prompt.of([CachedBlock("system", 2_000), CachedBlock("task", 500)])

@@ -11,8 +11,7 @@ from agentctx.core.message import Context, Message, is_marker
 from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
 from agentctx.errors import ConfigError
-from agentctx.models.families import CacheRules, cache_rules, warmth
-from agentctx.models.profile import ModelProfile, Prices
+from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth
 from agentctx.protocols import Call
 from agentctx.wire_format import head_markers
 

@@ -1,14 +1,19 @@
-"""The model table: windows, prices, encodings and habits, as data.
+"""The model table: what is known of a model, found by any of the names that it goes by.
 
-``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``families.py`` what
-the providers' pages say of whole families.
+``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``profile.py`` what the
+providers' pages say of whole families.
+
+One model has many spellings: its maker's, a gateway's with the maker before it (``openrouter/anthropic/…``), a cloud's
+with region, vendor and version (``us.anthropic.…-v1:0``), a tool's (``openai:gpt-4o``, ``…[1m]``), a file's with its
+quantisation (``…-Q4_K_M.gguf``). A name says who serves the model, what it is called there, and at times the window
+that it has.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -17,8 +22,27 @@ from attrs import frozen
 
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.lazy import lazy_pattern
-from agentctx.models import families
-from agentctx.models.profile import ImageRule, ModelProfile, Prices, Setting
+from agentctx.models.profile import (
+    ADAPTIVE_THINKING,
+    BOUND_THINKING,
+    CL100K,
+    CLOSED,
+    IMAGES,
+    LONGER,
+    NO_PREFILL,
+    OLDER,
+    OPEN_WEIGHTS,
+    OWN_WINDOWS,
+    SYSTEM_IN_MESSAGES,
+    TOKEN_PERCENT,
+    TOOL_OVERHEAD,
+    ImageRule,
+    ModelProfile,
+    Prices,
+    Setting,
+    first_match,
+    most_input,
+)
 
 T = TypeVar("T")
 
@@ -38,7 +62,7 @@ class _Registered:
     profile: ModelProfile
     said: Mapping[str, Any]
     whole: bool
-    name: families.ModelName | None
+    name: ModelName | None
 
 
 _registered: dict[str, _Registered] = {}
@@ -190,11 +214,11 @@ def percent_for(name: str) -> int:
 
     Never fails: a model that nobody knows is counted as its encoding counts.
     """
-    return families.first_match(families.TOKEN_PERCENT, _plain(family_of(name)), 100)
+    return first_match(TOKEN_PERCENT, _plain(family_of(name)), 100)
 
 
 def _encoding(plain: str) -> str:
-    return "cl100k_base" if families.CL100K.match(plain) else "o200k_base"
+    return "cl100k_base" if CL100K.match(plain) else "o200k_base"
 
 
 def _override(name: str) -> ModelProfile | None:
@@ -224,18 +248,18 @@ def _said_of(found: _Registered, given: str, stated: int | None) -> ModelProfile
     )
 
 
-def _nearest(named: families.ModelName) -> _Registered | None:
+def _nearest(named: ModelName) -> _Registered | None:
     """What was said of a name that this one is another spelling of: as served there, and with the least added."""
-    forms = {each: place for place, each in reversed(list(enumerate(families.forms_of(named.plain))))}
+    forms = {each: place for place, each in reversed(list(enumerate(forms_of(named.plain))))}
     rated = [
         (-len(each.name.before), forms[key], each)
         for each in _registered.values()
-        if each.name is not None and (key := families.key_of(each.name.plain)) in forms and _serves(each.name, named)
+        if each.name is not None and (key := key_of(each.name.plain)) in forms and _serves(each.name, named)
     ]
     return min(rated, key=lambda found: found[:2])[2] if rated else None
 
 
-def _serves(said: families.ModelName, named: families.ModelName) -> bool:
+def _serves(said: ModelName, named: ModelName) -> bool:
     """Whether what is said of one name holds where another is served: nobody else on the way has its own windows."""
     if said.window not in (None, named.window):
         return False
@@ -244,19 +268,19 @@ def _serves(said: families.ModelName, named: families.ModelName) -> bool:
         if each not in others:
             return False
         others.remove(each)
-    keys = tuple(families.forms_of(named.plain))
+    keys = tuple(forms_of(named.plain))
     return not any(_has_own(each, keys) for each in others if each in named.hosts)
 
 
 def _has_own(host: str, keys: Sequence[str]) -> bool:
     """Whether a host is known to serve a model in its own way."""
-    return host in families.OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
+    return host in OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
 
 
 @lru_cache(1024)
-def _named(name: str) -> families.ModelName | None:
+def _named(name: str) -> ModelName | None:
     """The name as it is likeliest read; None where it can be read in no way."""
-    return next(families.read_name(name, _hosts()), None)
+    return next(read_name(name, _hosts()), None)
 
 
 @lru_cache(1024)
@@ -274,7 +298,7 @@ def _checked(name: object) -> str:
 
 @lru_cache(1024)
 def _resolved(name: str) -> ModelProfile | None:
-    for spelled in families.read_name(name, _hosts()):
+    for spelled in read_name(name, _hosts()):
         if (found := _row(spelled)) is not None:
             return _profile(*found, spelled.window)
     return None
@@ -286,14 +310,14 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
     return ModelProfile(
         plain,
         encoding=_encoding(plain),
-        image=families.first_match(families.IMAGES, plain, ImageRule("openai-tiles")),
+        image=first_match(IMAGES, plain, ImageRule("openai-tiles")),
         window=window or None,
         max_output=row.get("output") or None,
         prices=Prices(**row.get("prices", {})),
         long_from=above and above["tokens"],
         long_prices=above and Prices(**{kind: price for kind, price in above.items() if kind != "tokens"}),
         min_cache=row.get("min_cache") or None,
-        max_input=families.most_input(plain, window),
+        max_input=most_input(plain, window),
         family=plain,
         **_habits(plain),
     )
@@ -301,7 +325,7 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
 
 def _window(plain: str, window: int, stated: int | None) -> int:
     """The window that a name states, but no longer one than the model has."""
-    longest = max((longer for pattern, longer in families.LONGER if pattern.match(plain)), default=0)
+    longest = max((longer for pattern, longer in LONGER if pattern.match(plain)), default=0)
     return window if stated is None else min(stated, max(window, longest))
 
 
@@ -309,21 +333,21 @@ def _habits(plain: str) -> dict[str, Any]:
     if not plain.startswith("claude"):
         return {}
     return {
-        "tool_overhead": families.first_match(families.TOOL_OVERHEAD, plain, 0),
-        "bound_thinking": bool(families.BOUND_THINKING.match(plain)),
-        "adaptive_thinking": bool(families.ADAPTIVE_THINKING.match(plain)),
-        "system_in_messages": bool(families.SYSTEM_IN_MESSAGES.match(plain)),
-        "prefill": not families.NO_PREFILL.match(plain),
+        "tool_overhead": first_match(TOOL_OVERHEAD, plain, 0),
+        "bound_thinking": bool(BOUND_THINKING.match(plain)),
+        "adaptive_thinking": bool(ADAPTIVE_THINKING.match(plain)),
+        "system_in_messages": bool(SYSTEM_IN_MESSAGES.match(plain)),
+        "prefill": not NO_PREFILL.match(plain),
     }
 
 
-def _row(name: families.ModelName) -> tuple[str, Row] | None:
+def _row(name: ModelName) -> tuple[str, Row] | None:
     """Plain name and row of a model: what its hosts say of it, the smallest window; else what holds everywhere."""
-    keys = tuple(families.forms_of(name.plain))
+    keys = tuple(forms_of(name.plain))
     own = _own_row(name, keys)
     told = [found for host in name.hosts if (found := _first(_table()["hosts"].get(host, {}), keys)) is not None]
     if not told:
-        return None if own is None or families.OWN_WINDOWS.intersection(name.hosts) else own[1:]
+        return None if own is None or OWN_WINDOWS.intersection(name.hosts) else own[1:]
     place, least = min(told, key=lambda found: found[1]["window"])
     if own is None:
         return name.plain, least
@@ -332,14 +356,14 @@ def _row(name: families.ModelName) -> tuple[str, Row] | None:
     return plain, {**row, **least, "window": window}
 
 
-def _own_row(name: families.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
+def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
     """Which of the keys is known whoever serves the model, and its plain name and row.
 
     Of two windows that are told for one key the smaller one holds: the name does not say which it means. What weights
     were trained for, no name that does not say who serves them stretches.
     """
     models: Mapping[str, Row] = _table()["models"]
-    trained = _first(families.OPEN_WEIGHTS, tuple(families.families_of(name.plain)))
+    trained = _first(OPEN_WEIGHTS, tuple(families_of(name.plain)))
     most = None if trained is None or name.plain.endswith("-latest") else trained[1]  # that is a maker's own service
     if name.given in models:
         return 0, name.plain, _within(models[name.given], most if name.given == name.plain else None)
@@ -350,7 +374,7 @@ def _own_row(name: families.ModelName, keys: tuple[str, ...]) -> tuple[int, str,
         if known := [window for window in windows if window is not None]:
             plain = name.plain if found is None else _spelled(found)
             return place, plain, _within({**row, "window": min(known)}, most)
-    if (older := _first(families.OLDER, keys)) is not None:
+    if (older := _first(OLDER, keys)) is not None:
         return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
     return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
 
@@ -372,7 +396,7 @@ def _first(table: Mapping[str, T], keys: Sequence[str]) -> tuple[int, T] | None:
 
 
 def _spelled(name: str) -> str:
-    return next(families.read_name(name)).plain
+    return next(read_name(name)).plain
 
 
 @cache
@@ -389,8 +413,8 @@ def _index() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in sorted(_table()["models"], key=lambda each: (len(each), each)):
         plain = _spelled(name)
-        if plain == name or families.CLOSED.match(plain):
-            found.setdefault(families.key_of(plain), name)
+        if plain == name or CLOSED.match(plain):
+            found.setdefault(key_of(plain), name)
     return found
 
 
@@ -400,3 +424,205 @@ def _table() -> Mapping[str, Any]:
 
     table: Mapping[str, Any] = json.loads(pkgutil.get_data("agentctx.models", "models.json") or b"{}")
     return table
+
+
+_HOSTS: dict[str, str] = {
+    alias: host
+    for host, aliases in {
+        "azure": "azure_openai azure-openai azureopenai azure_text",
+        "azure_ai": "azure-ai azureai azure_foundry",
+        "github_copilot": "copilot github-copilot",
+        "github": "github_models github-models",
+        "gemini": "google google-gla google_genai google-genai google_ai_studio googleai google-generative-ai",
+        "vertex_ai": "vertex vertexai google-vertex google_vertexai google-vertex-ai google_vertex vertex_ai_beta",
+        "bedrock": "bedrock_converse bedrock-converse amazon-bedrock amazon_bedrock aws-bedrock aws converse",
+        "together_ai": "together togetherai together-ai",
+        "fireworks_ai": "fireworks fireworks-ai",
+        "openai": "openai-chat openai_chat openai-responses openai_responses text-completion-openai openai-api",
+        "anthropic": "claude",
+        "mistral": "mistralai",
+        "cohere": "cohere_chat",
+        "xai": "x-ai grok",
+        "moonshot": "moonshotai",
+        "zai": "z-ai",
+        "vercel_ai_gateway": "vercel vercel-ai-gateway",
+        "litellm_proxy": "litellm gateway portkey helicone",
+        "openrouter": "",
+        "huggingface": "hf",
+        "ollama": "ollama_chat ollama-chat",
+        "lm_studio": "lmstudio lm-studio",
+        "vllm": "hosted_vllm hosted-vllm sglang llamacpp llama_cpp tgi mlx",
+        "perplexity": "pplx",
+        "codestral": "text-completion-codestral",
+        "qwen_ai_platform": "alibaba",
+        "cloudflare": "@cf @hf workers-ai workers_ai cloudflare-workers-ai",
+    }.items()
+    for alias in (host, *aliases.split())
+}
+
+_MADE_BY: dict[str, tuple[str, ...]] = {
+    "openai": ("gpt", "chatgpt", "o1", "o3", "o4", "codex", "computer-use"),
+    "anthropic": ("claude",),
+    "gemini": ("gemini", "gemma"),
+    "mistral": ("mistral", "ministral", "magistral", "devstral", "pixtral", "codestral"),
+    "cohere": ("command",),
+    "xai": ("grok",),
+    "moonshot": ("kimi", "moonshot"),
+    "deepseek": ("deepseek",),
+    "perplexity": ("sonar",),
+    "zai": ("glm",),
+}
+"""How the models begin that a host makes itself: of those it is no gateway."""
+
+_NOBODY = frozenset({"models", "publishers"})
+"""What stands before names and says nothing of who serves them."""
+
+_ARN = lazy_pattern(r"arn:aws[\w-]*:(?:bedrock|sagemaker):[^/]*[:/](?P<kind>[a-z-]+)/(?P<rest>.+)")
+_ARN_OF_A_MODEL = frozenset({"foundation-model", "inference-profile"})
+_WINDOW = lazy_pattern(r"(?:\[(\d+)([km])\]|:(\d+)(k)|:(\d)(m))$")  # but "gemma3:270m" has so many weights
+_REGION = lazy_pattern(r"^(?:us|eu|apac|global|jp|au|ca|sa|us-gov)\.(?=[a-z0-9]+\.)")
+_VENDOR = lazy_pattern(
+    r"^(anthropic|amazon|meta|mistral|cohere|openai|qwen|deepseek|moonshotai|minimax|xai|google|zai|ai21|nvidia|writer)\."
+)
+_BEDROCK_VERSION = lazy_pattern(r"-(?:v\d+(?::\d+)?|\d+:\d+)$")
+_GPT_35 = lazy_pattern(r"^gpt-?35(?=-|$)")  # Azure's spelling
+_FILE = lazy_pattern(r"(?:-\d{5}-of-\d{5})?\.(?:gguf|safetensors|bin)$")
+_ALIAS = lazy_pattern(r"^(claude-(?:opus|sonnet)-4)-0$")  # Anthropic's own second name of them
+
+_DECIMAL = lazy_pattern(r"(?<=\d)p(?=\d)")  # Fireworks: v3p1
+_BREAKS = lazy_pattern(r"[\s._:@+#-]+")
+_BEFORE_DIGIT = lazy_pattern(r"(?<=[a-z])-(?=\d)")
+
+# What may follow a name without making it another model: a full date, a variant of a gateway, how hard it thinks, how
+# it is packed. "mini", "pro" and their like are models of their own, and so are numbers and years with a month.
+_SUFFIX = lazy_pattern(
+    r"-(?:20\d\d-?(?:0\d|1[0-2])-?[0-3]\d|latest|default|free|nitro|floor|online|extended|exacto|beta|maas)$"
+)
+_GEMINI = lazy_pattern(r"^(?:gemini.*(?P<end>-preview(?:-\d\d-\d\d(?:\d\d)?)?))$")
+_PACKED = lazy_pattern(
+    r"-(?:cloud|tput|instruct|chat|it|hf|v0-\d|versatile|instant|turbo|qat|tee|original"
+    r"|gguf|ggml|awq|gptq|mlx|exl2|bnb|unsloth|imatrix|dwq|marlin|ud|f16|bf16|fp16|fp8|fp4|nvfp4|mxfp4|mxfp8"
+    r"|int[48]|w\da\d+|quantized|dynamic|[2-8]-?bit|i?q[2-8](?:_?[a-z\d])*(?:-[0k1](?:-[sml])?)?(?:-xl|-xs|-xxs|-nl)?)$"
+)  # of open weights only: "chat" and "instruct" are models of their own elsewhere
+_EFFORT = lazy_pattern(r"^(?:gpt-[5-9]|o\d).*(?P<end>-(?:none|minimal|low|medium|high|xhigh))$")
+_THINKING = lazy_pattern(r"^(?:claude|deepseek).*(?P<end>-(?:thinking|thought|reasoning))$")
+_ACTIVE = r"(?:x\d+(?:-\d+)?)?[bm](?:-a\d+(?:-\d+)?b)?(?:-\d+e)?$"
+_SIZES = (lazy_pattern(r"-e?\d+" + _ACTIVE), lazy_pattern(r"-[0-3]-\d+" + _ACTIVE))  # 8b, 30b-a3b, 8x22b; 1.5b
+_PREFIX = lazy_pattern(r"^(?:meta-(?=llama)|qwen-(?=qwen))")
+_LLAMA = lazy_pattern(r"^llama-?v(?=\d)")
+_FINE_TUNED = lazy_pattern(r"^(?:ft:)(?P<base>[^:]+)")
+
+
+@frozen(eq=False, repr=False)
+class ModelName:
+    """A name, read.
+
+    Args:
+        hosts: Who serves it, as far as the name says, the outermost first; none for a maker's own name.
+        plain: What it is called there, in lower case, without host, region, vendor and version of a deployment.
+        given: The same with all of that but the host, in lower case and without a stated window; of a fine-tuned model
+            (``ft:…``) that which it was made from.
+        window: The window that the name itself states, in tokens; None when it states none.
+        before: All that stands before the name of the model, hosts by the name that they have here; without its maker.
+    """
+
+    hosts: tuple[str, ...]
+    plain: str
+    given: str
+    window: int | None = None
+    before: tuple[str, ...] = ()
+
+
+def read_name(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelName]:
+    """The ways to read a name, the likeliest first: what stands before a colon may be a host or a model's name."""
+    text = name.strip().lower()
+    text, window = _stated(text)
+    if found := _ARN.match(text):
+        if found["kind"] in _ARN_OF_A_MODEL:
+            yield _as_served(("bedrock",), found["rest"], window, hosts)
+        return
+    text = text.partition("#")[0]
+    if text.startswith("ft:"):
+        yield _as_served((), text, window, hosts)
+        return
+    before, _, last = text.rpartition("/")
+    path = tuple(filter(None, re.split(r"[/:]", before)))
+    prefix, colon, rest = last.partition(":")
+    if colon and rest and _host(prefix, hosts):
+        yield _as_served((*path, prefix), rest, window, hosts)
+    yield _as_served(path, last, window, hosts)
+
+
+def _host(text: str, more: frozenset[str]) -> str | None:
+    return _HOSTS.get(text, text if text in more else None)
+
+
+def _stated(text: str) -> tuple[str, int | None]:
+    """The name without the window that it states, and that window."""
+    found = _WINDOW.search(text)
+    if found is None:
+        return text, None
+    number, unit = filter(None, found.groups())
+    return text[: found.start()], int(number) * (1_000 if unit == "k" else 1_000_000)
+
+
+def _as_served(path: tuple[str, ...], given: str, window: int | None, more: frozenset[str]) -> ModelName:
+    plain = given
+    if found := _FINE_TUNED.match(plain):
+        plain = given = found["base"]
+    plain = _FILE.sub("", _REGION.sub("", plain))
+    if vendor := _VENDOR.match(plain):
+        bare = _BEDROCK_VERSION.sub("", plain)
+        plain = bare if re.search(r"\d", bare) else plain  # but "claude-v2" has no other number
+        own = plain[vendor.end() :]  # "deepseek.v3" is DeepSeek's v3, not a model named so
+        plain = own if re.match(r"[a-z]{3}", own) else f"{vendor[1]}-{own}"
+    plain = _GPT_35.sub("gpt-3.5", plain.removeprefix("databricks-"))
+    if plain.startswith("claude"):
+        plain = _ALIAS.sub(r"\1", plain.replace(".", "-"))
+    hosts = tuple(host for each in path if (host := _host(each, more)))
+    cloud = ("bedrock",) if vendor and "bedrock" not in hosts else ()
+    named = (_host(each, more) or each for each in path)
+    before = tuple(each for each in named if each not in _NOBODY and not plain.startswith(_MADE_BY.get(each, ())))
+    return ModelName(hosts, plain, given, window, before + cloud)
+
+
+def key_of(plain: str) -> str:
+    """The same for all spellings of one name that differ in dots, dashes and the like: ``llama3-3-70b-instruct``."""
+    return _joined(_dashed(plain))
+
+
+def forms_of(plain: str) -> Iterator[str]:
+    """The keys to look a name up by: of all of it, then without what may follow a name, one piece after another."""
+    return map(_joined, _shortened(plain))
+
+
+def families_of(plain: str) -> Iterator[str]:
+    """The keys of the family of open weights that a name may belong to: without the size of the model."""
+    for text in _shortened(plain):
+        yield _joined(text)
+        yield from (_joined(size.sub("", text)) for size in _SIZES if size.search(text))
+
+
+def _dashed(plain: str) -> str:
+    text = _BREAKS.sub("-", _DECIMAL.sub("-", plain.lower()).replace("/", "-")).strip("-")
+    return _LLAMA.sub("llama-", _PREFIX.sub("", text))
+
+
+def _joined(text: str) -> str:
+    return _BEFORE_DIGIT.sub("", text)
+
+
+def _shortened(plain: str) -> Iterator[str]:
+    text, shorter = "", _dashed(plain)
+    while shorter not in {text, ""}:
+        text = shorter
+        yield text
+        shorter = _shorter(text)
+
+
+def _shorter(text: str) -> str:
+    for pattern in (_EFFORT, _THINKING, _GEMINI):
+        if found := pattern.match(text):
+            return text[: found.start("end")]
+    shorter = _SUFFIX.sub("", text)
+    return shorter if shorter != text or CLOSED.match(text) else _PACKED.sub("", text)

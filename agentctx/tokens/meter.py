@@ -29,8 +29,7 @@ from agentctx.core.message import (
     without_marker,
 )
 from agentctx.core.pace import EVERY, paced
-from agentctx.models.families import JSON_TOOLS, SHORT_TOOLS
-from agentctx.models.profile import ImageRule, ModelProfile
+from agentctx.models.profile import JSON_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.counting import Asking, RememberingCounter, whole_tokens

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import CachedBlock, Prompt
 from agentctx.economics.costs import Usage, cost
-from agentctx.models.families import (
+from agentctx.models.profile import (
     ANTHROPIC,
     DEEPSEEK,
     GEMINI,

@@ -8,7 +8,7 @@ from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import CachedBlock, Prompt
 from agentctx.economics.costs import Usage
 from agentctx.models import ModelProfile, Prices
-from agentctx.models.families import (
+from agentctx.models.profile import (
     ANTHROPIC,
     DEEPSEEK,
     GEMINI,

@@ -20,7 +20,7 @@ from agentctx.economics.costs import (
     made_forecast,
 )
 from agentctx.models import ModelProfile, Prices
-from agentctx.models.families import NONE
+from agentctx.models.profile import NONE
 from agentctx.models.table import profile
 from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter

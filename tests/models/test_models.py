@@ -9,8 +9,8 @@ from hypothesis.strategies import integers, sampled_from
 
 from agentctx import Budget, UnknownModel
 from agentctx.models import ImageRule, ModelProfile, Prices, register_model, table
-from agentctx.models.families import OPEN_WEIGHTS, families_of
-from agentctx.models.table import encoding_for, find, profile
+from agentctx.models.profile import OPEN_WEIGHTS
+from agentctx.models.table import encoding_for, families_of, find, profile
 
 TABLE = files("agentctx.models") / "models.json"
 NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))

@@ -29,7 +29,7 @@ from agentctx.economics.cache import CachedBlock, Prompt, PromptReader
 from agentctx.economics.costs import cost
 from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
-from agentctx.models.families import cache_rules
+from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, transcript, user

@@ -17,8 +17,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import CONTROL
-from agentctx.models import families
-from agentctx.models.profile import ModelProfile
+from agentctx.models.profile import BOUND_THINKING, NO_PREFILL, SYSTEM_IN_MESSAGES, ModelProfile
 from agentctx.providers.anthropic.messages import REASONING
 from agentctx.providers.native import mapping_or_none, snapshot, string_of
 from agentctx.providers.rules import (
@@ -63,9 +62,9 @@ def traits(model: str | None, profile: ModelProfile | None) -> Traits:
     if "claude" not in name:
         return Traits()
     return Traits(
-        bound_thinking=bool(families.BOUND_THINKING.search(name)),
-        system_in_messages=bool(families.SYSTEM_IN_MESSAGES.search(name)),
-        prefill=not families.NO_PREFILL.search(name),
+        bound_thinking=bool(BOUND_THINKING.search(name)),
+        system_in_messages=bool(SYSTEM_IN_MESSAGES.search(name)),
+        prefill=not NO_PREFILL.search(name),
         forced_choice=forced_choice,
     )
 
