@@ -81,14 +81,7 @@ class PostgresStore(ConversationStore):
 
 @define(eq=False)
 class _Server(InTables):
-    """A back end in one schema of a server.
-
-    Args:
-        url: Where it is.
-        schema: The schema.
-        timeout: Seconds that a statement may take.
-        create: Whether the schema is made where there is none.
-    """
+    """A back end in one schema of a server; its options are those of the store."""
 
     url: str
     schema: str

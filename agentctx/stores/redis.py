@@ -89,15 +89,7 @@ class RedisStore(ConversationStore):
 
 @define(eq=False)
 class _Server:
-    """A back end in the keys of one prefix.
-
-    Args:
-        url: Where it is.
-        prefix: What each key begins with.
-        timeout: Seconds that an answer may take.
-        cluster: Whether it is a node of a cluster.
-        create: Whether a store is made where there is none.
-    """
+    """A back end in the keys of one prefix; its options are those of the store, the prefix as it stands in the keys."""
 
     waits = True
     url: str

@@ -95,14 +95,7 @@ class SQLiteStore(ConversationStore):
 
 @define(eq=False)
 class _File(InTables):
-    """A back end in one file.
-
-    Args:
-        path: Where it is.
-        timeout: Seconds to wait for other writers.
-        synchronous: How a write is made safe.
-        create: Whether the file is made where there is none.
-    """
+    """A back end in one file; its options are those of the store."""
 
     path: Path
     timeout: float
