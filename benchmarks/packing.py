@@ -18,7 +18,7 @@ from rows import Row
 from transcript import transcript
 
 from agentctx import Call, Context, Pack, Pipeline
-from agentctx.engine.drop import lay_out
+from agentctx.engine.cut import lay_out
 from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, candidates_of, relevances, scores, traits_of
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter

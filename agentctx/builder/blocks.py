@@ -18,7 +18,7 @@ from agentctx.core.changes import Change, Outcome, match
 from agentctx.core.message import Context, Message, Native, Ttl
 from agentctx.core.protection import last_words, signed_thinking
 from agentctx.core.units import broken_pair
-from agentctx.engine.drop import tokens_of
+from agentctx.engine.cut import tokens_of
 from agentctx.engine.options import check_tokens
 from agentctx.engine.run_stages import Noting, run_alone
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError

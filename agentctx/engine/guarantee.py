@@ -20,8 +20,7 @@ from agentctx.core.protection import GO_ON
 from agentctx.core.report import StageReport
 from agentctx.core.units import open_at_end
 from agentctx.engine.cache_markers import KeepCacheMarkers, LimitCacheMarkers
-from agentctx.engine.cut import cut
-from agentctx.engine.drop import lay_out
+from agentctx.engine.cut import cut, lay_out
 from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.recap import counted, giving_way, line_for, reserved

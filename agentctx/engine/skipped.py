@@ -23,8 +23,7 @@ from agentctx.core.message import ROLES, Message, Native, Thinking, remember_bar
 from agentctx.core.pace import paced
 from agentctx.core.recap import is_recap
 from agentctx.core.report import Forecast, Report, StageReport
-from agentctx.engine.cut import OF_THE_USER, OLD_RESULTS, OUT_OF_PROPORTION, RECENT
-from agentctx.engine.drop import oldest_first
+from agentctx.engine.cut import OF_THE_USER, OLD_RESULTS, OUT_OF_PROPORTION, RECENT, oldest_first
 from agentctx.engine.reading import Reader
 from agentctx.engine.repair import has_server_calls
 from agentctx.engine.run_stages import UNSAID

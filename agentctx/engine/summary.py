@@ -31,7 +31,7 @@ from agentctx.core.protection import has_user_words
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of
 from agentctx.core.secrets import NO_WIDTH, Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
-from agentctx.engine.drop import tokens_of
+from agentctx.engine.cut import tokens_of
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
 from agentctx.errors import ContextOverflow, SummaryError

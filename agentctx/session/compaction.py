@@ -30,7 +30,7 @@ from agentctx.core.message import Context, Message, Native
 from agentctx.core.protection import is_user_turn, signed
 from agentctx.core.report import StageReport
 from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
-from agentctx.engine.drop import lay_out
+from agentctx.engine.cut import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import mend, run_stage

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.budget import Budget, Tier, TierRule, allocate, as_tier, until_full
 from agentctx.core.message import ROLES, Context, Message
 from agentctx.core.units import Unit, segments, units
-from agentctx.engine.drop import (
+from agentctx.engine.cut import (
     Layout,
     Piece,
     aiming_below,

@@ -9,8 +9,7 @@ from attrs import field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
-from agentctx.engine.cut import cut
-from agentctx.engine.drop import effort_to_cut
+from agentctx.engine.cut import cut, effort_to_cut
 from agentctx.engine.options import as_budget
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking

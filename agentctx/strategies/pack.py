@@ -16,7 +16,7 @@ from agentctx.core.budget import Budget, each_that_fits
 from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.core.protection import first_task, has_user_words, is_user_turn, last_words
 from agentctx.core.units import Unit, units
-from agentctx.engine.drop import Layout, aiming_below, shrink_open_round
+from agentctx.engine.cut import Layout, aiming_below, shrink_open_round
 from agentctx.engine.options import check_tokens, check_whole, limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text

@@ -12,8 +12,8 @@ from agentctx.core.message import ROLES, Context, Message, Native, Text
 from agentctx.core.recap import Recap, is_recap, recap_of
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.core.units import segments, units
-from agentctx.engine.cut import cut
-from agentctx.engine.drop import (
+from agentctx.engine.cut import (
+    cut,
     effort_to_cut,
     oldest,
     oldest_first,

@@ -7,7 +7,7 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx import Call, Context, Message, Text, ToolCall, ToolResult
-from agentctx.engine.drop import lay_out, shrink_open_round
+from agentctx.engine.cut import lay_out, shrink_open_round
 from agentctx.tokens import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 

@@ -24,7 +24,7 @@ from agentctx import (
     units,
     when,
 )
-from agentctx.engine.drop import without
+from agentctx.engine.cut import without
 from agentctx.providers import WireFormat, register_format, registry
 from agentctx.testing import (
     assistant,
