@@ -48,14 +48,15 @@ from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
-from agentctx.replay import Recording, Step, calls_of, reader_of, replay as replay_steps
-from agentctx.report import SessionData, comparison_page, html_page, session_data
-from agentctx.retention import Watch, needs, watched
-from agentctx.show import (
+from agentctx.replay import (
+    Recording,
     Shown,
+    Step,
+    calls_of,
     faults,
     in_runs,
-    retention_rows,
+    reader_of,
+    replay as replay_steps,
     shown,
     step_json,
     step_note,
@@ -64,6 +65,8 @@ from agentctx.show import (
     verdict,
     view_json,
 )
+from agentctx.report import SessionData, comparison_page, html_page, session_data
+from agentctx.retention import Retention, Watch, needs, watched
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.costs import reckoned, unlogged
 from agentctx.transcripts.files import name_of, opened
@@ -186,7 +189,7 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     else:
         with printing() as console:
             _print_replay(console, entry, budget, steps)
-            _print_summary(console, [*summary_rows(summary), *costs.rows(), *(retention_rows(found) if found else ())])
+            _print_summary(console, [*summary_rows(summary), *costs.rows(), *(_retention_rows(found) if found else ())])
             console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
     return summary.clean
 
@@ -422,6 +425,19 @@ def _print_faults(console: Console, steps: Sequence[Step]) -> None:
     for fault in faults(steps):
         style = "red" if fault.first.severity == "error" else "yellow"
         console.print(Text(printable(str(fault)), style=style))
+
+
+def _retention_rows(found: Retention) -> list[tuple[str, str]]:
+    """What later calls needed and what became of the user's messages, as pairs of a label and what there is to say."""
+    if not found.values:
+        values = "no call took a value from what stood before it"
+    else:
+        places = (("recallable", found.recallable), ("found by search", found.searchable), ("lost", found.lost))
+        rest = "".join(f", {count:,} {what}" for what, count in places if count)
+        values = f"{found.values:,}, {found.visible:,} visible ({found.visible_share:.1%}){rest}"
+    silent = f", {found.silent:,} silently lost" if found.silent else ""
+    said = f"{found.said:,} between the first and the last, {found.kept:,} kept in the last request{silent}"
+    return [("values needed later", values), ("the user's messages", said)]
 
 
 def _print_summary(console: Console, told: Iterable[tuple[str, str]]) -> None:

@@ -44,8 +44,7 @@ from agentctx.engine.reading import Reader
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
 from agentctx.printable import on_one_line, printable
 from agentctx.providers.registry import FORMATS, format_named
-from agentctx.replay import reader_of
-from agentctx.show import part_texts
+from agentctx.replay import part_texts, reader_of
 from agentctx.sinks.terminal import picture
 from agentctx.sinks.window import Window, Windows
 from agentctx.transcripts import Transcript

@@ -20,9 +20,8 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.printable import printable
-from agentctx.replay import Step
+from agentctx.replay import Step, left_out, part_texts, summarise
 from agentctx.report.data import RowChange, SessionData, State
-from agentctx.show import left_out, part_texts, summarise
 from agentctx.tokens.kinds import KINDS, kind_of, main_kind
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.engine.reading import reader
-from agentctx.show import in_runs, part_texts, shown, view_json
+from agentctx.replay import in_runs, part_texts, shown, view_json
 
 TASK = {"role": "user", "content": "Why?"}
 DONE = {"role": "assistant", "content": "Because."}
