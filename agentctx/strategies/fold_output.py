@@ -16,16 +16,16 @@ from posixpath import split as split_path
 from typing import ClassVar
 from unicodedata import combining, east_asian_width
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from agentctx.core.message import Message, Text, ToolCall, ToolResult
+from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.numbered_lines import few_numbers, without_blanks
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
-from agentctx.strategies.rewrite_results import Pointer, RewriteResults
+from agentctx.strategies.rewrite_results import Asked, Pointer, RewriteResults
 
 Mark = Callable[[str], str]
 """What stands for lines that are left out, given what they were."""
@@ -111,38 +111,6 @@ class FoldOutput(RewriteResults):
     def _check(self, _attribute: object, value: object) -> None:
         check_whole("FoldOutput: over", value, 0)
 
-    def asks_for_call(self, text: str, /) -> bool:
-        """Pages are folded where the call names an address, hits where it is a search; a command goes that it names."""
-        kinds = self.kinds
-        return (
-            (html.__name__ in kinds and "<" in text)
-            or (headers.__name__ in kinds and has_header(text))
-            or (matches.__name__ in kinds and matches(text, str) != text)
-        )
-
-    def for_call(self, asked: ToolCall | None, text: str, /) -> FoldOutput:
-        """Without pages where the call names no address, and matches where it is no search; with the command it names.
-
-        Args:
-            asked: The call that the output answers; None: it is not to be seen.
-            text: The output.
-        """
-        kinds = self.kinds
-        if asked is None or "://" not in asked.arguments:
-            kinds -= {html.__name__}
-        if matches.__name__ in kinds and (asked is None or not is_search(asked)):
-            kinds -= {matches.__name__}
-        if asked is not None and names_file(asked):
-            kinds -= {headers.__name__}
-        if asked is not None and headers.__name__ in kinds and has_header(text):
-            return _FoldAnswer(kinds=kinds, exclude=self.exclude, over=self.over, asked=asked)
-        return self if kinds == self.kinds else evolve(self, kinds=kinds)
-
-    @property
-    def folds(self) -> Sequence[Fold]:
-        """What folds each kind, in the order in which they are looked for."""
-        return _folds(self.kinds)
-
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough to be folded, or has control characters."""
         if len(text) * _MOST_TOKENS <= self.over:
@@ -164,50 +132,45 @@ class FoldOutput(RewriteResults):
 
     def _stays(self, text: str) -> bool:
         """Whether no kind stands in a text, whatever the call is that it answers."""
-        if headers.__name__ in self.kinds and has_header(text):
-            return False
-        return not any(map(text.__ne__, [fold(text, str) for fold in _folds(self.kinds)]))
+        return all(fold(text, str) == text for fold in self._folds)
 
-    def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
+    @property
+    def _folds(self) -> Sequence[Fold]:
+        """What folds each kind, in the order in which they are looked for."""
+        return [fold for kind, fold in FOLDS.items() if kind in self.kinds]
+
+    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: Asked, /) -> str:
         """The text with each kind folded that gets smaller by it.
 
         Args:
             text: The output.
             call: The call, whose counter decides what is smaller.
             pointer: Says how to get the whole output back.
+            asked: Says which call the output answers.
         """
         count = call.counter.count
         if self.over and count(text) <= self.over:
             return text
-        for fold in self.folds:
-            made = fold(text, _Marks(pointer))
-            if made is not text and made != text and count(made) < count(text):
+        for fold in self._folds:
+            made = _as_asked(fold, text, _Marks(pointer), asked)
+            if made != text and count(made) < count(text):
                 text = made
         return text
 
 
-@frozen
-class _FoldAnswer(FoldOutput):
-    """The same for the result of a call.
-
-    Args:
-        asked: The call.
-    """
-
-    asked: ToolCall = field(kw_only=True)
-
-    @property
-    def folds(self) -> Sequence[Fold]:
-        """What folds each kind; of a command's header the command goes where the call names it."""
-        return [self._header if fold is headers else fold for fold in _folds(self.kinds)]
-
-    def _header(self, text: str, _mark: Mark) -> str:
-        return without_header(text, command_of(self.asked)) if has_header(text) else text
-
-
-@cache
-def _folds(kinds: frozenset[str]) -> Sequence[Fold]:
-    return [fold for kind, fold in FOLDS.items() if kind in kinds]
+def _as_asked(fold: Fold, text: str, mark: Mark, asked: Asked) -> str:
+    """A text folded, where the call that it answers does not tell that it is of another kind."""
+    made = fold(text, mark)
+    if made == text or fold not in (headers, html, matches):
+        return made
+    call = asked()
+    if fold is html:
+        return made if call is not None and "://" in call.arguments else text
+    if fold is matches:
+        return made if call is not None and is_search(call) else text
+    if call is None:
+        return made
+    return text if names_file(call) else without_header(text, command_of(call))
 
 
 class _Marks:
@@ -387,11 +350,6 @@ def headers(text: str, _mark: Mark) -> str:
     return without_header(text, "")
 
 
-def has_header(text: str) -> bool:
-    """Whether a glance cannot rule out that a text begins with one."""
-    return text.startswith(("Chunk ID: ", "Command: "))
-
-
 def without_header(text: str, command: str) -> str:
     r"""The same, and the command itself goes where it is the one that the call names.
 
@@ -403,7 +361,7 @@ def without_header(text: str, command: str) -> str:
         Output:
         a.py
     """
-    head = _HEADER.match(text) if has_header(text) else None
+    head = _HEADER.match(text) if text.startswith(("Chunk ID: ", "Command: ")) else None
     if head is None:
         return text
     kept = [head["ended"] or ""]

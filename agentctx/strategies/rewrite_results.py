@@ -43,17 +43,9 @@ class RewriteResults(Stage):
         """Whether a glance cannot rule out that it has to do with a text."""
         return True
 
-    def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
+    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: Asked, /) -> str:
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
-
-    def asks_for_call(self, _text: str, /) -> bool:
-        """Whether it does with a text what the call says that it answers (``for_call``)."""
-        return False
-
-    def for_call(self, _asked: ToolCall | None, _text: str, /) -> RewriteResults:
-        """The stage for a text in the result of a call; None: of which the call is not to be seen."""
-        return self
 
     def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads the results that concern it."""
@@ -97,7 +89,7 @@ class RewriteResults(Stage):
         found = results_of(context.messages)
         return frozenset(id(result) for _, result, tool in found if (result.name or tool) in self.exclude)
 
-    def shorter(self, message: Message, result: ToolResult, call: Call, asked: Asked = lambda: None) -> ToolResult:
+    def shorter(self, message: Message, result: ToolResult, call: Call, asked: Asked) -> ToolResult:
         """A result with its texts rewritten; itself where that is not shorter."""
         parts = [self._part(part, call, lambda: call.pointer(message, result), asked) for part in result.content]
         if not any(map(is_not, parts, result.content)):
@@ -110,8 +102,7 @@ class RewriteResults(Stage):
             return part
         if not self.of_objects and call.wire is not None and call.wire.is_object(part):
             return part
-        stage = self.for_call(asked(), part.text) if self.asks_for_call(part.text) else self
-        text = stage.rewritten(part.text, call, pointer)
+        text = self.rewritten(part.text, call, pointer, asked)
         if text == part.text or not text.strip() or call.counter.count(text) >= call.counter.count(part.text):
             return part
         return Text(text, source=part.source)
@@ -151,7 +142,7 @@ class CompactJson(RewriteResults):
         """Whether it begins as JSON does."""
         return may_be_json(text)
 
-    def rewritten(self, text: str, _call: Call, _pointer: Pointer, /) -> str:
+    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: Asked, /) -> str:
         """The text without blanks, if it is JSON."""
         return compact(text)
 
@@ -193,6 +184,6 @@ class TabulateJson(RewriteResults):
         """Whether it begins as JSON does, and has a string."""
         return may_be_json(text) and '"' in text
 
-    def rewritten(self, text: str, _call: Call, _pointer: Pointer, /) -> str:
+    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: Asked, /) -> str:
         """The text with tables, if it is JSON with objects of one shape, and without quotes that need not be."""
         return tabulate(text)

@@ -6,7 +6,7 @@ from time import process_time
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, ToolCall
 from agentctx.core.numbered_lines import all_numbers, between
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
@@ -389,12 +389,13 @@ def test_nothing_gets_larger_and_a_second_time_does_nothing(pieces, between):
 
 
 def folded(text):
-    """The text as the stage leaves it."""
+    """The text as the stage leaves it where the call lets it be of any kind: a search that names an address."""
 
     class Said:
         counter = TiktokenCounter()
 
-    return FoldOutput().rewritten(text, Said(), str) if FoldOutput().concerns_text(text) else text
+    asked = ToolCall("a", "grep", '{"in": "https://example.com"}')
+    return FoldOutput().rewritten(text, Said(), str, lambda: asked) if FoldOutput().concerns_text(text) else text
 
 
 FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
@@ -478,9 +479,10 @@ async def test_what_is_no_search_stays(form):
     ],
     ids=["grep", "git-grep", "xargs", "tool", "linter", "filter", "file", "read"],
 )
-async def test_only_of_what_a_search_found_lines_go(tool, asked, folds):
+@pytest.mark.parametrize("colour", ["", "\x1b[35m"], ids=["plain", "coloured"])
+async def test_only_of_what_a_search_found_lines_go(tool, asked, folds, colour):
     """Whether lines with numbers are hits is told by the call: of what linters, compilers and files say each counts."""
-    text = "\n".join(f"src/a.py:{7 * number + 3}: unused function 'f{number}'" for number in range(30))
+    text = "\n".join(f"{colour}src/a.py:{7 * number + 3}: unused function 'f{number}'" for number in range(30))
     messages = transcript("openai-chat", user("x"), assistant(call("a", tool, asked)), result("a", text))
     view = await Pipeline(FoldOutput()).prepare(messages)
     assert ("more lines found in this file" in view.messages[-1]["content"]) is folds
