@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 from weakref import ref
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from agentctx.clients.bridge import blocking
 from agentctx.clients.model_call import Conversations, ModelCall, begin
@@ -40,33 +40,6 @@ UNNAMED = ""
 
 
 @frozen
-class Request(Generic[M]):
-    """What a framework is about to send.
-
-    Args:
-        name: The conversation's name: the framework's own thread or run id.
-        adapter: The API in whose format ``pieces`` are.
-        objects: The framework's own messages.
-        pieces: What each of them becomes in that format: mostly one message.
-        write: Makes a message of the framework's of what changed.
-        system: The system prompt, where the format keeps it apart.
-        tools: The tool definitions in that format.
-        model: The model's name, if known.
-        owner: Whose it is, where it is unnamed: it goes on with no conversation of another's.
-    """
-
-    name: Hashable
-    adapter: Adapter
-    objects: Sequence[M]
-    pieces: Sequence[Sequence[Any]] = field(repr=False)
-    write: Write[M] = field(repr=False)
-    system: Any = field(default=None, repr=False)
-    tools: Any = field(default=None, repr=False)
-    model: str | None = None
-    owner: str = ""
-
-
-@frozen
 class Piece:
     """A message of the view that was made of a framework's message.
 
@@ -84,6 +57,39 @@ class Piece:
 Write = Callable[[M | None, Sequence[Piece]], M]
 """A framework's message as it is to be sent: given the one that it was and what is left of it, in order; None for a
 message that was put in, then there is one piece."""
+
+
+def _as_prepared(_was: object, pieces: Sequence[Piece]) -> Native:
+    return pieces[0].message
+
+
+@frozen
+class Request(Generic[M]):
+    """What a framework is about to send.
+
+    Args:
+        name: The conversation's name: the framework's own thread or run id.
+        adapter: The API in whose format ``pieces`` are.
+        objects: The framework's own messages.
+        pieces: What each of them becomes in that format: mostly one message; without it, they are the API's own.
+        write: Makes a message of the framework's of what changed; without it, that is one.
+        system: The system prompt, where the format keeps it apart.
+        tools: The tool definitions in that format.
+        model: The model's name, if known.
+        owner: Whose it is, where it is unnamed: it goes on with no conversation of another's.
+    """
+
+    name: Hashable
+    adapter: Adapter
+    objects: Sequence[M]
+    pieces: Sequence[Sequence[Any]] = field(
+        default=Factory(lambda self: [[each] for each in self.objects], takes_self=True), repr=False
+    )
+    write: Write[M] = field(default=_as_prepared, repr=False)
+    system: Any = field(default=None, repr=False)
+    tools: Any = field(default=None, repr=False)
+    model: str | None = None
+    owner: str = ""
 
 
 class ModelCalls:
@@ -228,13 +234,20 @@ class PreparedCall(Generic[M]):
                 raise
             return send()
 
-    async def streamed(self, send: Callable[[], AsyncGenerator[A]]) -> AsyncGenerator[A]:
-        """The pieces of the answer; where ``messages`` were too large for a first one, those of another, once."""
+    async def streamed(
+        self, send: Callable[[], AsyncGenerator[A]], begins: Callable[[A], bool] = lambda _piece: True
+    ) -> AsyncGenerator[A]:
+        """The pieces of the answer; where ``messages`` were too large, those of another, once.
+
+        Args:
+            send: Asks for the answer to ``messages``.
+            begins: Whether a piece holds something that the model said: from then on nothing is sent again.
+        """
         begun = False
         try:
             async with aclosing(send()) as pieces:
                 async for piece in pieces:
-                    begun = True
+                    begun = begun or begins(piece)
                     yield piece
         except Exception as error:
             if begun or not await self.recover(error):

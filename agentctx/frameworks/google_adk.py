@@ -115,7 +115,6 @@ def _request(context: CallbackContext, request: LlmRequest) -> Request[Content]:
         name=f"{session.app_name}/{session.user_id}/{session.id}/{context.agent_name}",
         adapter=GenerateContent(request.model or ""),
         objects=request.contents,
-        pieces=[[content] for content in request.contents],
         write=_write,
         system=request.config.system_instruction,
         tools=request.config.tools or None,

@@ -125,11 +125,8 @@ class ContextLogger(CustomLogger):
         if named is None and self.agentctx.sessions.store is not None:  # which keeps what has a name
             named = _beginning(adapter, parts)
         name = UNNAMED if named is None else f"{owner}/{named}"
-        pieces = [[message] for message in parts.messages]
-        given = (parts.system, parts.tools, parts.model)
-        call = await self.agentctx.begin(
-            Request(name, adapter, parts.messages, pieces, lambda _was, left: left[0].message, *given, owner)
-        )
+        given = {"system": parts.system, "tools": parts.tools, "model": parts.model}
+        call = await self.agentctx.begin(Request(name, adapter, parts.messages, **given, owner=owner))
         return _Sent(call, adapter, parts)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: object) -> dict[str, Any] | None:

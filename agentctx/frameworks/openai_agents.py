@@ -5,7 +5,7 @@ The SDK's items are those of Responses, whatever API a model has.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
@@ -15,7 +15,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, check_is_called, missing
+from agentctx.frameworks.calls import UNNAMED, ModelCalls, PreparedCall, Request, check_is_called, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_responses.format import Responses
 from agentctx.session.sessions import Sessions
@@ -277,11 +277,7 @@ def _request(
     items: list[Any] = [{"role": "user", "content": given}] if isinstance(given, str) else given
     definitions = [_definition(tool) for tool in tools] or None
     model_name = model if isinstance(model, str) else None
-    return Request(name, _API, items, [[item] for item in items], _write, instructions, definitions, model_name)
-
-
-def _write(_was: Native, pieces: Sequence[Piece]) -> Native:
-    return pieces[0].message
+    return Request(name, _API, items, system=instructions, tools=definitions, model=model_name)
 
 
 def _definition(tool: Native) -> dict[str, Any]:

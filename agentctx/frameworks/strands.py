@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from agentctx.core.message import Native
-from agentctx.frameworks.calls import ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import ModelCalls, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
 from agentctx.providers.bedrock.format import Converse
 from agentctx.session.sessions import Sessions
@@ -71,19 +71,7 @@ class ContextConversationManager(ConversationManager):
 
     async def _call_model(self, context: Native, next_fn: Callable[[Any], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
         call = await self.agentctx.begin(self._request(context))
-        said = False
-        try:
-            async with aclosing(next_fn(_with_view(context, call))) as events:
-                async for event in events:
-                    said = said or "data" in event or "delta" in event
-                    _record(call, event)
-                    yield event
-        except Exception as error:
-            if said or not await call.recover(error):
-                raise
-        else:
-            return
-        async with aclosing(next_fn(_with_view(context, call))) as events:
+        async with aclosing(call.streamed(lambda: next_fn(_with_view(context, call)), _says)) as events:
             async for event in events:
                 _record(call, event)
                 yield event
@@ -94,8 +82,6 @@ class ContextConversationManager(ConversationManager):
             name=self._name_of(context.agent),
             adapter=_CONVERSE,
             objects=context.messages,
-            pieces=[[message] for message in context.messages],
-            write=_write,
             system=[{"text": system}] if isinstance(system, str) else system,
             tools=[{"toolSpec": spec} for spec in context.tool_specs] or None,
             model=context.model.get_config().get("model_id"),
@@ -108,15 +94,15 @@ class ContextConversationManager(ConversationManager):
         return self._names.setdefault(agent, uuid4().hex)
 
 
-def _write(_message: object, pieces: Sequence[Piece]) -> Native:
-    return pieces[0].message
-
-
 def _with_view(context: Native, call: PreparedCall[Any]) -> Native:
     view = call.view
     if view is None or view.system is call.request.system:
         return context.replace(messages=call.messages)
     return context.replace(messages=call.messages, system_prompt=view.system)
+
+
+def _says(event: Native) -> bool:
+    return "data" in event or "delta" in event
 
 
 def _record(call: PreparedCall[Any], event: Native) -> None:
