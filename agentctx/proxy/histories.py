@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate, takewhile
 from time import time
-from typing import Protocol
 from uuid import uuid4
 
 from attrs import define, field, frozen
@@ -188,7 +187,7 @@ def _unmarked(value: object) -> object:
 
 
 @define(eq=False)
-class Known:
+class _Conversation:
     """A conversation that was seen.
 
     Args:
@@ -241,8 +240,8 @@ class Histories:
 
     most: int = 1_000
     most_bytes: int = 256_000_000
-    _known: OrderedDict[str, Known] = field(init=False, factory=OrderedDict, repr=False)
-    _at: dict[bytes, list[Known]] = field(init=False, factory=dict, repr=False)
+    _known: OrderedDict[str, _Conversation] = field(init=False, factory=OrderedDict, repr=False)
+    _at: dict[bytes, list[_Conversation]] = field(init=False, factory=dict, repr=False)
     _bytes: int = field(init=False, default=0)
 
     def __len__(self) -> int:
@@ -255,14 +254,10 @@ class Histories:
 
     async def find(self, history: History) -> Found:
         """The conversation that a request goes on with, which has shown this history from now on."""
-        known, branches_off = self._going_on(history), None
-        if known is None:
-            branches_off = self.shared_with(history)
-            known = Known(f"{history.caller}-{uuid4().hex}", history.links[-1], history.system)
-            self._known[known.name] = known
-            self._put(known.tip, known)
-        self._move(known, history)
-        return Found(known.name, branches_off, [*self._forget()])
+        known = self._going_on(history)
+        name = f"{history.caller}-{uuid4().hex}" if known is None else known.name
+        branches_off = self.shared_with(history) if known is None else None
+        return Found(name, branches_off, self.hold(name, history))
 
     def hold(self, name: str, history: History) -> Sequence[str]:
         """Remember a conversation that has a name; gives those that there is no room for any more.
@@ -273,12 +268,12 @@ class Histories:
         """
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = Known(name, history.links[-1], history.system)
+            known = self._known[name] = _Conversation(name, history.links[-1], history.system)
             self._put(known.tip, known)
         self._move(known, history)
         return [*self._forget()]
 
-    def _going_on(self, history: History) -> Known | None:
+    def _going_on(self, history: History) -> _Conversation | None:
         """The conversation whose last history is the longest that this one begins with.
 
         Under another system prompt it is one only if more than the task is the same.
@@ -292,7 +287,7 @@ class Histories:
                 return here[-1]
         return self._without_end(history)
 
-    def _without_end(self, history: History) -> Known | None:
+    def _without_end(self, history: History) -> _Conversation | None:
         """The conversation that a request goes on with, but for what the caller said at its end for one call alone."""
         for place in range(len(history.links) - 1, -1, -1):
             for known in reversed(self._at.get(history.links[place], ())):
@@ -312,7 +307,7 @@ class Histories:
                 return here[-1].name
         return None
 
-    def _move(self, known: Known, history: History) -> None:
+    def _move(self, known: _Conversation, history: History) -> None:
         tip, stem = history.links[-1], history.end.stem
         if known.tip != tip:
             known.past.append(known.tip)
@@ -337,36 +332,15 @@ class Histories:
                 self._take(link, known)
             yield name
 
-    def _put(self, link: bytes, known: Known) -> None:
+    def _put(self, link: bytes, known: _Conversation) -> None:
         self._at.setdefault(link, []).append(known)
 
-    def _take(self, link: bytes, known: Known) -> None:
+    def _take(self, link: bytes, known: _Conversation) -> None:
         left = [each for each in self._at.get(link, ()) if each is not known]
         if left:
             self._at[link] = left
         else:
             self._at.pop(link, None)
-
-
-class FindsConversations(Protocol):
-    """Finds the conversation of a request."""
-
-    @property
-    def most(self) -> int:
-        """So many are known here."""
-        ...
-
-    def __len__(self) -> int:
-        """How many are known here."""
-        ...
-
-    async def find(self, history: History) -> Found:
-        """The conversation that a request goes on with, which has shown this history from now on."""
-        ...
-
-    def hold(self, name: str, history: History) -> Sequence[str]:
-        """Remember a conversation that has a name; gives those that there is no room for any more."""
-        ...
 
 
 MOST_ALIKE = 256

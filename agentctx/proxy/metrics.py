@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from attrs import define, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -21,28 +20,11 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-@define(eq=False)
 class Metrics:
-    """The counters of one proxy.
+    """The counters of one proxy."""
 
-    Args:
-        conversations: How many conversations are known.
-    """
-
-    registry: CollectorRegistry = field(init=False, factory=CollectorRegistry, repr=False)
-    requests: Counter = field(init=False, repr=False)
-    answers: Counter = field(init=False, repr=False)
-    active: Gauge = field(init=False, repr=False)
-    tokens: Counter = field(init=False, repr=False)
-    recovered: Counter = field(init=False, repr=False)
-    compacted: Counter = field(init=False, repr=False)
-    preparing: Histogram = field(init=False, repr=False)
-    first_byte: Histogram = field(init=False, repr=False)
-    broken: Counter = field(init=False, repr=False)
-    conversations: Gauge = field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Register the counters."""
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
         at: dict[str, Native] = {"namespace": "agentctx_proxy", "registry": self.registry}
         about = "Requests, by what became of them: unchanged, changed, passed, refused or failed"
         self.requests = Counter("requests", about, ["outcome"], **at)

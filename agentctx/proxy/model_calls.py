@@ -40,7 +40,7 @@ from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.registry import format_named
 from agentctx.proxy.apis import SESSION_HEADER, Api, Incoming
-from agentctx.proxy.histories import FindsConversations, Histories, History, history_of
+from agentctx.proxy.histories import Histories, History, SharedHistories, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send
 from agentctx.session.session import Session
@@ -260,7 +260,7 @@ class Known:
     """
 
     pipeline_of: PipelineOf
-    histories: FindsConversations = field(factory=Histories)
+    histories: Histories | SharedHistories
     store: StateStore | None = None
     _pipelines: dict[str | None, Pipeline] = field(init=False, factory=dict, repr=False)
     _sessions: dict[int, Sessions] = field(init=False, factory=dict, repr=False)
