@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
+from itertools import count
 from typing import Any
 
 from attrs import define, field
@@ -115,31 +116,23 @@ def _stream(
     context: Native, call: PreparedCall[Message], put: Callable[[], None], call_next: Callable[[], Awaitable[None]]
 ) -> ResponseStream[Any, Any]:
     """The stream of the call; of the smaller one where the first says before anything else that it was too large."""
-    read: list[Any] = [context.result]
+    streams: list[Any] = [context.result]
+    tries = count()
 
-    async def updates() -> AsyncIterator[Any]:
-        said = False
-        try:
-            async for update in read[-1]:
-                said = True
-                yield update
-        except Exception as error:
-            if said or not await call.recover(error):
-                raise
+    async def send() -> AsyncGenerator[Any]:
+        if next(tries):
             put()
             await call_next()
-            read.append(context.result)
-        else:
-            return
-        async for update in read[-1]:
+            streams.append(context.result)
+        async for update in streams[-1]:
             yield update
 
     async def finished(_updates: Sequence[Any]) -> ChatResponse:
-        response: ChatResponse = await read[-1].get_final_response()
+        response: ChatResponse = await streams[-1].get_final_response()
         _record(call, response)
         return response
 
-    return ResponseStream(updates(), finalizer=finished)
+    return ResponseStream(call.streamed(send), finalizer=finished)
 
 
 def _record(call: PreparedCall[Message], response: Native) -> None:

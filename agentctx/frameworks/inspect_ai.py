@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 from uuid import uuid4
 
@@ -155,7 +156,7 @@ class ContextCompaction(CompactionStrategy):
     ) -> tuple[list[ChatMessage], None]:
         """The messages, smaller. Inspect decides that it is time, also where the pipeline's own budget has room."""
         call = await self.agentctx.begin(_request(model, messages, tools))
-        if call.view is not None and len(call.messages) == len(messages) and all(map(_is, call.messages, messages)):
+        if call.view is not None and len(call.messages) == len(messages) and all(map(is_, call.messages, messages)):
             had = call.view.report.tokens_after
             limit = int(min(self.threshold if self.threshold > 1 else self.threshold * had, had - 1))
             budget = self.agentctx.sessions.pipeline.budget_for(model.name)
@@ -163,10 +164,6 @@ class ContextCompaction(CompactionStrategy):
             what = f"This model's maximum context length is {window} tokens."
             await call.recover(TooLarge(f"{what} However, your messages resulted in {had} tokens."))
         return call.messages, None
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _words(output: ModelOutput) -> str:

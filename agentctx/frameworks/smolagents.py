@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import json
 from ast import literal_eval
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
-from weakref import ref
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
-from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, check_is_called, missing
+from agentctx.frameworks.calls import (
+    UNNAMED,
+    Converted,
+    ModelCalls,
+    Piece,
+    PreparedCall,
+    Request,
+    check_is_called,
+    missing,
+)
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.session.sessions import Sessions
@@ -68,7 +76,6 @@ class ContextModel(Model):
         self.model = model
         self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
         check_is_called(type(self).__name__, "model", model, "generate")
-        self._images = _ImageUrls()
 
     def __getattr__(self, name: str) -> Native:
         """What the other model has."""
@@ -113,19 +120,20 @@ class ContextModel(Model):
             name=UNNAMED,
             adapter=_ADAPTER,
             objects=[turn.group for turn in turns],
-            pieces=[[turn.read(self._images)] for turn in turns],
-            write=self._write,
+            pieces=[[turn.read()] for turn in turns],
+            write=_write,
             tools=[get_tool_json_schema(tool) for tool in tools] if tools else None,
             model=getattr(self.model, "model_id", None),
         )
         return blocking(self.agentctx.begin, request)
 
-    def _write(self, group: Group | None, pieces: Sequence[Piece]) -> Group:
-        written = pieces[0].message
-        if group is None:
-            role = MessageRole.ASSISTANT if written["role"] == "assistant" else MessageRole.USER
-            return (ChatMessage(role=role, content=_blocks(written.get("content"), ())),)
-        return tuple(_written(message, written, self._images) for message in group)
+
+def _write(group: Group | None, pieces: Sequence[Piece]) -> Group:
+    written = pieces[0].message
+    if group is None:
+        role = MessageRole.ASSISTANT if written["role"] == "assistant" else MessageRole.USER
+        return (ChatMessage(role=role, content=_blocks(written.get("content"), {})),)
+    return tuple(_written(message, written) for message in group)
 
 
 def _flat(call: PreparedCall[Group]) -> list[ChatMessage]:
@@ -151,14 +159,14 @@ class _Turn:
     ids: tuple[str, ...] = ()
     answers: str | None = None
 
-    def read(self, images: _ImageUrls) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         """The message of Chat Completions."""
         first = self.group[0]
         if self.answers is not None:
             return {"role": "tool", "tool_call_id": self.answers, "content": _text(first)}
         if not _is(first, MessageRole.ASSISTANT, MessageRole.TOOL_CALL):
             role = "system" if _is(first, MessageRole.SYSTEM) else "user"
-            return {"role": role, "content": _parts(first.content, images)}
+            return {"role": role, "content": _parts(first.content)}
         said = "\n".join(_text(each) for each in self.group if _is(each, MessageRole.ASSISTANT) or not self.ids)
         calls = [_call(id_, _text(self.group[-1])) for id_ in self.ids]
         return {"role": "assistant", "content": said or None, **({"tool_calls": calls} if calls else {})}
@@ -224,12 +232,12 @@ def _one_call(text: str) -> Native:
         return None
 
 
-def _written(message: ChatMessage, written: dict[str, Any], images: _ImageUrls) -> ChatMessage:
+def _written(message: ChatMessage, written: dict[str, Any]) -> ChatMessage:
     """A message of a group as it is to be sent; itself where it says the same."""
     content: Native = _calls_text(message, written) if _is(message, MessageRole.TOOL_CALL) else written.get("content")
-    if content == (_text(message) if isinstance(content, str) else _parts(message.content, images)):
+    if content == (_text(message) if isinstance(content, str) else _parts(message.content)):
         return message
-    return ChatMessage(role=message.role, content=_blocks(content, images.of(message.content)))
+    return ChatMessage(role=message.role, content=_blocks(content, _images_in(message.content)))
 
 
 def _calls_text(message: ChatMessage, written: dict[str, Any]) -> str:
@@ -252,43 +260,34 @@ def _text(message: ChatMessage) -> str:
     return "\n".join(block["text"] for block in content if block.get("type") == "text")
 
 
-def _parts(content: Native, images: _ImageUrls) -> Native:
+def _parts(content: Native) -> Native:
     if not isinstance(content, list):
         return content or ""
     return [
-        {"type": "image_url", "image_url": {"url": images(block["image"])}} if block.get("type") == "image" else block
+        {"type": "image_url", "image_url": {"url": _url_of(block["image"])}} if block.get("type") == "image" else block
         for block in content
     ]
 
 
-def _blocks(content: Native, images: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
+def _blocks(content: Native, images: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Content of Chat Completions as smolagents has it."""
     if not isinstance(content, list):
         return [{"type": "text", "text": content or ""}]
-    known = dict(images)
     return [
-        {"type": "image", "image": known[part["image_url"]["url"]]} if part["type"] == "image_url" else part
+        {"type": "image", "image": images[part["image_url"]["url"]]} if part["type"] == "image_url" else part
         for part in content
     ]
 
 
-@define
-class _ImageUrls:
-    """Images as data URLs, each written once while it lives."""
+def _images_in(content: Native) -> dict[str, Any]:
+    """The images in a message's content, by their URLs."""
+    blocks = content if isinstance(content, list) else ()
+    return {_url_of(block["image"]): block["image"] for block in blocks if block.get("type") == "image"}
 
-    _known: dict[int, tuple[Any, str]] = field(factory=dict)
 
-    def __call__(self, image: Native) -> str:
-        """The image as a URL."""
-        place = id(image)
-        known = self._known.get(place)
-        if known is not None and known[0]() is image:
-            return known[1]
-        url: str = make_image_url(encode_image_base64(image))
-        self._known[place] = (ref(image, lambda _gone: self._known.pop(place, None)), url)
-        return url
+def _url_of(image: Native) -> str:
+    url: str = _urls_of(image)[0]
+    return url
 
-    def of(self, content: Native) -> list[tuple[str, Any]]:
-        """The URLs of the images in a message's content."""
-        blocks = content if isinstance(content, list) else ()
-        return [(self(block["image"]), block["image"]) for block in blocks if block.get("type") == "image"]
+
+_urls_of: Converted[Any] = Converted(lambda image: [make_image_url(encode_image_base64(image))], lambda _image: ())
