@@ -72,13 +72,11 @@ async def _stateless(client: Conversations, adapter: Adapter, body: Body, reques
         return None
     if depth == 0:
         client.note_stateless(request.messages)
-        view = await _alone(client.limits, adapter, request)
+        view = await _alone(client.limits.pipeline_for(request.model), pipeline, adapter, request)
         return ModelCall(client, pipeline, adapter, body, request, None, view, limits=client.limits)
     budget = pipeline.budget_for(request.model)
     bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
-    given = (request.messages, request.system, request.tools)
-    with preparing(pipeline):
-        view = await bare.prepare(*given, format=adapter.format, model=request.model)
+    view = await _alone(bare, pipeline, adapter, request)
     return ModelCall(client, bare, adapter, body, request, None, view)
 
 
@@ -88,11 +86,10 @@ _WAITED_FOR = (
 )
 
 
-async def _alone(limits: Limits, adapter: Adapter, request: RequestParts, *, down_to_target: bool = False) -> View:
-    """A request by itself, within the room that its model is known to have."""
+async def _alone(narrowed: Pipeline, pipeline: Pipeline, adapter: Adapter, request: RequestParts) -> View:
+    """A request by itself: by the pipeline, or by what is narrowed down of it, in a step of it all the same."""
     given = (request.messages, request.system, request.tools)
-    narrowed = limits.pipeline_for(request.model, down_to_target=down_to_target)
-    with nullcontext() if narrowed is limits.pipeline else preparing(limits.pipeline):
+    with nullcontext() if narrowed is pipeline else preparing(pipeline):
         return await narrowed.prepare(*given, format=adapter.format, model=request.model)
 
 
@@ -291,7 +288,8 @@ class ModelCall:
 
     async def _smaller(self, limits: Limits, *, guessed: bool) -> View | None:
         try:
-            view = await _alone(limits, self.adapter, self.request, down_to_target=guessed)
+            narrowed = limits.pipeline_for(self.request.model, down_to_target=guessed)
+            view = await _alone(narrowed, limits.pipeline, self.adapter, self.request)
         except ContextOverflow:
             return None
         return view if view.report.tokens_after < self.view.report.tokens_after else None
