@@ -175,6 +175,7 @@ class Seen:
         marks: By what the rules know it again in the request that this one was made from.
         unique: What no other message of a request may have, or all of it is validated anew.
         once: What no other message of the request that this one was made from may have, or all is validated anew.
+        size: The bytes of its strings, where requests have a largest size.
     """
 
     native: Mapping[str, Any]
@@ -186,6 +187,7 @@ class Seen:
     marks: frozenset[Hashable] = frozenset()
     unique: tuple[Hashable, ...] = ()
     once: tuple[Hashable, ...] = ()
+    size: int = 0
 
 
 @frozen(eq=False)

@@ -172,10 +172,10 @@ class Anthropic(WireFormat):
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
-        from agentctx.providers.anthropic.rules import GrowingRequest  # noqa: PLC0415 - a step needs no rules
+        from agentctx.providers.anthropic.rules import GrowingMessages  # noqa: PLC0415 - a step needs no rules
 
         own = type(self).validate is Anthropic.validate
-        return GrowingRequest(profile) if own else super().validator(profile)
+        return GrowingMessages(profile) if own else super().validator(profile)
 
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
         """The message with no word of these callers: what they called, the model called itself."""
