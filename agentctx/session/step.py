@@ -132,7 +132,6 @@ async def take_step(
         step = None if remembered else await _fitted_around(ctx, record, given)
         if step is None:
             step = await take_in(state, record, given, ctx, now, remembered=remembered)
-            step.background = state.background
             step = await _fitted(step, given)
         undo = state if undoable and step.trail.reports else None
         done = await commit(state, step, given, now, on_copy=undo is not None)
@@ -164,12 +163,10 @@ async def take_in(
     idle = None if at is None else max(0.0, now - at)
     if record is state.record and 0 < len(given.messages) == len(record.seen):
         step = _stand_still(ctx, record, given.messages, idle)
+        _know_what_was_left(step, state)
     else:
         step = await _read_in(ctx, record, given.messages, idle, remembered=remembered)
-        step.memo = state.memo
-        if state.cleared_by_provider:
-            cleared = [place for place in state.cleared_by_provider if place < len(record.view)]
-            step.hidden = frozenset([record.view[place].identity for place in cleared])
+        _know_what_was_left(step, state)
         if remembered and step.read.messages:
             if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
                 limit = None if ctx.budget is None else ctx.budget.limit
@@ -177,11 +174,18 @@ async def take_in(
                 if _may_refer(step.read.messages):  # or shows what was written when more stood above than does now
                     await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(limit))
             await _treat(step)
-    if state.ctx is not ctx:
-        step.reasoning_made_with = state.reasoning_made_with(ctx)
-    step.marked_for = state.marked_for
-    step.said_before = state.said
     return step
+
+
+def _know_what_was_left(step: Step, state: State) -> None:
+    """Let a step know what those before it have left, beside the record."""
+    step.background, step.memo = state.background, state.memo
+    step.marked_for, step.said_before = state.marked_for, state.said
+    if state.cleared_by_provider:
+        view = step.record.view
+        step.hidden = frozenset([view[place].identity for place in state.cleared_by_provider if place < len(view)])
+    if state.ctx is not step.ctx:
+        step.reasoning_made_with = state.reasoning_made_with(step.ctx)
 
 
 def _may_refer(messages: Sequence[Message]) -> bool:
@@ -218,7 +222,7 @@ async def _read_in(
     return step
 
 
-class _New(NamedTuple):
+class _Arrivals(NamedTuple):
     """What is new.
 
     Args:
@@ -234,7 +238,7 @@ class _New(NamedTuple):
     answers_from: int | None = None
 
 
-async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
+async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
     """What is new; with all since an earlier call, where something that is new answers that one."""
     known = len(record.seen)
     if (arrived := len(natives) - known) < SOME:
@@ -247,7 +251,7 @@ async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native],
     return await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - len(record.seen))
 
 
-def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
+def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
     """Read what is new.
 
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
@@ -266,7 +270,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     else:
         new = reader.messages(arrived, known, record.tail)
     if not remembered:
-        return _New(record, new, list(arrived))
+        return _Arrivals(record, new, list(arrived))
     if record.instructions:
         new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
@@ -274,7 +278,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     if len(new) >= AT_ONCE:
         for kept in paced([*seen, *new]):
             untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
-    return _New(record, new, seen, answered_from(record, natives, new, reader.wire))
+    return _Arrivals(record, new, seen, answered_from(record, natives, new, reader.wire))
 
 
 async def _make_legal(step: Step) -> None:
