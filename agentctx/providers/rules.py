@@ -366,3 +366,29 @@ def looked_at(native: dict[str, Any], part: str, *, quiet: bool, **known: Native
         known: What else is known of it, as in ``Seen``.
     """
     return Seen(native, snapshot(native), part, quiet, **known)
+
+
+def same_names(calls: Sequence[Hashable], answers: Sequence[Hashable]) -> bool:
+    """Whether there is one answer for each call, and none besides."""
+    return sorted(calls, key=str) == sorted(answers, key=str)
+
+
+def rounds_of_two(
+    seen: Sequence[Seen], start: int, agree: Callable[[Sequence[Any], Sequence[Any]], bool] = same_names
+) -> Iterator[tuple[int, int]]:
+    """The rounds of a message with calls and one that answers them, between one of the user's and one of the model's.
+
+    Args:
+        seen: The messages; each a ``"call"``, an ``"answer"``, or what else the ``"user"`` or the ``"assistant"`` says.
+        start: Where the last round ended.
+        agree: Whether answers are those of the calls.
+    """
+    place = max(start, 1)
+    while place < len(seen) - 2:
+        before, calling, answering, after = seen[place - 1 : place + 3]
+        apart = before.part in ("user", "answer") and after.part in ("assistant", "call")
+        quiet = calling.part == "call" and answering.part == "answer" and calling.quiet and answering.quiet
+        if apart and quiet and agree(calling.calls, answering.answers):
+            yield place, place + 2
+            place += 1
+        place += 1

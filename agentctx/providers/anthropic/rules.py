@@ -36,6 +36,7 @@ from agentctx.providers.rules import (
     in_order,
     looked_at,
     refusing,
+    rounds_of_two,
     turns_of,
 )
 from agentctx.tokens.media import image_size
@@ -1099,24 +1100,11 @@ class GrowingMessages(GrowingRequest[MessagesRequest]):
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
         """Calls with their results; none where the first message holds nothing: a rule asks what the first block is."""
-        place = max(start, 1) if seen[0].part else len(seen)
-        while place < len(seen) - 2:
-            if _is_round(*seen[place - 1 : place + 3]):
-                yield place, place + 2
-                place += 1
-            place += 1
+        return rounds_of_two(seen, start) if seen[0].part else iter(())
 
     def rounds_before(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
         """The halves of rounds, each alone; any other message may hold what the provider has encrypted."""
         return ((place, place + 1) for place in range(start, len(seen)) if seen[place].quiet)
-
-
-def _is_round(before: Seen, calling: Seen, answering: Seen, after: Seen) -> bool:
-    """Whether a complete round stands there as two turns of its own: what is around it stays turns of their own."""
-    if before.part not in ("user", "answer") or after.part not in ("assistant", "call"):
-        return False
-    told = calling.part == "call" and answering.part == "answer" and len(answering.answers) == len(calling.calls)
-    return told and set(answering.answers) == set(calling.calls)
 
 
 def _part(entry: Message) -> str:

@@ -34,6 +34,7 @@ from agentctx.providers.rules import (
     in_order,
     looked_at,
     refusing,
+    rounds_of_two,
     turns_of,
 )
 from agentctx.tokens.media import image_size
@@ -640,12 +641,7 @@ class GrowingConverse(GrowingRequest[ConverseRequest]):
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
         """Calls with their results."""
-        place = max(start, 1)
-        while place < len(seen) - 2:
-            if _is_round(*seen[place - 1 : place + 3]):
-                yield place, place + 2
-                place += 1
-            place += 1
+        return rounds_of_two(seen, start)
 
 
 def _part(entry: Message) -> str:
@@ -668,10 +664,3 @@ def _answers(block: BlockAt) -> bool:
     return (
         block.kind == "toolResult" and block.call is not None and all(each.kind != "cachePoint" for each in block.inner)
     )
-
-
-def _is_round(before: Seen, calling: Seen, answering: Seen, after: Seen) -> bool:
-    if before.part not in ("user", "answer") or after.part not in ("assistant", "call"):
-        return False
-    told = calling.part == "call" and answering.part == "answer" and calling.quiet and answering.quiet
-    return told and sorted(calling.calls, key=str) == sorted(answering.answers, key=str)

@@ -38,6 +38,7 @@ from agentctx.providers.rules import (
     in_order,
     looked_at,
     refusing,
+    rounds_of_two,
 )
 from agentctx.wire_format import Violation
 
@@ -476,28 +477,17 @@ class GrowingContents(GrowingRequest[GenerateRequest]):
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
         """Calls with the responses to them."""
-        place = max(start, 1)
-        while place < len(seen) - 2:
-            if seen[place - 1].part != "call" and seen[place - 1].part != "model" and _is_round(seen, place):
-                yield place, place + 2
-                place += 1
-            place += 1
+        return rounds_of_two(seen, start, _agree)
 
 
 def _part_of_round(content: ContentAt) -> str:
     if content.by_model:
-        return "call" if content.calls else "model"
+        return "call" if content.calls else "assistant"
     return "answer" if content.parts and len(content.parts) == len(content.responses) else "user"
 
 
 def _asked(part: PartAt) -> tuple[str | None, str]:
     return part.id, part.name
-
-
-def _is_round(seen: Sequence[Seen], place: int) -> bool:
-    calling, answering, after = seen[place : place + 3]
-    told = calling.part == "call" and answering.part == "answer" and after.part in ("call", "model")
-    return told and calling.quiet and answering.quiet and _agree(calling.calls, answering.answers)
 
 
 def _agree(calls: Sequence[Any], answers: Sequence[Any]) -> bool:
