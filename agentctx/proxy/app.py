@@ -26,7 +26,6 @@ from agentctx.proxy.apis import Api, Failure, Headers, Incoming, Provider, api_o
 from agentctx.proxy.histories import Histories, SharedHistories
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
 from agentctx.proxy.model_calls import (
-    ITS_ENCODING,
     Exchange,
     Known,
     PipelineFailed,
@@ -48,7 +47,6 @@ from agentctx.proxy.upstream import (
     host_of,
     to_give,
     to_send,
-    unpacked,
 )
 from agentctx.stores import ConversationStore
 from agentctx.strategies.fit_context_window import FitContextWindow
@@ -199,7 +197,7 @@ class Proxy:
     on_loopback: bool = field(default=False, kw_only=True)
     name: str = field(factory=lambda: f"agentctx-{token_hex(8)}", kw_only=True)
     metrics: Metrics = field(init=False, repr=False)
-    _known: Known = field(init=False, repr=False)
+    known: Known = field(init=False, repr=False)
     _signer: Signer | None = field(init=False, repr=False)
     _upstream: Upstream | None = field(init=False, default=None, repr=False)
     _active: int = field(init=False, default=0, repr=False)
@@ -211,7 +209,7 @@ class Proxy:
         pipeline = self.pipeline
         pipeline_of = (lambda _model: pipeline) if isinstance(pipeline, Pipeline) else pipeline
         histories = self.histories if self.store is None else SharedHistories(self.store, self.histories)
-        self._known = Known(pipeline_of, histories, self.store)
+        self.known = Known(pipeline_of, histories, self.store)
         self._signer = Signer() if self.sign_aws else None
         self.metrics = Metrics()
         routes = [Route("/healthz", self._health), Route("/metrics", self._measured), Mount("/", self._forward)]
@@ -291,25 +289,6 @@ class Proxy:
             logger.warning(
                 "a model call to %s is passed on as it came, since %s cannot be prepared (said once)", provider, why
             )
-
-    async def exchange(self, request: Incoming, api: Api, raw: bytes) -> Reply:
-        """What the provider answers to a model call.
-
-        Args:
-            request: The request line and the header fields.
-            api: The API that is called, by the path.
-            raw: The body as it came: bytes, packed or not.
-
-        Raises:
-            TooLarge: If the body is larger than ``max_body``, unpacked.
-            Unreadable: If it cannot be unpacked or prepared; nothing was sent. The others as for ``Exchange.answered``.
-        """
-        plain = unpacked(raw, request.header(b"content-encoding"), self.max_body)
-        if plain is None:
-            raise Unreadable(ITS_ENCODING)
-        assert self._upstream is not None  # noqa: S101 - ``_forward`` has set it
-        exchange = Exchange(api, request, raw, plain, self._upstream, self._known, self.metrics)
-        return await exchange.answered()
 
 
 @define(eq=False)
@@ -394,7 +373,7 @@ class _Passage:
     async def _model_call(self, raw: bytes) -> None:
         assert self.api is not None  # noqa: S101 - as it was asked before
         try:
-            reply = await self.proxy.exchange(self.request, self.api, raw)
+            reply = await self._exchange(self.api, raw).answered()
         except Unreadable as error:
             self.proxy.say_unread(error.why, self.api.provider)
             await self._through(raw)
@@ -409,6 +388,10 @@ class _Passage:
             await self._fail(500, f"agentctx proxy: {error}", "failed")
         else:
             await self._give(reply)
+
+    def _exchange(self, api: Api, raw: bytes) -> Exchange:
+        most, known, metrics = self.proxy.max_body, self.proxy.known, self.proxy.metrics
+        return Exchange(api, self.request, raw, most, self.upstream, known, metrics)
 
     async def _give(self, reply: Reply) -> None:
         response = reply.response

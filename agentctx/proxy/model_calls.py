@@ -42,7 +42,7 @@ from agentctx.providers.registry import format_named
 from agentctx.proxy.apis import SESSION_HEADER, Api, Incoming
 from agentctx.proxy.histories import Histories, History, SharedHistories, history_of
 from agentctx.proxy.metrics import Metrics
-from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send
+from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send, unpacked
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 from agentctx.users_code import FAILURES, described
@@ -92,14 +92,14 @@ class Exchange:
     Args:
         api: What it is made by.
         request: Its head.
-        raw: Its body, as it came.
-        plain: Its body, unpacked.
+        raw: Its body, as it came: packed or not.
+        most: So many bytes of it are taken, unpacked.
     """
 
     api: Api
     request: Incoming
     raw: bytes = field(repr=False)
-    plain: bytes = field(repr=False)
+    most: int
     upstream: Upstream
     known: Known
     metrics: Metrics
@@ -108,25 +108,29 @@ class Exchange:
         """What the provider answers to the prepared request.
 
         Raises:
-            Unreadable: If it cannot be prepared; nothing was sent.
+            TooLarge: If its body is larger than is taken, unpacked.
+            Unreadable: If it cannot be unpacked or prepared; nothing was sent.
             ContextOverflow: If it cannot be made to fit; nothing was sent.
             ConfigError: If the window of its model is not known.
             CannotSign: If it is signed for AWS, and nothing here can sign it anew.
         """
+        plain = unpacked(self.raw, self.request.header(b"content-encoding"), self.most)
+        if plain is None:
+            raise Unreadable(_ITS_ENCODING)
         begun = perf_counter()
-        body = self.api.body(_object(self.plain))
-        call = await self._begun(body)
+        body = self.api.body(_object(plain))
+        call = await self._begun(body, len(plain))
         self.metrics.prepared(call.view.report, perf_counter() - begun)
         tries = count()
         reply: Reply = await answer(call, partial(self._send, body, tries), Ways((), _opened, NotSent, waits=True))
         return reply
 
-    async def _begun(self, body: dict[str, Native]) -> ModelCall:
+    async def _begun(self, body: dict[str, Native], size: int) -> ModelCall:
         try:
             request = self.api.adapter.read(body)
             if request is None or not isinstance(request.messages, list) or not request.messages:
                 raise Unreadable(self.api.adapter.messages_key)
-            call = await self._in_its_conversation(request.model, body)
+            call = await self._in_its_conversation(request.model, body, size)
         except InvalidInput as error:
             raise Unreadable(error.where) from None
         except RecursionError:
@@ -135,15 +139,15 @@ class Exchange:
             raise Unreadable(self.api.adapter.messages_key)
         return call
 
-    async def _in_its_conversation(self, model: str | None, body: dict[str, Native]) -> ModelCall | None:
+    async def _in_its_conversation(self, model: str | None, body: dict[str, Native], size: int) -> ModelCall | None:
         try:
-            return await begin(self._asked(self.known.pipeline_for(model)), self.api.adapter, body)
+            return await begin(self._asked(self.known.pipeline_for(model), size), self.api.adapter, body)
         except (AgentctxError, RecursionError):
             raise
         except FAILURES as error:  # what the pipeline's own parts raise
             raise PipelineFailed(described(error)) from error
 
-    def _asked(self, pipeline: Pipeline) -> Asked:
+    def _asked(self, pipeline: Pipeline, size: int) -> Asked:
         named = self.request.header(SESSION_HEADER)
         return Asked(
             pipeline,
@@ -151,7 +155,7 @@ class Exchange:
             known=self.known,
             caller=self.request.caller(),
             named=None if named is None else named[:LONGEST_NAME],
-            size=len(self.plain),
+            size=size,
         )
 
     async def _send(self, given: dict[str, Native], tries: Iterator[int], written: dict[str, Native]) -> Reply:
@@ -167,7 +171,7 @@ class Exchange:
         return Reply(await self.upstream.send(self.api.provider, self.request, headers, content))
 
 
-_ITS_JSON, _TOO_DEEP, ITS_ENCODING = "its JSON", "what is nested too deep", "its content encoding"
+_ITS_JSON, _TOO_DEEP, _ITS_ENCODING = "its JSON", "what is nested too deep", "its content encoding"
 
 
 def _object(plain: bytes) -> dict[str, Native]:

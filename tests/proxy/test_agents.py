@@ -134,7 +134,7 @@ def test_coding_agents_get_through_a_small_window(agent, which, running, shared)
                 assert answer.status_code == 200, (next(turn), answer.text)
                 sent[number].append(desk.accepted[-1][key])
     assert len(desk.accepted) == len(desk.requests) == sum(map(len, sent.values()))
-    assert len(next(iter(proxy._known._sessions.values()))) == 2
+    assert len(next(iter(proxy.known._sessions.values()))) == 2
     for number, each in sent.items():
         assert f"canary-{1 - number} " not in json.dumps(each)
         stays = [_unmarked(after)[: len(before)] == _unmarked(before) for before, after in pairwise(each)]

@@ -71,7 +71,7 @@ async def test_two_hundred_conversations_at_once_are_not_mixed_up(provider_url):
             for number in range(200):
                 tasks.start_soon(talk, int(url.rpartition(":")[2]), number, mixed, turns)
     assert mixed == []
-    sessions = next(iter(proxy._known._sessions.values()))
+    sessions = next(iter(proxy.known._sessions.values()))
     assert len(sessions) == 200
     assert min(each.steps for each in sessions.values()) >= STEPS - 1
 
@@ -87,5 +87,5 @@ def test_two_workers_serve_one_conversation(provider, tmp_path):
                 chat(url, rounds(number, "shared"), stream=True, key="sk-a-key-that-is-nowhere")
     alone, together = at.desk.accepted[::2], at.desk.accepted[1::2]
     assert together == alone
-    assert len({name for worker in workers for each in worker._known._sessions.values() for name in each}) == 1
+    assert len({name for worker in workers for each in worker.known._sessions.values() for name in each}) == 1
     assert b"sk-a-key-that-is-nowhere" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())

@@ -219,7 +219,7 @@ def test_a_branch_keeps_what_its_conversation_decided(given):
     assert len(sent[0]) < len(asked[0])
     assert sent[1][: len(sent[0])] == sent[0]
     assert sent[2][:-1] == sent[1][:-1]
-    kept = [(name, session.id) for each in at.proxy._known._sessions.values() for name, session in each.items()]
+    kept = [(name, session.id) for each in at.proxy.known._sessions.values() for name, session in each.items()]
     assert all(name == identity for name, identity in kept)  # by which a store tells their contents apart
 
 
@@ -531,5 +531,5 @@ def test_gemini_without_events_passes_through_and_is_read(given):
     answer = httpx.post(url, json=body, headers={**KEYS, "x-agentctx-session": "gemini"})
     assert answer.content == document
     assert json.loads(at.requests[0].body) == body
-    sessions = next(iter(at.proxy._known._sessions.values()))
+    sessions = next(iter(at.proxy.known._sessions.values()))
     assert next(each for name, each in sessions.items() if name.endswith("/gemini")).billed_tokens == 60
