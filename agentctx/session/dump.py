@@ -39,8 +39,16 @@ from agentctx.session.record import (
     goes_out_as_another,
 )
 from agentctx.session.step_context import Given, State
-from agentctx.session.usage import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
-from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
+from agentctx.session.usage import (
+    BELIEVABLE,
+    MOST_MODELS,
+    REMEMBERED,
+    SAMPLES,
+    Calibration,
+    LearnedLimits,
+    LimitsByModel,
+    OverflowLimit,
+)
 from agentctx.wire_format import WireFormat
 
 MOST = 2**32 - 1

@@ -9,8 +9,8 @@ import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, StageReport
 from agentctx.economics import SilentTruncationSuspected
+from agentctx.session.usage import Calibration
 from agentctx.testing import Recorder, assistant, call, result, system, thinking, transcript, user
-from agentctx.tokens.calibration import Calibration
 
 pytestmark = pytest.mark.anyio
 
