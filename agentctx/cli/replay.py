@@ -148,10 +148,22 @@ class _Asked:
     named: str | None
     model: str | None
     format: str | None
-    retention: bool
-    messages: int | None
-    full: bool
-    json: bool
+    retention: bool = False
+    messages: int | None = None
+    full: bool = False
+    json: bool = False
+
+    def recording(self, entry: Transcript) -> Recording:
+        """What was recorded, taken for the format and the model that were named."""
+        given = entry.recording
+        named = given.format if self.format is None else self.format
+        return evolve(given, format=named, model=self.model or given.model)
+
+    def pipeline(self, recording: Recording, unlogged: int) -> tuple[Budget, Pipeline]:
+        """The pipeline, with its budget; ``unlogged`` tokens of each request are not in the recording."""
+        typed = evolve(self.typed, unlogged=unlogged)
+        with users_code(self.named):
+            return chosen_pipeline(typed, self.preset, self.named, recording.model)
 
 
 def _entries(found: Iterator[Transcript], *, every: bool) -> Iterator[Transcript]:
@@ -166,25 +178,22 @@ def _entries(found: Iterator[Transcript], *, every: bool) -> Iterator[Transcript
 
 async def _replay(entry: Transcript, asked: _Asked) -> bool:
     """Replay one recording and print what was asked for; whether every call could have been sent."""
-    recording = entry.recording if asked.format is None else evolve(entry.recording, format=asked.format)
-    model = asked.model or recording.model
-    typed = evolve(asked.typed, unlogged=unlogged(recording, model))
-    with users_code(asked.named):
-        budget, pipeline = chosen_pipeline(typed, asked.preset, asked.named, model)
+    recording = asked.recording(entry)
+    budget, pipeline = asked.pipeline(recording, unlogged(recording))
     if asked.messages is not None:
-        return await _show(recording, pipeline, model, asked, asked.messages)
-    warmup(model)  # so that the time of the first call does not hold the loading of the vocabulary
-    watch = _watch(recording, model) if asked.retention else None
+        return await _show(recording, pipeline, asked, asked.messages)
+    warmup(recording.model)  # so that the time of the first call does not hold the loading of the vocabulary
+    watch = _watch(recording) if asked.retention else None
     if watch is not None:
-        recording, pipeline = watched(recording, pipeline, watch.library.store, model=model)
+        recording, pipeline = watched(recording, pipeline, watch.library.store)
     with users_code(asked.named):
-        steps = await _walk(recording, pipeline, model, watch)
+        steps = await _walk(recording, pipeline, watch)
     summary, found = summarise(steps), None if watch is None else watch.found
-    costs = reckoned(recording, steps, model)
+    costs = reckoned(recording, steps)
     if asked.json:
         told = {} if found is None else {"retention": {**asdict(found), "lost": found.lost}}
         steps_told = list(map(step_json, steps))
-        head = {**_head(entry, budget), "format": asked.format or with_format(entry.recording, model).format}
+        head = {**_head(entry, budget), "format": asked.format or with_format(entry.recording, recording.model).format}
         print_json({**head, "steps": steps_told, "summary": asdict(summary), "costs": asdict(costs), **told})
     else:
         with printing() as console:
@@ -194,17 +203,17 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     return summary.clean
 
 
-def _watch(recording: Recording, model: str | None) -> Watch:
+def _watch(recording: Recording) -> Watch:
     """Looks for what the calls of a recording need."""
-    given = reader_of(recording, model).messages(as_list(recording.messages))
-    return Watch(given, needs(given, calls_of(recording, model=model)))
+    given = reader_of(recording).messages(as_list(recording.messages))
+    return Watch(given, needs(given, calls_of(recording)))
 
 
-async def _walk(recording: Recording, pipeline: Pipeline, model: str | None, watch: Watch | None) -> list[Step]:
+async def _walk(recording: Recording, pipeline: Pipeline, watch: Watch | None) -> list[Step]:
     """The steps without their messages, so that a long replay can be kept."""
-    with progress("replay", len(calls_of(recording, model=model))) as done:
+    with progress("replay", len(calls_of(recording))) as done:
         steps = []
-        async for step in replay_steps(recording, pipeline, model=model):
+        async for step in replay_steps(recording, pipeline):
             if watch is not None and step.view is not None:
                 await watch.see(step.index, step.view.context)
             steps.append(step.without_view())
@@ -227,26 +236,26 @@ def _head(entry: Transcript, budget: Budget) -> dict[str, Any]:
     }
 
 
-async def _show(recording: Recording, pipeline: Pipeline, model: str | None, asked: _Asked, wanted: int) -> bool:
+async def _show(recording: Recording, pipeline: Pipeline, asked: _Asked, wanted: int) -> bool:
     """Print the request of one model call; whether it could have been sent."""
     with users_code(asked.named):
-        step = await _step(recording, pipeline, model, wanted)
+        step = await _step(recording, pipeline, wanted)
     if step.view is None:
         raise step.overflow or ConfigError(f"--messages {wanted}: nothing was sent")
     if asked.json:
         print_json({**step_json(step), **view_json(step.view)})
         return step.valid and step.fits
-    source = reader_of(recording, model)
+    source = reader_of(recording)
     lines = shown(step.view, source.messages(recording.messages[: step.index]), source.meter.message)
     with printing() as console:
         _print_view(console, step, recording.system, lines, full=asked.full)
     return step.valid and step.fits
 
 
-async def _step(recording: Recording, pipeline: Pipeline, model: str | None, wanted: int) -> Step:
+async def _step(recording: Recording, pipeline: Pipeline, wanted: int) -> Step:
     step = None
     with progress("replay", wanted) as done:
-        async for step in replay_steps(recording, pipeline, model=model):
+        async for step in replay_steps(recording, pipeline):
             done()
             if step.number == wanted:
                 return step
@@ -526,26 +535,26 @@ def report(
             raise ConfigError(msg)
         _write_comparison(compare, out, parse_bytes("--max-bytes", max_bytes), show=show, json=json)
         return
-    typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     source = session_file(session, number)
     apart("--out", out, [source])
     found = chosen(source, id, max_bytes)
     entry = next(found)
     if id is None and next(found, None) is not None:
         err().print("there are more recordings in this file: --id ID makes a page of one of them", style="dim")
-    recording = entry.recording if format is None else evolve(entry.recording, format=format)
-    model = model or recording.model
+    typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
+    asked = _Asked(typed, preset, pipeline, model, format)
+    recording = asked.recording(entry)
     with at(entry.place):
-        typed = evolve(typed, unlogged=unlogged(recording, model))
-        missing = f"{typed.unlogged:,} tokens of system prompt and tools are not in the log, but in window and cost"
-        remarks = [*entry.notes, missing] if typed.unlogged else entry.notes
+        missing = unlogged(recording)
+        said = f"{missing:,} tokens of system prompt and tools are not in the log, but in window and cost"
+        remarks = [*entry.notes, said] if missing else entry.notes
+        _, prepared_by = asked.pipeline(recording, missing)
         with users_code(pipeline):
-            _, prepared_by = chosen_pipeline(typed, preset, pipeline, model)
-            data = anyio.run(_session_data, recording, prepared_by, model)
+            data = anyio.run(_session_data, recording, prepared_by)
         page = html_page(data, content=not no_content, full=full, remarks=remarks).encode()
     with written(out) as stream:
         stream.write(page)
-    UnknownModels().tell(model, otherwise="--model, --window")
+    UnknownModels().tell(recording.model, otherwise="--model, --window")
     _tell_page(data, out, len(page), content=not no_content, json=json)
     if show:
         _open(out)
@@ -553,9 +562,9 @@ def report(
         raise typer.Exit(FOUND)
 
 
-async def _session_data(recording: Recording, pipeline: Pipeline, model: str | None) -> SessionData:
-    with progress("replay", len(calls_of(recording, model=model))) as done:
-        return await session_data(recording, pipeline, model=model, done=done)
+async def _session_data(recording: Recording, pipeline: Pipeline) -> SessionData:
+    with progress("replay", len(calls_of(recording))) as done:
+        return await session_data(recording, pipeline, done=done)
 
 
 _HOLDS = "it holds what the session says, secrets included: pass it on as you would the session (or use --no-content)"
