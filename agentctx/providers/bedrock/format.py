@@ -25,8 +25,9 @@ from agentctx.providers.bedrock.messages import (
     arrange_for,
     is_object,
     kind_of,
-    read_content,
     read_message,
+    read_system,
+    read_tools,
     repair,
     write_block,
     write_message,
@@ -39,11 +40,8 @@ from agentctx.providers.native import (
     PDF,
     PICTURES,
     TEXT_FILES,
-    fields,
     fields_or_none,
     mapping_or_none,
-    placed,
-    tool_as_read,
 )
 from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, Validator, Violation, WireFormat
 
@@ -210,6 +208,8 @@ class Bedrock(WireFormat):
 
     recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
+    read_system = staticmethod(read_system)
+    read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
     repair = staticmethod(repair)
     arrange_for = staticmethod(arrange_for)
@@ -230,16 +230,6 @@ class Bedrock(WireFormat):
 
         own = type(self).validate is Bedrock.validate
         return GrowingConverse(profile) if own else super().validator(profile)
-
-    def read_system(self, native: object, /) -> Message | None:
-        """The system prompt (a list of blocks, or a string) as a value; None when there is none."""
-        if native is None or isinstance(native, str):
-            return super().read_system(native)
-        return Message.read("system", placed(read_content, native, "system"), native)
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The members of ``toolConfig.tools`` as values."""
-        return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
 
     def request(
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
@@ -271,13 +261,6 @@ class Bedrock(WireFormat):
         """A tool of the caller's as a definition."""
         said = {"description": tool.description} if tool.description else {}
         return {"toolSpec": {"name": tool.name, **said, "inputSchema": {"json": tool.parameters}}}
-
-
-def _read_tool(native: object, index: int) -> Tool:
-    tool = fields(native, f"tools[{index}]")
-    spec = fields_or_none(tool.get("toolSpec")) or fields_or_none(tool.get("systemTool")) or {}
-    schema = fields_or_none(spec.get("inputSchema")) or {}
-    return tool_as_read(spec, schema.get("json"), native)
 
 
 _BEFORE_CONTENT = frozenset({"messageStart", "contentBlockStart"})

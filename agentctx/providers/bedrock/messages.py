@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
+from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.core.protection import GO_ON, NOT_SHOWN
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
@@ -39,6 +39,7 @@ from agentctx.providers.native import (
     same,
     spoken,
     string_of,
+    tool_as_read,
     with_object,
     words_of,
 )
@@ -88,6 +89,26 @@ def read_message(native: object, index: int) -> Message:
         raise InvalidInput(where=f"messages[{index}].content", what="missing")
     parts = placed(read_content, message["content"], "messages[{}].content", index)
     return Message.read(role, parts, native)
+
+
+def read_system(native: object) -> Message | None:
+    """The system prompt (a list of blocks, or a string) as a value; None when there is none."""
+    if native is None:
+        return None
+    parts = (Text(native, source=native),) if isinstance(native, str) else placed(read_content, native, "system")
+    return Message.read("system", parts, native)
+
+
+def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
+    """The members of ``toolConfig.tools`` as values."""
+    return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
+
+
+def _read_tool(native: object, index: int) -> Tool:
+    tool = fields(native, f"tools[{index}]")
+    spec = fields_or_none(tool.get("toolSpec")) or fields_or_none(tool.get("systemTool")) or {}
+    schema = fields_or_none(spec.get("inputSchema")) or {}
+    return tool_as_read(spec, schema.get("json"), native)
 
 
 def read_content(content: object) -> tuple[Part, ...]:

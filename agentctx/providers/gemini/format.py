@@ -6,7 +6,7 @@ Source: https://ai.google.dev/api/generate-content.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -26,9 +26,9 @@ from agentctx.providers.gemini.messages import (
     is_object,
     read_message,
     read_system,
+    read_tools,
     repair,
     unsigned,
-    value,
     with_signatures,
     write_message,
     write_part,
@@ -40,10 +40,7 @@ from agentctx.providers.native import (
     PICTURES,
     SOUNDS,
     TEXT_FILES,
-    fields,
     fields_or_none,
-    placed,
-    tool_as_read,
 )
 from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, Validator, Violation, WireFormat
 
@@ -127,6 +124,8 @@ class Gemini(WireFormat):
 
     recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
+    read_system = staticmethod(read_system)
+    read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
     pair = staticmethod(pair)
     arrange = staticmethod(arrange)
@@ -148,14 +147,6 @@ class Gemini(WireFormat):
 
         own = type(self).validate is Gemini.validate
         return GrowingContents(profile) if own else super().validator(profile)
-
-    def read_system(self, native: object, /) -> Message | None:
-        """The system instruction (a string, a content, a list of parts) as a value; None when there is none."""
-        return None if native is None else Message.read("system", placed(read_system, native, "system"), native)
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The functions of the native tools, and each built-in tool, as values."""
-        return tuple(tool for index, each in enumerate(native or ()) for tool in _read_tool(each, f"tools[{index}]"))
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""
@@ -193,27 +184,6 @@ class Gemini(WireFormat):
         """A tool of the caller's as a declaration, which has to be described."""
         declared = {"name": tool.name, "description": tool.description or tool.name}
         return {"functionDeclarations": [{**declared, "parametersJsonSchema": tool.parameters}]}
-
-
-def _read_tool(native: object, where: str) -> Iterator[Tool]:
-    """The functions that a native tool declares; itself when it declares none."""
-    if callable(native) and not isinstance(native, type):  # the SDK makes declarations of plain functions itself
-        yield Tool(getattr(native, "__name__", ""), getattr(native, "__doc__", None) or "", source=native)
-        return
-    tool = fields(native, where)
-    declared = value(tool, "functionDeclarations")
-    if not isinstance(declared, (list, tuple)):
-        yield Tool(str(next(iter(tool), "")), source=native)
-        return
-    for each in declared:
-        one = len(declared) == 1
-        yield _read_function(each, native if one else {"functionDeclarations": [each]})
-
-
-def _read_function(native: object, source: object) -> Tool:
-    function = fields_or_none(native) or {}
-    schema = value(function, "parameters")
-    return tool_as_read(function, value(function, "parametersJsonSchema") if schema is None else schema, source)
 
 
 @frozen

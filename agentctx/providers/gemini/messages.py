@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import (
@@ -33,6 +33,7 @@ from agentctx.providers.native import (
     object_spelled,
     placed,
     same,
+    tool_as_read,
     with_object,
     words_of,
 )
@@ -236,14 +237,45 @@ def read_message(native: object, index: int) -> Message:
     return Message.read(role, parts, native)
 
 
-def read_system(native: object) -> tuple[Part, ...]:
+def read_system(native: object) -> Message | None:
+    """The system instruction (a string, a content, a list of parts) as a value; None when there is none."""
+    return None if native is None else Message.read("system", placed(_instruction, native, "system"), native)
+
+
+def _instruction(native: object) -> tuple[Part, ...]:
     """A system instruction as parts: a string, a content, a part, or a list of strings and parts."""
     if isinstance(native, str):
         return (Text(native, source=native),)
     if isinstance(native, (list, tuple)):
-        return tuple(part for item in native for part in read_system(item))
+        return tuple(part for item in native for part in _instruction(item))
     content = fields(native, "")
     return read_parts(content.get("parts")) if "parts" in content else (read_part(native, {}),)
+
+
+def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
+    """The functions of the native tools, and each built-in tool, as values."""
+    return tuple(tool for index, each in enumerate(native or ()) for tool in _read_tool(each, f"tools[{index}]"))
+
+
+def _read_tool(native: object, where: str) -> Iterator[Tool]:
+    """The functions that a native tool declares; itself when it declares none."""
+    if callable(native) and not isinstance(native, type):  # the SDK makes declarations of plain functions itself
+        yield Tool(getattr(native, "__name__", ""), getattr(native, "__doc__", None) or "", source=native)
+        return
+    tool = fields(native, where)
+    declared = value(tool, "functionDeclarations")
+    if not isinstance(declared, (list, tuple)):
+        yield Tool(str(next(iter(tool), "")), source=native)
+        return
+    for each in declared:
+        one = len(declared) == 1
+        yield _read_function(each, native if one else {"functionDeclarations": [each]})
+
+
+def _read_function(native: object, source: object) -> Tool:
+    function = fields_or_none(native) or {}
+    schema = value(function, "parameters")
+    return tool_as_read(function, value(function, "parametersJsonSchema") if schema is None else schema, source)
 
 
 def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:

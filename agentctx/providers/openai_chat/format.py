@@ -197,7 +197,7 @@ _OPTIONS = frozenset(
 )
 
 
-def evidence(request: Mapping[str, Any]) -> int:
+def recognise(request: Mapping[str, Any]) -> int:
     """0 impossible, 1 possible, 5 likely, 10 certain. Looks no further than the first certain sign."""
     messages = request.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str):
@@ -297,7 +297,7 @@ class OpenAIChat(WireFormat):
         found = dialect_of(model) or dialect_of(family_of(model))
         return self if found is None else in_dialect(found)
 
-    recognises = staticmethod(evidence)
+    recognises = staticmethod(recognise)
     repair = staticmethod(repair)
     outline = staticmethod(outline)
     read_message = staticmethod(read_message)
@@ -309,9 +309,9 @@ class OpenAIChat(WireFormat):
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks."""
-        from agentctx.providers.openai_chat.rules import validate  # noqa: PLC0415 - a step needs no rules
+        from agentctx.providers.openai_chat.rules import violations  # noqa: PLC0415 - a step needs no rules
 
-        return validate(request, profile, before)
+        return violations(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""
@@ -403,9 +403,9 @@ class ChatDialect(OpenAIChat):
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks: those of all, and the dialect's own."""
-        from agentctx.providers.openai_chat.rules import validate_in  # noqa: PLC0415 - a step needs no rules
+        from agentctx.providers.openai_chat.rules import violations_in  # noqa: PLC0415 - a step needs no rules
 
-        return validate_in(self.spoken, request, profile, before)
+        return violations_in(self.spoken, request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""

@@ -582,7 +582,7 @@ RULES_OF_ALL_MESSAGES: tuple[Rule[ChatRequest], ...] = (
 """Those that look at more than one message, or at none; the others say of each message what they say of it alone."""
 
 
-def validate(
+def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
@@ -596,7 +596,7 @@ _RULES = tuple(rule for rule in RULES if rule is not messages_present)
 
 
 class GrowingChat(GrowingRequest[ChatRequest]):
-    """Finds what ``validate`` finds in the requests of a conversation.
+    """Finds what ``violations`` finds in the requests of a conversation.
 
     A round is a message with calls and the tool messages behind it, one for each; or any other message, which is
     nothing to those around it.
@@ -604,7 +604,7 @@ class GrowingChat(GrowingRequest[ChatRequest]):
 
     messages_key = "messages"
     keys = frozenset({"messages", "tools", "system"})
-    anew = staticmethod(validate)
+    anew = staticmethod(violations)
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> ChatRequest:
         """A request of which only these messages are looked at."""
@@ -817,11 +817,11 @@ def _own(request: Mapping[str, Any], profile: ModelProfile | None, spoken: Diale
     return [violation for rule in _DIALECT_RULES for violation in rule(view, dialect)]
 
 
-def validate_in(
+def violations_in(
     spoken: Dialect, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that a request breaks: those of all, and the dialect's own."""
-    return in_order((*validate(request, profile, before), *_own(request, profile, spoken)), whole="last")
+    return in_order((*violations(request, profile, before), *_own(request, profile, spoken)), whole="last")
 
 
 def validator_in(spoken: Dialect, profile: ModelProfile | None) -> Validator:

@@ -61,7 +61,7 @@ _FOREIGN = frozenset(
 )
 
 
-def evidence(request: Mapping[str, Any]) -> int:
+def recognise(request: Mapping[str, Any]) -> int:
     """0 impossible, 1 possible, 5 likely, 10 certain. Looks no further than the first certain sign."""
     items = request.get("input", request.get("messages"))
     if isinstance(items, str):
@@ -153,7 +153,7 @@ class OpenAIResponses(WireFormat):
         """After Chat Completions."""
         return 1 if OPENAI_MODELS.search(family) else 0
 
-    recognises = staticmethod(evidence)
+    recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
     read_system = staticmethod(read_system)
     read_tools = staticmethod(read_tools)
@@ -166,9 +166,9 @@ class OpenAIResponses(WireFormat):
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks."""
-        from agentctx.providers.openai_responses.rules import validate  # noqa: PLC0415 - a step needs no rules
+        from agentctx.providers.openai_responses.rules import violations  # noqa: PLC0415 - a step needs no rules
 
-        return validate(request, profile, before)
+        return violations(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Validates without reading all of a conversation again at each request."""

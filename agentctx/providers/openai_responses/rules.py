@@ -619,7 +619,7 @@ RULES_OF_ALL_ITEMS: tuple[Rule[ResponsesRequest], ...] = (
 """Those that look at more than one item, or at none; the others say of each item what they say of it alone."""
 
 
-def validate(
+def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
@@ -635,7 +635,7 @@ _REASONING = frozenset({"signed", "unsigned"})
 
 
 class GrowingResponses(GrowingRequest[ResponsesRequest]):
-    """Finds what ``validate`` finds in the requests of a conversation.
+    """Finds what ``violations`` finds in the requests of a conversation.
 
     A round is all that signed reasoning has led to, up to the next reasoning or to what the model did not make; behind
     no such reasoning, it is calls with their answers, or an item of the model.
@@ -643,7 +643,7 @@ class GrowingResponses(GrowingRequest[ResponsesRequest]):
 
     messages_key = "input"
     keys = frozenset({"input", "tools", "instructions"})
-    anew = staticmethod(validate)
+    anew = staticmethod(violations)
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> ResponsesRequest:
         """A request of which only these items are looked at."""
