@@ -48,7 +48,7 @@ class Converted:
     """
 
     messages: list[Any]
-    system: Any
+    system: Native
     tools: list[Any] | None
     report: Report
 

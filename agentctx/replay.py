@@ -15,7 +15,7 @@ from typing import Any
 from attrs import asdict, evolve, field, frozen
 
 from agentctx.core.changes import Change, Outcome, match
-from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.report import View
 from agentctx.economics.costs import Usage
 from agentctx.engine.reading import Reader, as_list, reader
@@ -61,7 +61,7 @@ class Recording:
     """
 
     messages: Sequence[Any] = field(repr=False)
-    system: Any = field(default=None, repr=False)
+    system: Native = field(default=None, repr=False)
     tools: Sequence[Any] | None = field(default=None, repr=False)
     format: str | None = None
     model: str | None = None

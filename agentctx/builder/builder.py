@@ -25,7 +25,7 @@ from agentctx.builder.blocks import (
 from agentctx.builder.facts import FactExtractor, Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section, concatenate
 from agentctx.core.budget import Budget, Tier, TierRule, allocate
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool, flaw
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, known_profile, write_native
@@ -223,8 +223,8 @@ class Assembled:
     """
 
     messages: list[Any]
-    system: Any
-    tools: Any
+    system: Native
+    tools: Native
     report: BuildReport
     context: Context = field(repr=False)
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from multiprocessing import active_children
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -290,7 +291,7 @@ def _told(row: Measured) -> dict[str, Any]:
     return row.to_dict() | {"cached_share": round(row.cached_share, 4)}
 
 
-def _parquet_writer() -> Any:  # noqa: ANN401 - a module that may not be there
+def _parquet_writer() -> ModuleType:
     try:
         pa = import_module("pyarrow")
         import_module("pyarrow.parquet")

@@ -158,7 +158,7 @@ class Answer:
         close: Lets go of a stream that nobody will read.
     """
 
-    value: Any = None
+    value: Native = None
     error: Exception | None = None
     refusal: Exception | None = None
     close: Callable[[], Awaitable[object]] | None = None
@@ -206,7 +206,7 @@ class NotSent(ContextOverflow):
     pickled, and it has the attributes that the SDK's error has: status 400, a message, a body, a response.
     """
 
-    status_code: Any = 400
+    status_code: Native = 400
 
     def __init__(self, tokens: int, limit: int, biggest: Sequence[BigItem] = ()) -> None:
         self.tell(str(ContextOverflow(tokens, limit, biggest)))
@@ -272,8 +272,8 @@ class Held:
     read: Callable[[Any], Any] = _as_it_is
     waiting: deque[Any] = field(factory=deque)
     failure: Exception | None = None
-    usage: Any = None
-    edits: Any = None
+    usage: Native = None
+    edits: Native = None
     begun: bool = False
     seen: set[str | frozenset[str]] = field(factory=set)
     over: bool = False
@@ -471,7 +471,7 @@ def _close(stream: Native) -> None:
 
 def _started(stream: Native, *, waits: bool) -> Started:
     """A stream object that was put in front; made anew each time, so that it is freed as soon as it is dropped."""
-    kind: Any = type(stream).__base__
+    kind: Native = type(stream).__base__
     pull = partial(kind.__anext__, stream) if waits else pulling(partial(kind.__next__, stream))
     return Started(stream._agentctx_held, pull, _closing(kind, stream))  # noqa: SLF001 - ours
 
@@ -568,7 +568,7 @@ def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answe
     started = Started(Held(call, (), waits, said_in if events else nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
     if under is None:
-        kind: Any = type(http)
+        kind: Native = type(http)
         http.__class__ = _watched(kind, waits)
     return Answer(value, close=started.drop, stream=started if events else None)
 
@@ -576,7 +576,7 @@ def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answe
 def _body_of(http: Native, *, waits: bool) -> tuple[Pull, Close]:
     """How the library's own response is read and closed; of that its own raw bytes are asked for."""
     pull = http.aiter_bytes().__anext__ if waits else pulling(http.iter_bytes().__next__)
-    kind: Any = type(http)
+    kind: Native = type(http)
 
     async def next_piece() -> bytes:
         http._agentctx_reads = True  # noqa: SLF001 - our own attribute
@@ -658,7 +658,7 @@ def object_in(data: bytes) -> dict[str, Any] | None:
 
 
 async def _aiter_bytes(http: Native, chunk_size: int | None = None) -> AsyncGenerator[bytes]:
-    kind: Any = type(http).__base__
+    kind: Native = type(http).__base__
     pieces = kind.aiter_bytes(http, chunk_size) if _is_read(http) else _all(_pieces(http, chunk_size))
     async with aclosing(pieces):
         async for piece in pieces:
@@ -666,7 +666,7 @@ async def _aiter_bytes(http: Native, chunk_size: int | None = None) -> AsyncGene
 
 
 def _iter_bytes(http: Native, chunk_size: int | None = None) -> Generator[bytes]:
-    kind: Any = type(http).__base__
+    kind: Native = type(http).__base__
     yield from kind.iter_bytes(http, chunk_size) if _is_read(http) else _all_at_once(_pieces(http, chunk_size))
 
 
@@ -736,7 +736,7 @@ def proxy(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
     What the client opened (connections, credentials) is used by both, and closing one closes the other. Clients
     derived from the proxy (``with_options``) have the methods too.
     """
-    other: Any = object.__new__(derived(type(client), methods))
+    other: Native = object.__new__(derived(type(client), methods))
     for name, value in vars(client).items():
         # A cached resource calls the client that it was made by.
         if not isinstance(getattr_static(type(client), name, None), cached_property):

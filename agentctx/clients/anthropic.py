@@ -60,8 +60,8 @@ def wrap(client: T, conversations: Conversations) -> T:
     if derive is None:
         msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 2"
         raise ConfigError(msg)
-    given: Any = client
-    wrapped: Any = derive(Preparing(conversations, _asked(given.default_headers) or ""))
+    given: Native = client
+    wrapped: Native = derive(Preparing(conversations, _asked(given.default_headers) or ""))
     wrapped.__class__ = derived(type(wrapped), {"_supports_message_threads": False})
     result: T = wrapped
     return result

@@ -41,7 +41,7 @@ def wrap(client: T, conversations: Conversations) -> T:
     if service != "bedrock-runtime":
         msg = f"wrap: {service} has no model calls; pass a client of bedrock-runtime"
         raise ConfigError(msg)
-    kind: Any = type(client)
+    kind: Native = type(client)
     waits = iscoroutinefunction(kind._make_api_call)  # noqa: SLF001 - botocore has no other seam
     ways = Ways(_ERRORS, _open, OverflowBeforeSending, waits)
     return proxy(client, {"_make_api_call": _call(kind, conversations, ways)})

@@ -34,7 +34,7 @@ def wrap(client: T, conversations: Conversations) -> T:
     Raises:
         ConfigError: If it is something else of this SDK.
     """
-    given: Any = client
+    given: Native = client
     if not isinstance(given, Client | AsyncClient):
         msg = f"wrap: {type(client).__qualname__} of google.genai is no client; pass a Client or its aio"
         raise ConfigError(msg)
@@ -44,7 +44,7 @@ def wrap(client: T, conversations: Conversations) -> T:
 
 def _over(client: Native, api: Native) -> Native:
     """A client of the same state that calls models through ``api``; it keeps the given one alive, and so open."""
-    other: Any = object.__new__(
+    other: Native = object.__new__(
         derived(type(client), {"__del__": _nothing, "interactions": property(_refuse_interactions)})
     )
     other.__dict__.update(vars(client), _api_client=api, _agentctx_of=client, _models=copy(client._models))  # noqa: SLF001
@@ -75,7 +75,7 @@ def _api(api: Native, conversations: Conversations) -> Native:
 
     methods = (request, request_streamed, async_request, async_request_streamed)
     named: dict[str, Callable[..., Any]] = {method.__name__: method for method in methods}
-    proxy: Any = object.__new__(derived(type(api), {**named, "__del__": _nothing}))
+    proxy: Native = object.__new__(derived(type(api), {**named, "__del__": _nothing}))
     proxy.__dict__ = vars(api)
     return proxy
 

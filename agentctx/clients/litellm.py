@@ -88,9 +88,9 @@ def wrap(client: T, conversations: Conversations) -> T:
     Raises:
         ConfigError: If it is something else of LiteLLM; says what to wrap.
     """
-    given: Any = client
+    given: Native = client
     name = getattr(given, "__name__", type(given).__qualname__)
-    wrapped: Any = None
+    wrapped: Native = None
     if given is litellm:
         wrapped = _module(given, conversations)
     elif isinstance(given, FunctionType | MethodType) and name in PREPARED:
@@ -194,7 +194,7 @@ def _router(router: Native, conversations: Conversations) -> Native:
         name: property(call.get, call.set) for name, call in {**refused, **own}.items() if hasattr(router, name)
     }
     chat = property(lambda proxy: litellm.Chat(params=router.chat.params, router_obj=proxy))
-    proxy: Any = object.__new__(derived(type(router), {**calls, "chat": chat}))
+    proxy: Native = object.__new__(derived(type(router), {**calls, "chat": chat}))
     proxy.__dict__ = vars(router)
     return proxy
 
@@ -203,7 +203,7 @@ def _router(router: Native, conversations: Conversations) -> Native:
 class _Call:
     """A call of a router that is prepared, or refused with what to do instead."""
 
-    router: Any
+    router: Native
     name: str
     how: Adapter | str
     conversations: Conversations

@@ -349,8 +349,8 @@ class View:
     """
 
     messages: list[Any]
-    system: Any
-    tools: Any
+    system: Native
+    tools: Native
     report: Report
     context: Context
     options: Mapping[str, Any] = field(factory=dict)

@@ -50,7 +50,7 @@ class Piece:
     """
 
     place: int
-    message: Any
+    message: Native
     changed: bool
 
 
@@ -86,8 +86,8 @@ class Request(Generic[M]):
         default=Factory(lambda self: [[each] for each in self.objects], takes_self=True), repr=False
     )
     write: Write[M] = field(default=_as_prepared, repr=False)
-    system: Any = field(default=None, repr=False)
-    tools: Any = field(default=None, repr=False)
+    system: Native = field(default=None, repr=False)
+    tools: Native = field(default=None, repr=False)
     model: str | None = None
     owner: str = ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
@@ -93,7 +92,7 @@ class ContextPlugin(BasePlugin):
         if call is None or not await call.recover(error):
             return None
         _put(llm_request, call)
-        invocation: Any = callback_context._invocation_context  # noqa: SLF001 - nothing else leads to the model
+        invocation: Native = callback_context._invocation_context  # noqa: SLF001 - nothing else leads to the model
         model = await invocation.agent.canonical_model_async(ReadonlyContext(invocation))
         responses: list[LlmResponse] = [each async for each in model.generate_content_async(llm_request, stream=False)]
         return responses[-1] if responses else None

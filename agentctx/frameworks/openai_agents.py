@@ -152,11 +152,11 @@ class _Asked:
     """What the SDK asks of a model, but for the items."""
 
     instructions: str | None
-    settings: Any
+    settings: Native
     tools: list[Any]
-    output_schema: Any
+    output_schema: Native
     handoffs: list[Any]
-    tracing: Any
+    tracing: Native
     more: Mapping[str, Any]
 
 

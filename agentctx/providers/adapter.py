@@ -20,8 +20,8 @@ class RequestParts:
     """What a pipeline prepares of a request."""
 
     messages: Sequence[Any]
-    system: Any = None
-    tools: Any = None
+    system: Native = None
+    tools: Native = None
     model: str | None = None
 
 

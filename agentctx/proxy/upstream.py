@@ -10,13 +10,14 @@ import os
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 import anyio.to_thread
 import httpx
 from attrs import define, field, frozen
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.proxy.apis import PROVIDERS, SESSION_HEADER, Headers, Incoming, Provider
 
@@ -240,7 +241,7 @@ class Signer:
         ConfigError: If there is neither, or botocore is not installed.
     """
 
-    _credentials: Any = field(init=False, default=None, repr=False)
+    _credentials: Native = field(init=False, default=None, repr=False)
     _bearer: str | None = field(init=False, factory=lambda: os.environ.get("AWS_BEARER_TOKEN_BEDROCK"), repr=False)
 
     def __attrs_post_init__(self) -> None:

@@ -829,7 +829,7 @@ def _checked(snapshot: object) -> tuple[int, Mapping[str, bytes]]:
     Raises:
         StoreError: If it has answered something else.
     """
-    pieces: Any = getattr(snapshot, "pieces", None)
+    pieces: Native = getattr(snapshot, "pieces", None)
     version = _checked_version(getattr(snapshot, "version", None))
     if not isinstance(pieces, Mapping) or not all(
         isinstance(name, str) and isinstance(body, bytes) for name, body in pieces.items()

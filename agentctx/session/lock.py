@@ -89,7 +89,7 @@ class Work:
         over: Whether it is done. What was started by it and goes on holds nobody.
     """
 
-    loop: Any
+    loop: Native
     waits: list[Held] = Factory(list)
     over: bool = False
 
@@ -512,7 +512,7 @@ def running_loop() -> Native:
     Raises:
         RuntimeError: If none does.
     """
-    token: Any = anyio.lowlevel.current_token()
+    token: Native = anyio.lowlevel.current_token()
     return getattr(token, "native_token", token)
 
 

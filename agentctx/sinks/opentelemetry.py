@@ -72,12 +72,12 @@ class OpenTelemetry:
         True
     """
 
-    meter_provider: Any = None
-    tracer_provider: Any = None
+    meter_provider: Native = None
+    tracer_provider: Native = None
     usage: bool = field(default=False, kw_only=True)
     _made: _Instruments = field(init=False, repr=False)
-    _tracer: Any = field(init=False, repr=False)
-    _failed: Any = field(init=False, repr=False)
+    _tracer: Native = field(init=False, repr=False)
+    _failed: Native = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the instruments."""

@@ -190,7 +190,7 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
 
     until: float = math.inf
 
-    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - as psycopg has it
+    def __init__(self, *arguments: Native) -> None:  # as psycopg has it
         """Nothing is prepared yet."""
         super().__init__(*arguments)
         self.prepared = set[_Function]()
@@ -270,7 +270,7 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
         """Keep others from writing contents to the end of the transaction."""
         self.execute("LOCK TABLE contents IN SHARE ROW EXCLUSIVE MODE")
 
-    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - as psycopg has it
+    def wait(self, gen: Generator[Any, Any, T], *args: Native, **kwargs: Native) -> T:  # as psycopg has it
         """Wait for the server, but not for ever."""
         return super().wait(self._limited(gen), *args, **kwargs)
 

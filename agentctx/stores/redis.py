@@ -97,8 +97,8 @@ class _Server:
     timeout: float
     cluster: bool
     create: bool
-    _client: Any = field(init=False, default=None)
-    _script: Any = field(init=False, default=None)
+    _client: Native = field(init=False, default=None)
+    _script: Native = field(init=False, default=None)
     # For writes on the event loop: connections of the client's kind, which its pool knows nothing of; whether there are
     # any whose bytes are ours to read.
     _lines: Connections[Any] = field(init=False)
@@ -170,7 +170,7 @@ class _Server:
         if client is not None:
             client.close()
 
-    def _ask(self, *arguments: Any) -> list[Any]:  # noqa: ANN401 - what the script takes
+    def _ask(self, *arguments: Native) -> list[Any]:  # what the script takes
         with self._lines.place(), _translating():
             if self._client is None:
                 self._open()
@@ -186,7 +186,7 @@ class _Server:
             return _listed(self._script(keys=[self.prefix], args=said, client=self._client))
 
     def _open(self) -> None:
-        kind: Any = RedisCluster if self.cluster else Redis
+        kind: Native = RedisCluster if self.cluster else Redis
         client = kind.from_url(
             self.url,
             socket_timeout=self.timeout,
@@ -204,7 +204,7 @@ class _Server:
         self._client = client
         self._say_what_it_evicts(client)
 
-    def _say_what_it_evicts(self, client: Any) -> None:  # noqa: ANN401 - of redis-py
+    def _say_what_it_evicts(self, client: Native) -> None:  # of redis-py
         try:
             told = client.info("memory")
         except exceptions.ResponseError:  # who may not ask is told nothing
@@ -213,7 +213,7 @@ class _Server:
         if policy.startswith("allkeys"):
             logger.warning("the Redis server evicts keys where memory is short (%s): it needs noeviction", policy)
 
-    def _open_line(self) -> Any:  # noqa: ANN401 - a connection of redis-py
+    def _open_line(self) -> Native:  # a connection of redis-py
         pool = self._client.connection_pool
         line = pool.connection_class(**pool.connection_kwargs)
         line.connect()
@@ -240,7 +240,7 @@ _NUMBERS_ONLY = re.compile(rb"\*(\d)\r\n((?::-?\d{1,18}\r\n)*)")
 """What the script answers to a write, as it stands on the wire."""
 
 
-def _socket_of(line: Any) -> Any:  # noqa: ANN401 - a connection of redis-py
+def _socket_of(line: Native) -> Native:  # a connection of redis-py
     """The socket of a connection; None where it has none that is waited for, as one that encrypts reads ahead."""
     found = getattr(line, _SOCKET, None)
     return found if type(found) is socket.socket else None
@@ -266,7 +266,7 @@ async def _numbers_from(line: socket.socket) -> list[int]:
     raise StoreUnavailable(msg)
 
 
-def _listed(answer: Any) -> list[Any]:  # noqa: ANN401 - what the script returns
+def _listed(answer: Native) -> list[Any]:  # what the script returns
     """What the script answers, which is always a list: anything else is said by somebody else.
 
     Raises:

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from agentctx.core.changes import Change, HeadChange, Outcome
 from agentctx.core.json_text import compact, tabulate
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Part, Text, ToolCall, ToolResult
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
 from agentctx.core.references import written_out
 from agentctx.core.report import Report, View
@@ -56,8 +56,8 @@ class PassedIn:
     """What was passed in."""
 
     messages: Sequence[Any]
-    system: Any = None
-    tools: Any = None
+    system: Native = None
+    tools: Native = None
 
 
 def outcomes(report: Report) -> tuple[Outcome, ...]:

@@ -235,8 +235,8 @@ class Scenario:
     strategy: ContextStrategy
     messages: Sequence[Any]
     format: str | None = None
-    system: Any = None
-    tools: Any = None
+    system: Native = None
+    tools: Native = None
     budget: Budget | None = None
     may: frozenset[AllowedEdit] = frozenset()
     before: list[str] = field(init=False, repr=False)

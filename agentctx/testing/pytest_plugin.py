@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
+
+from agentctx.core.message import Native
 
 if TYPE_CHECKING:
     from agentctx.core.budget import Budget
@@ -37,7 +39,7 @@ class StartServer(Protocol):
         answers: Sequence[Scripted] | None = None,
         *,
         complete: bool = True,
-        **behaviour: Any,  # noqa: ANN401 - as there
+        **behaviour: Native,  # as there
     ) -> ProviderServer:
         """The server, which runs until the test ends.
 
@@ -85,7 +87,7 @@ def agentctx_server() -> Iterator[StartServer]:
     scripts: list[ScriptedModel] = []
     with ExitStack() as running:
 
-        def start(*script: Any, complete: bool = True, **behaviour: Any) -> ProviderServer:  # noqa: ANN401 - as there
+        def start(*script: Native, complete: bool = True, **behaviour: Native) -> ProviderServer:  # as there
             server = running.enter_context(provider_server(*script, **behaviour))
             if complete and server.model is not None:
                 scripts.append(server.model)
@@ -106,7 +108,7 @@ def agentctx_model() -> Iterator[MakeModel]:
 
     scripts: list[ScriptedModel] = []
 
-    def make(*script: Any, complete: bool = True, **options: Any) -> ScriptedModel:  # noqa: ANN401 - as there
+    def make(*script: Native, complete: bool = True, **options: Native) -> ScriptedModel:  # as there
         model = ScriptedModel(*script, **options)
         scripts.extend([model] if complete else [])
         return model
@@ -133,7 +135,7 @@ def agentctx_laws() -> HoldToLaws:
     from agentctx.clients.bridge import blocking  # noqa: PLC0415 - heavy: when it is used
     from agentctx.testing import check_laws_on  # noqa: PLC0415 - heavy: when it is used
 
-    def hold(strategy: ContextStrategy, *sources: str | PathLike[str], **options: Any) -> int:  # noqa: ANN401 - as above
+    def hold(strategy: ContextStrategy, *sources: str | PathLike[str], **options: Native) -> int:  # as above
         return blocking(check_laws_on, strategy, *sources, **options)
 
     return hold

@@ -17,6 +17,7 @@ from uuid import uuid4
 import anyio
 from attrs import define, frozen
 
+from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, StoreConflict, StoreError, StoreFull, StoreUnavailable
 
 Make = Callable[..., Any]
@@ -83,7 +84,7 @@ class _Clock:
 
 
 @asynccontextmanager
-async def _at(make: Make, place: str | None = None, **options: object) -> Any:  # noqa: ANN401 - whatever store it is
+async def _at(make: Make, place: str | None = None, **options: object) -> Native:  # whatever store it is
     store = make(place or f"p{uuid4().hex}", **options)
     try:
         yield store
@@ -102,7 +103,7 @@ def _hold_that(found: bool, what: str) -> None:  # noqa: FBT001 - what is expect
     _hold(expected=True, found=found, what=what)
 
 
-async def _refused(kind: type[AgentctxError], call: Awaitable[object], what: str) -> Any:  # noqa: ANN401 - the error
+async def _refused(kind: type[AgentctxError], call: Awaitable[object], what: str) -> Native:  # the error
     try:
         answer = await call
     except kind as error:
@@ -147,7 +148,7 @@ async def one_copy(make: Make) -> None:
             _hold(handles[:1], await store.handles(), "the handles of one content")
 
 
-async def _put_into(store: Any, content: bytes, handles: list[str]) -> None:  # noqa: ANN401 - a store
+async def _put_into(store: Native, content: bytes, handles: list[str]) -> None:  # a store
     handles.append(await store.put(content))
 
 
@@ -213,11 +214,11 @@ def _later(version: int, before: int) -> int:
     return version
 
 
-def _same(expected: list[object], found: Any) -> None:  # noqa: ANN401 - messages
+def _same(expected: list[object], found: Native) -> None:  # messages
     _hold(list(map(repr, expected)), list(map(repr, found)), "the messages")
 
 
-async def _shape(store: Any, name: str) -> tuple[int, int]:  # noqa: ANN401 - a store
+async def _shape(store: Native, name: str) -> tuple[int, int]:  # a store
     known = await store.load(name)
     return len(known.messages), known.version
 
@@ -443,13 +444,13 @@ class _Broken:
 
     how: str
 
-    def encrypt(self, content: bytes) -> Any:  # noqa: ANN401 - also what is no bytes
+    def encrypt(self, content: bytes) -> Native:  # also what is no bytes
         if self.how == "raises":
             msg = "no key"
             raise KeyError(msg)
         return content.hex() if self.how == "text" else content
 
-    def decrypt(self, content: bytes) -> Any:  # noqa: ANN401 - also what is no bytes
+    def decrypt(self, content: bytes) -> Native:  # also what is no bytes
         flipped = content[:-1] + bytes([content[-1] ^ 1])
         return {"short": content[:-1], "other": content[::-1], "flipped": flipped}.get(self.how)
 

@@ -263,7 +263,7 @@ class Hosted:
     id: str
     name: str = "web_search"
     input: Mapping[str, Any] = field(factory=dict, hash=False)
-    result: Any = field(factory=list, hash=False)
+    result: Native = field(factory=list, hash=False)
 
 
 @frozen
@@ -356,7 +356,7 @@ class History:
 
     format: str
     messages: list[Any] = field(hash=False)
-    system: Any = field(default=None, hash=False)
+    system: Native = field(default=None, hash=False)
     tools: list[Any] | None = field(default=None, hash=False)
 
     @property

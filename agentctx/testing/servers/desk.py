@@ -202,8 +202,8 @@ class Asked:
 
     format: str
     messages: Sequence[Any]
-    system: Any = None
-    tools: Any = None
+    system: Native = None
+    tools: Native = None
     model: str | None = None
     room: int = 0
     wrong: str | None = None

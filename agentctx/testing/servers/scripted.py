@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.testing.fakes import Scripted, ScriptedModel, ServerFault
 from agentctx.testing.servers.anthropic import messages
@@ -75,7 +76,7 @@ class ProviderServer:
 def provider_server(
     format: str = "openai-chat",  # noqa: A002 - the name that the whole library gives it
     answers: Sequence[Scripted] | None = None,
-    **behaviour: Any,  # noqa: ANN401 - what ``Desk`` takes
+    **behaviour: Native,  # what ``Desk`` takes
 ) -> Iterator[ProviderServer]:
     """Serve a provider's API on this machine, as strict as the provider, until the block ends.
 
