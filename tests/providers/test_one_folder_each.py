@@ -1,6 +1,8 @@
 """A provider lives in its folder: no other module of the package knows a format by its name."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import agentctx
@@ -52,3 +54,20 @@ def test_cache_markers_are_named_once():
     assert [path.name for path in ROOT.rglob("*.py") if strings(path) & keys and "testing" not in path.parts] == [
         "message.py"
     ]
+
+
+def test_a_step_loads_no_rules():
+    """What a provider refuses is loaded where something is validated, and not to prepare a request."""
+    code = """
+import sys
+from agentctx import FitContextWindow, Pipeline, blocking
+from agentctx.providers.registry import FORMATS
+said = {"gemini": {"role": "user", "parts": [{"text": "Hi"}]}, "bedrock": {"role": "user", "content": [{"text": "Hi"}]}}
+for name in FORMATS:
+    given = said.get(name, {"role": "user", "content": "Hi"})
+    view = blocking(Pipeline(FitContextWindow(1_000)).prepare, [given], format=name)
+    assert view.messages == [given]
+print([name for name in sys.modules if name.startswith("agentctx.providers") and name.endswith(".rules")])
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
