@@ -116,7 +116,7 @@ class ModelCalls:
         self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
         # What has no name is found in memory: a store keeps what has one.
         unnamed = held if held.store is None else Sessions(held.pipeline)
-        self._unnamed = Unnamed(held.pipeline, key=_name_of, sessions=unnamed)
+        self._unnamed = Unnamed(held.pipeline, sessions=unnamed)
 
     def __repr__(self) -> str:
         """One line: how many sessions there are, and the last view."""
@@ -380,7 +380,7 @@ class Unnamed(Conversations):
     @asynccontextmanager
     async def of(self, body: Body, request: RequestParts, format_name: str) -> AsyncIterator[Session | None]:
         """The session of a request, held while it is prepared; None when it is made for a step of one of them."""
-        if self.session is not None or current() is not None:
+        if current() is not None:
             async with Conversations.of(self, body, request, format_name) as session:
                 yield session
         elif self._is_for_a_step():
