@@ -110,9 +110,9 @@ async def _attempt(call: ModelCall, send: Send, ways: Ways) -> Answer:
         value = await send(call.written())
     except ways.errors as error:
         return Answer(error=error)
-    opened = await ways.open(value, call, ways)
+    came = await ways.open(value, call, ways)
     await call.kept(waits=ways.waits)
-    return opened
+    return came
 
 
 @frozen

@@ -92,9 +92,9 @@ def _request(kind: Native, background: _Background, ways: Ways) -> Callable[...,
             call = background.retrieved_by(options)
             if call is None:
                 return value
-            opened = await ways.open(value, call, ways)
+            came = await ways.open(value, call, ways)
             await call.kept(waits=ways.waits)
-            return opened.value
+            return came.value
 
         async def send(body: dict[str, Native]) -> Native:
             return await ways.sent(kind.request(client, cast_to, _with_body(options, body), **more))
