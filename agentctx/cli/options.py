@@ -93,22 +93,13 @@ def _bad(option: str, text: str, expected: str) -> ConfigError:
     return ConfigError(f"{option}: {text!r} is not {expected}")
 
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        show_default=False,
-        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
-    ),
-]
-SessionFile = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="FILE",
-        show_default=False,
-        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
-    ),
-]
+_FILE = typer.Argument(
+    metavar="FILE",
+    show_default=False,
+    help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
+)
+Source = Annotated[str, _FILE]
+SessionFile = Annotated[str | None, _FILE]
 SessionNumber = Annotated[
     str | None,
     typer.Option(

@@ -156,7 +156,7 @@ class Contender:
     def brings_its_budget(self) -> bool:
         """Whether it is a pipeline of the user's that has its own budget."""
         named = self._said.get("pipeline")
-        return named is not None and has_its_own_budget(named, self.name)
+        return named is not None and _has_its_own_budget(named, self.name)
 
     @property
     def fingerprint(self) -> str:
@@ -281,16 +281,8 @@ def _named_options(said: object, where: str) -> tuple[str, Mapping[str, Any]]:
     raise ConfigError(msg)
 
 
-def has_its_own_budget(named: str, where: str) -> bool:
-    """Whether ``module:name`` is a pipeline that brings its budget.
-
-    Args:
-        named: ``module:name``.
-        where: What asks for it, for the error.
-
-    Raises:
-        ConfigError: If it cannot be imported, or is nothing that is or makes a pipeline.
-    """
+def _has_its_own_budget(named: str, where: str) -> bool:
+    """Whether ``module:name``, for which an error says ``where``, is a pipeline that brings its budget."""
     found = pipeline_or_maker(named, where)
     return isinstance(found, Pipeline) and found.governing is not None
 
@@ -306,7 +298,7 @@ def contender(said: str, **budget: Native) -> Contender:
         ConfigError: If there is none.
     """
     if ":" in said:
-        return Contender.of(said, pipeline=said, **({} if has_its_own_budget(said, "--pipeline") else budget))
+        return Contender.of(said, pipeline=said, **({} if _has_its_own_budget(said, "--pipeline") else budget))
     return Contender.of(said, preset=said, **budget)
 
 
@@ -351,7 +343,7 @@ def read_contenders(path: str, **budget: Native) -> list[Contender]:
             raise ConfigError(msg)
         own = {key: value for key, value in budget.items() if value is not None}
         named = table.get("pipeline")
-        defaults = {} if named is not None and has_its_own_budget(named, f"{path}: {name}") else own
+        defaults = {} if named is not None and _has_its_own_budget(named, f"{path}: {name}") else own
         try:
             made_of = _frozen(defaults | table)
         except TypeError:

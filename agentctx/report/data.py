@@ -25,7 +25,145 @@ from agentctx.replay import Recording, Step, reader_of, replay
 from agentctx.tokens.kinds import KINDS, KindSizes, tokens_of_head
 from agentctx.transcripts.costs import billed_cost, spent
 
-_SAME = frozenset({Outcome.MARKED, Outcome.KEPT})
+
+@frozen
+class SessionData:
+    """All that the page of a session shows.
+
+    Args:
+        recording: The session.
+        model: The model that was prepared for; None when none is known.
+        format: The wire format.
+        budget: The budget, if the pipeline has one.
+        stages: The pipeline's stages by name.
+        calls: The model calls.
+        given: For each message of the history, its place among the items.
+        items: Every message that is ever shown.
+        system: The system prompt where it is kept apart from the messages.
+        tools: The tools.
+        head: Tokens of what stands before the messages, by kind.
+        changes: What became of the messages of the history.
+        layouts: The messages that the pipeline put in.
+        costs: What the input costs.
+        meter: Counts messages.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.replay import Recording
+        >>> from agentctx.report import session_data
+        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
+        >>> len(data.calls), data.steps[0].messages_sent
+        (1, 1)
+    """
+
+    recording: Recording
+    model: str | None
+    format: str
+    budget: Budget | None
+    stages: tuple[str, ...]
+    calls: tuple[ShownCall, ...]
+    given: tuple[int, ...]
+    items: tuple[Message, ...] = field(repr=False)
+    system: Message | None = field(repr=False)
+    tools: tuple[Tool, ...] = field(repr=False)
+    head: Mapping[str, int]
+    changes: tuple[RowChange, ...] = field(repr=False)
+    layouts: tuple[Layout, ...] = field(repr=False)
+    costs: Costs = field(repr=False)
+    meter: Meter = field(repr=False, eq=False)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The numbers of the calls."""
+        return tuple(call.step for call in self.calls)
+
+
+@frozen
+class ShownCall:
+    """One model call, as the page shows it.
+
+    Args:
+        step: Its numbers, without the messages.
+        kinds: Tokens of the request by kind of content, in the order of ``KINDS``.
+        unchanged: How many rows, from the first message on, are in the prefix that the call before had.
+    """
+
+    step: Step
+    kinds: tuple[int, ...]
+    unchanged: int
+
+
+async def session_data(
+    recording: Recording,
+    pipeline: Pipeline,
+    *,
+    model: str | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> SessionData:
+    """Replay a recording and write down what its page shows.
+
+    Args:
+        recording: What was recorded.
+        pipeline: What to put between the loop and the model.
+        model: The model to prepare for; without it, the recorded one.
+        done: Called after each model call.
+
+    Raises:
+        InvalidInput: If a message cannot be read.
+        AmbiguousFormat: If several formats fit and none is named.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.replay import Recording
+        >>> from agentctx.report import session_data
+        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
+        >>> len(data.calls), data.given
+        (1, (0, 1))
+    """
+    model = model or recording.model
+    natives = as_list(recording.messages)
+    source = reader_of(recording, model)
+    given = source.messages(natives)
+    head = Context((), *source.head(recording.system, recording.tools))
+    items, sizes = Items(), KindSizes(source.meter)
+    log, calls = RowLog(given, items), []
+    async for step in replay(recording, pipeline, model=model):
+        calls.append(_call(step, log, sizes))
+        done()
+    steps = [call.step for call in calls]
+    limit = max((step.limit for step in steps if step.limit is not None), default=None)
+    return SessionData(
+        recording=recording,
+        model=model,
+        format=source.wire.name,
+        budget=pipeline.budget,
+        stages=tuple(declared(stage).name for stage in pipeline.stages),
+        calls=tuple(calls),
+        given=tuple(log.places),
+        items=tuple(items.messages),
+        system=head.system,
+        tools=head.tools,
+        head=tokens_of_head(head, source.meter),
+        changes=tuple(sorted(log.changes, key=lambda change: (change.index, change.call))),
+        layouts=tuple(log.layouts),
+        costs=costs(
+            recording,
+            steps,
+            trimming(given, [step.index for step in steps], source.meter, head, limit),
+            model=model,
+        ),
+        meter=source.meter,
+    )
+
+
+def _call(step: Step, log: RowLog, sizes: KindSizes) -> ShownCall:
+    if step.view is None:
+        log.miss(step.number, step.index)
+        return ShownCall(step, (0,) * len(KINDS), 0)
+    unchanged = log.see(step.number, step.index, step.view)
+    return ShownCall(step.without_view(), sizes.of(step.view.context), unchanged)
 
 
 @frozen
@@ -206,6 +344,9 @@ class RowLog:
             self.layouts.append(layout)
 
 
+_SAME = frozenset({Outcome.MARKED, Outcome.KEPT})
+
+
 def _is_preview(message: Message, given: Message) -> bool:
     """Whether a message has the start of a content that lies in the store now."""
     return any(result.text.startswith(OFFLOADED) for result in message.results) and not any(
@@ -243,28 +384,6 @@ def _rows_before(layout: Layout | None, origins: Sequence[int | None]) -> int:
     if origins[-1] is None and layout is not None:
         ends = max(ends, layout.added[added - 1].after)
     return ends + added
-
-
-READ_SHARE = 0.1
-"""What reading a token from the cache costs where prices are not known, in prices of a new one: as most providers."""
-
-
-@frozen
-class Request:
-    """The size of one request, in tokens.
-
-    Args:
-        tokens: All of it.
-        shared: The start that it shares with the request before.
-    """
-
-    tokens: int
-    shared: int
-
-    @property
-    def weighed(self) -> float:
-        """Its tokens, those that are read from the cache counted as a tenth."""
-        return self.tokens - (1 - READ_SHARE) * self.shared
 
 
 @frozen
@@ -317,6 +436,28 @@ def _billed(recording: Recording, steps: Sequence[Step]) -> Iterator[float]:
         yield usd
 
 
+@frozen
+class Request:
+    """The size of one request, in tokens.
+
+    Args:
+        tokens: All of it.
+        shared: The start that it shares with the request before.
+    """
+
+    tokens: int
+    shared: int
+
+    @property
+    def weighed(self) -> float:
+        """Its tokens, those that are read from the cache counted as a tenth."""
+        return self.tokens - (1 - READ_SHARE) * self.shared
+
+
+READ_SHARE = 0.1
+"""What reading a token from the cache costs where prices are not known, in prices of a new one: as most providers."""
+
+
 def growing(sizes: Iterable[int]) -> Iterator[Request]:
     """Requests each of which begins with the whole one before."""
     before = 0
@@ -350,143 +491,3 @@ def trimming(
         size = fixed + ends[max(end, start)] - ends[start]
         yield Request(size, min(before, size) if place == first else min(before, fixed))
         before = size
-
-
-@frozen
-class ShownCall:
-    """One model call, as the page shows it.
-
-    Args:
-        step: Its numbers, without the messages.
-        kinds: Tokens of the request by kind of content, in the order of ``KINDS``.
-        unchanged: How many rows, from the first message on, are in the prefix that the call before had.
-    """
-
-    step: Step
-    kinds: tuple[int, ...]
-    unchanged: int
-
-
-@frozen
-class SessionData:
-    """All that the page of a session shows.
-
-    Args:
-        recording: The session.
-        model: The model that was prepared for; None when none is known.
-        format: The wire format.
-        budget: The budget, if the pipeline has one.
-        stages: The pipeline's stages by name.
-        calls: The model calls.
-        given: For each message of the history, its place among the items.
-        items: Every message that is ever shown.
-        system: The system prompt where it is kept apart from the messages.
-        tools: The tools.
-        head: Tokens of what stands before the messages, by kind.
-        changes: What became of the messages of the history.
-        layouts: The messages that the pipeline put in.
-        costs: What the input costs.
-        meter: Counts messages.
-
-    Example:
-        >>> from agentctx.presets import coding_agent
-        >>> from agentctx.replay import Recording
-        >>> from agentctx.report import session_data
-        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
-        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
-        >>> len(data.calls), data.steps[0].messages_sent
-        (1, 1)
-    """
-
-    recording: Recording
-    model: str | None
-    format: str
-    budget: Budget | None
-    stages: tuple[str, ...]
-    calls: tuple[ShownCall, ...]
-    given: tuple[int, ...]
-    items: tuple[Message, ...] = field(repr=False)
-    system: Message | None = field(repr=False)
-    tools: tuple[Tool, ...] = field(repr=False)
-    head: Mapping[str, int]
-    changes: tuple[RowChange, ...] = field(repr=False)
-    layouts: tuple[Layout, ...] = field(repr=False)
-    costs: Costs = field(repr=False)
-    meter: Meter = field(repr=False, eq=False)
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The numbers of the calls."""
-        return tuple(call.step for call in self.calls)
-
-
-async def session_data(
-    recording: Recording,
-    pipeline: Pipeline,
-    *,
-    model: str | None = None,
-    done: Callable[[], None] = lambda: None,
-) -> SessionData:
-    """Replay a recording and write down what its page shows.
-
-    Args:
-        recording: What was recorded.
-        pipeline: What to put between the loop and the model.
-        model: The model to prepare for; without it, the recorded one.
-        done: Called after each model call.
-
-    Raises:
-        InvalidInput: If a message cannot be read.
-        AmbiguousFormat: If several formats fit and none is named.
-
-    Example:
-        >>> from agentctx.presets import coding_agent
-        >>> from agentctx.replay import Recording
-        >>> from agentctx.report import session_data
-        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
-        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
-        >>> len(data.calls), data.given
-        (1, (0, 1))
-    """
-    model = model or recording.model
-    natives = as_list(recording.messages)
-    source = reader_of(recording, model)
-    given = source.messages(natives)
-    head = Context((), *source.head(recording.system, recording.tools))
-    items, sizes = Items(), KindSizes(source.meter)
-    log, calls = RowLog(given, items), []
-    async for step in replay(recording, pipeline, model=model):
-        calls.append(_call(step, log, sizes))
-        done()
-    steps = [call.step for call in calls]
-    limit = max((step.limit for step in steps if step.limit is not None), default=None)
-    return SessionData(
-        recording=recording,
-        model=model,
-        format=source.wire.name,
-        budget=pipeline.budget,
-        stages=tuple(declared(stage).name for stage in pipeline.stages),
-        calls=tuple(calls),
-        given=tuple(log.places),
-        items=tuple(items.messages),
-        system=head.system,
-        tools=head.tools,
-        head=tokens_of_head(head, source.meter),
-        changes=tuple(sorted(log.changes, key=lambda change: (change.index, change.call))),
-        layouts=tuple(log.layouts),
-        costs=costs(
-            recording,
-            steps,
-            trimming(given, [step.index for step in steps], source.meter, head, limit),
-            model=model,
-        ),
-        meter=source.meter,
-    )
-
-
-def _call(step: Step, log: RowLog, sizes: KindSizes) -> ShownCall:
-    if step.view is None:
-        log.miss(step.number, step.index)
-        return ShownCall(step, (0,) * len(KINDS), 0)
-    unchanged = log.see(step.number, step.index, step.view)
-    return ShownCall(step.without_view(), sizes.of(step.view.context), unchanged)
