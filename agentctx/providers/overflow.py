@@ -16,6 +16,152 @@ from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.lazy import lazy_pattern
 from agentctx.providers.registry import FORMATS
 
+Kind = Literal["window", "rate", "bytes", "characters"]
+
+
+@frozen
+class Overflow:
+    """A provider refused a request because it was too large: a smaller one would be taken.
+
+    Args:
+        kind: What it was too large for: the model's ``"window"`` (tokens), a token allowance of one minute that it
+            could never fit (``"rate"``, tokens), the endpoint's body size (``"bytes"``), or one text of it for the
+            longest text (``"characters"``). The amounts are in that unit.
+        limit: The most that is taken, when the error says it.
+        requested: What the request had, with the room for the answer where the provider counts that in.
+        excess: How much of it was too much.
+        prompt: What the prompt alone had, when the error says it.
+        provider: Who said so, as far as the exception or the words tell; empty when they do not.
+        message: The words it was told by.
+
+    Example:
+        >>> from agentctx import classify_error
+        >>> classify_error(RuntimeError("prompt is too long: 213462 tokens > 200000 maximum")).kind
+        'window'
+    """
+
+    kind: Kind
+    limit: int | None = None
+    requested: int | None = None
+    excess: int | None = None
+    prompt: int | None = None
+    provider: str = ""
+    message: str = ""
+
+
+def classify_error(error: Native) -> Overflow | None:
+    """Whether a provider's error means that the context was too large, and what it says about the limit.
+
+    No SDK is needed. Followed are ``__cause__`` and ``__context__``, exception groups, ``.body`` and ``.response``,
+    JSON within strings, and the error events of streams; the outermost exception that says something decides. Rate
+    limits, quotas, limits of the answer's length and the like are no overflow: with a token allowance, it is one only
+    when the request is larger than the whole allowance.
+
+    Args:
+        error: What was raised, or what came instead of an answer: an error body as a dict or text, or an event.
+
+    Returns:
+        The overflow, or None when it is something else.
+
+    Example:
+        >>> from agentctx import classify_error
+        >>> overflow = classify_error(RuntimeError("prompt is too long: 213462 tokens > 200000 maximum"))
+        >>> overflow.requested, overflow.limit
+        (213462, 200000)
+        >>> classify_error(TimeoutError("no answer")) is None
+        True
+    """
+    if not isinstance(error, BaseException):
+        return _judge(of_payload(error))[1]
+    for each in causes(error):
+        if isinstance(each, ContextOverflow) and getattr(each, "status_code", None) is not None:
+            excess = each.tokens - each.limit  # a wrapped client's, which is the SDK's error, too
+            return Overflow("window", each.limit, each.tokens, excess, message=str(each)[:500])
+        if isinstance(each, AgentctxError):
+            return None
+        decided, overflow = _judge(own(each))
+        if decided:
+            return overflow
+    return None
+
+
+def _judge(said: Evidence) -> tuple[bool, Overflow | None]:
+    """Whether the evidence decides the question, and how."""
+    texts = [plain(text) for text in said.texts]
+    whole = " | ".join(texts)
+    if said.statuses & HOPELESS:
+        return True, None
+    for judge in (_allowance, _long_text):
+        decided, found = judge(whole)
+        if decided:
+            return True, found and _named(found, said, whole)
+    if _only_the_answer(whole):
+        return True, None
+    kind = _kind(said, whole)
+    if kind is not None:
+        return True, _named(_counted(kind, amounts(texts), said), said, whole)
+    return bool(RATE.search(whole) or any(map(RATE.search, said.codes))), None
+
+
+def _kind(said: Evidence, whole: str) -> Kind | None:
+    """The kind of overflow that the words, the codes or the status tell of."""
+    if WINDOW.search(whole) or any(map(NAMES.search, said.codes)) or _in_own_words(whole):
+        return "window"
+    if BYTES.search(whole) or any(map(BYTES.search, said.codes)):
+        return None if MONEY.search(whole) else "bytes"
+    if RATE.search(whole) or any(map(RATE.search, said.codes)) or 429 in said.statuses:
+        return None
+    if NO_BODY.search(whole) or (PERHAPS.search(whole) and not ELSE.search(whole)):
+        return "window"
+    return "bytes" if 413 in said.statuses else None
+
+
+def _in_own_words(text: str) -> bool:
+    """Whether it is said as one provider alone says it."""
+    own = (wire.overflow_words for wire in FORMATS.values())
+    return any(words is not None and words.search(text) for words in own)
+
+
+def _allowance(text: str) -> tuple[bool, Overflow | None]:
+    """A token allowance of some time: too small for this request, or only used up for now."""
+    hit = _ALLOWANCE.search(text)
+    if hit is None or not RATE.search(text):
+        return False, None
+    limit, requested = map(_as_number, hit.groups())
+    return True, Overflow("rate", limit, requested, requested - limit) if requested > limit else None
+
+
+def _long_text(text: str) -> tuple[bool, Overflow | None]:
+    """One text with too many characters: of a message, or only of a name."""
+    hit = TOO_LONG_TEXT.search(text)
+    if hit is None:
+        return False, None
+    limit, size = _as_number(hit["limit"] or hit["limit2"]), hit["size"] or hit["size2"]
+    if limit < LONG_TEXT:
+        return True, None
+    requested = _as_number(size) if size else None
+    return True, Overflow("characters", limit, requested, None if requested is None else requested - limit)
+
+
+def _only_the_answer(text: str) -> bool:
+    """Whether the error is about the length of the answer, and about nothing that was sent."""
+    return bool(ANSWER.search(text)) and not REQUEST.search(text)
+
+
+def _counted(kind: Kind, said: Amounts, found: Evidence) -> Overflow:
+    prompt, limit = found.numbers.get("n_prompt_tokens"), found.numbers.get("n_ctx")
+    if prompt is not None or limit is not None:
+        said = complete(limit or said.limit, prompt or said.requested, None, prompt)
+    return Overflow(kind, said.limit, said.requested, said.excess, said.prompt)
+
+
+def _named(overflow: Overflow, said: Evidence, whole: str) -> Overflow:
+    known = [(wire.name, wire.error_words) for wire in FORMATS.values()][::-1]  # Bedrock passes on what Claude's says
+    found = [name for name, pattern in (*known, *_SERVERS) if pattern is not None and pattern.search(whole)]
+    message = next(iter(said.texts), "")
+    return evolve(overflow, provider=found[0] if found else said.source, message=message[:500])
+
+
 _STATUS = frozenset({"status", "status_code", "statuscode", "http_status", "httpstatuscode", "code", "error_code"})
 _CODES = frozenset(
     {"code", "error_code", "errorcode", "type", "__type", "status", "error_type", "finish_reason", "stop_reason"}
@@ -36,6 +182,7 @@ _ATTRIBUTES = (*_STATUS, *_CODES, *_TEXTS, *_INSIDE, *_NUMBERS)
 _QUOTED_CODE = lazy_pattern(
     r"""\\?['"](?:code|type|error_type|status)\\?['"]\s*:\s*\\?['"]?([A-Za-z_][\w.\-]+|\d{4,5}\b)"""
 )
+
 _LEADING_STATUS = lazy_pattern(
     r"^\W*(?:http(?: error)?:?\s+|error code:\s*|status(?: code)?:?\s*)?([45]\d\d)\b", re.IGNORECASE
 )
@@ -203,6 +350,15 @@ def _stored(thing: object, name: str) -> Native:
     return getattr(thing, name, None)
 
 
+_UNICODE = lazy_pattern(r"(?<!\\)\\+u([0-9a-fA-F]{4})")
+
+
+def plain(text: str) -> str:
+    """Text as the patterns expect it: lower case, plain quotes, no escapes, single spaces."""
+    text = _UNICODE.sub(lambda hit: chr(int(hit[1], 16)), text).lower().replace("\\n", " ").replace("\\", "")
+    return re.sub(r"\s+", " ", text.replace("\u2019", "'").replace("\u2018", "'"))
+
+
 _SIZE = r"(?:window|length|lenght|size|limit|space)"
 
 
@@ -218,7 +374,6 @@ _OVER = (
     r"(?:exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
     r"|too (?:long|large|big) (?:for|in)|>=?)"
 )
-
 WINDOW = _any_of(
     rf"{_OVER}[^.]{{0,48}}?{_WINDOW}",
     rf"{_WINDOW}[^.]{{0,32}}?(?:exceed|overflow|\bfull\b)",
@@ -314,7 +469,6 @@ ELSE = _any_of(
 """Something else is too large, too long or out of date."""
 
 _MONEY = (r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b")
-
 MONEY = _any_of(*_MONEY)
 """Out of money: whatever else is said, nothing smaller helps."""
 
@@ -353,18 +507,24 @@ LONG_TEXT = 8_000
 HOPELESS = frozenset({401, 402, 403, 404})
 """Statuses of errors that no smaller request mends."""
 
-
-_UNICODE = lazy_pattern(r"(?<!\\)\\+u([0-9a-fA-F]{4})")
-
-
-def plain(text: str) -> str:
-    """Text as the patterns expect it: lower case, plain quotes, no escapes, single spaces."""
-    text = _UNICODE.sub(lambda hit: chr(int(hit[1], 16)), text).lower().replace("\\n", " ").replace("\\", "")
-    return re.sub(r"\s+", " ", text.replace("\u2019", "'").replace("\u2018", "'"))
-
-
+_ALLOWANCE = lazy_pattern(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
+_SERVERS = (
+    ("openrouter", lazy_pattern(r"this endpoint's maximum context length")),
+    ("mistral", lazy_pattern(r"draft tokens")),
+    ("xai", lazy_pattern(r"maximum prompt length is \d+ but")),
+    ("cohere", lazy_pattern(r"size limit exceeded by|prompt and prediction|minimal context could not")),
+    ("tgi", lazy_pattern(r"max_new_tokens")),
+    ("vllm", lazy_pattern(r"max_model_len|output tokens and your prompt contains|decoder prompt")),
+    ("llama.cpp", lazy_pattern(r"available context size|exceed_context_size")),
+    ("lmstudio", lazy_pattern(r"tokens to keep from the initial prompt|keep the first \d+ tokens")),
+    ("ollama", lazy_pattern(r"exceeded max context length by")),
+    ("qwen", lazy_pattern(r"range of input length")),
+    ("moonshot", lazy_pattern(r"exceeded model token limit")),
+    ("minimax", lazy_pattern(r"context window exceeds limit")),
+    ("cerebras", lazy_pattern(r"current length is \d+ while")),
+    ("watsonx", lazy_pattern(r"total tokens limit|token sequence length")),
+)
 _N = r"(?<![\w./-])(\d[\d,_]{0,24}+(?:[km](?![a-z]))?+)"
-_AMOUNT = r"(?:window|length|lenght|size|limit|space)"
 _GAP = r"[^\d>]"
 
 
@@ -381,125 +541,6 @@ class Amounts:
     requested: int | None = None
     excess: int | None = None
     prompt: int | None = None
-
-
-_SUMS = (
-    lazy_pattern(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
-    lazy_pattern(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
-    lazy_pattern(
-        rf"is too large: (?P<answer>{_N})\..{{0,200}}?length is (?P<limit>{_N}) "
-        rf".{{0,200}}?request has (?P<prompt>{_N}) input"
-    ),
-    lazy_pattern(
-        rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens"
-        rf".{{0,200}}?is only (?P<limit>{_N})"
-    ),
-    lazy_pattern(
-        rf"(?:prompt|input)[ _]?(?:tokens?)? \((?P<prompt>{_N})(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
-        rf"\((?P<answer>{_N})\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?(?P<limit>{_N})"
-    ),
-)
-"""Sums that the provider does not add up itself."""
-
-_LIMITS = tuple(
-    lazy_pattern(pattern)
-    for pattern in (
-        rf"(?:maximum|max) (?:context|prompt|model|input) {_AMOUNT}(?: of [\w./-]+ is| is| of|:|=)?(?: only)?[ (]+{_N}",
-        rf"{_N} (?:tokens )?(?:maximum|max)\b",
-        rf"configured limit of {_N}",
-        rf"(?:maximum|max) number of (?:input )?tokens (?:allowed )?\(?{_N}",
-        rf"model maximum \({_N}",
-        rf"max_model_len(?:gth)?(?: is|:|=)?[ (=]*{_N}",
-        rf"n_ctx['\"]? ?[:=]? ?{_N}",
-        rf"max_(?:seq|input|context)_len(?:gth)?[ (=:]*{_N}",
-        rf"context {_AMOUNT}(?: of only| of| is only| is|:|=)?[ (]+{_N}",
-        rf"(?:maximum|max) (?:allowed )?(?:input |prompt )?length(?: of)?[ (]+{_N}",
-        rf"max size: {_N}|max tokens of {_N} exceeded|only up to {_N} tokens",
-        rf"context window limit \({_N}",
-        rf"(?:cannot exceed|limit for this model is|total tokens limit|should be \[\d+,|while limit is) {_N}",
-        rf"must be <= {_N}|must have less than {_N}",
-        rf"model token limit: {_N}",
-        rf"(?:exceeds? (?:the )?limit(?: of|:)?|supports up to|max_prompt_tokens \() ?{_N}",
-        rf"max(?:imum)?(?: of|:)? {_N}(?: tokens|\))",
-        rf"max input tokens: {_N}|at most {_N}",
-        rf"sequence length for this model \(\d+ > {_N}",
-        rf"input and maximum output tokens \(\d+\) exceeded .{{0,200}}?\({_N}",
-        rf"larger than max \(\d+ vs\.? {_N}",
-        rf"exceeds the limit: {_N}",
-        rf"\blimit:? {_N}",
-        rf"\d (?:tokens )?> {_N}",
-    )
-)
-
-_PROMPTS = tuple(
-    lazy_pattern(pattern)
-    for pattern in (
-        rf"prompt is too long:? \(?{_N}",
-        rf"prompt contains (?:at least )?{_N}",
-        rf"(?<!max_)prompt[ _]tokens? \({_N}|prompt token count (?:of )?{_N}",
-        rf"(?:prompt|input) \((?:length |total length )?{_N}",
-        rf"input token count (?:is )?\(?{_N}",
-        rf"(?<!maximum )(?<!max )input length \(?{_N}",
-        rf"request has {_N} input|prompt has {_N} tokens|prompt length \(?{_N}\)? exceeds",
-        rf"number of (?:input )?tokens \(?{_N}\)? (?:has |have )?(?:exceed|cannot)",
-        rf"request \({_N} tokens",
-        rf"resulted in {_N} tokens\.|tokens in (?:the )?prompt:? \(?{_N}",
-        rf"n_keep: {_N}|keep the first {_N}",
-        rf"input token count: {_N}",
-        rf"prompt {_N} >",
-        rf"given: {_N}",
-    )
-)
-
-_REQUESTS = tuple(
-    lazy_pattern(pattern)
-    for pattern in (
-        rf"for a total of (?:at least )?{_N}",
-        rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
-        rf"resulted in {_N} tokens",
-        rf"max_total_tokens \({_N}|request contains {_N}|will take {_N} tokens",
-        rf"received {_N}",
-        rf"current length is {_N}",
-        rf"output tokens \({_N}\) exceeded",
-        rf"length for this model \({_N} >",
-        rf"larger than max \({_N}",
-        rf"message size {_N}",
-        rf"{_N} (?:tokens )?> \d",
-    )
-)
-
-_ANSWERS = (
-    lazy_pattern(rf"{_N}(?: tokens)? (?:in|for|of) the (?:completion|output)"),
-    lazy_pattern(rf"requested {_N} output tokens"),
-)
-_BROKEN_DOWN = lazy_pattern(
-    r"\d\)?(?: tokens)? (?:in the messages|in your prompt|from the input messages|of text input)"
-)
-_EXCESS = (lazy_pattern(rf"exceeded (?:max context length )?by {_N}"), lazy_pattern(r"at least 1, got -(\d+)"))
-
-_MORE = (
-    r"(?:>=?|exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit"
-    r"|\bbut\b|maximum|\blimit\b)"
-)
-_LESS = (
-    r"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx"
-    rf"|context {_AMOUNT}|context|batch size)"
-)
-_COMPARED = (
-    lazy_pattern(rf"(?=(?P<size>{_N}){_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?P<limit>{_N}))"),
-    lazy_pattern(
-        rf"(?={_LESS}{_GAP}{{0,60}}?(?P<limit>{_N}){_GAP}{{0,60}}?"
-        rf"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded){_GAP}{{0,40}}?(?P<size>{_N}))"
-    ),
-)
-"""A size that is told to be more than a limit, in whatever words; believed only when it is more. Looked for from each
-place on, since a status in front may look like a size."""
-
-_LEAST = 64
-"""A smaller number is not the limit of a model: it counts or orders something else."""
-
-_OF_THE_PROMPT = lazy_pattern(r"(?:prompt|input)s?\b(?=[^.,;]{0,40}$)(?![^.,;]{0,40}(?:output|completion))")
-"""What stands before a size that is the prompt's alone."""
 
 
 def amounts(texts: Iterable[str]) -> Amounts:
@@ -557,170 +598,116 @@ def _as_number(digits: str) -> int:
     return int(digits.rstrip("km").replace(",", "").replace("_", "")) * times
 
 
-Kind = Literal["window", "rate", "bytes", "characters"]
-
-
-@frozen
-class Overflow:
-    """A provider refused a request because it was too large: a smaller one would be taken.
-
-    Args:
-        kind: What it was too large for: the model's ``"window"`` (tokens), a token allowance of one minute that it
-            could never fit (``"rate"``, tokens), the endpoint's body size (``"bytes"``), or one text of it for the
-            longest text (``"characters"``). The amounts are in that unit.
-        limit: The most that is taken, when the error says it.
-        requested: What the request had, with the room for the answer where the provider counts that in.
-        excess: How much of it was too much.
-        prompt: What the prompt alone had, when the error says it.
-        provider: Who said so, as far as the exception or the words tell; empty when they do not.
-        message: The words it was told by.
-
-    Example:
-        >>> from agentctx import classify_error
-        >>> classify_error(RuntimeError("prompt is too long: 213462 tokens > 200000 maximum")).kind
-        'window'
-    """
-
-    kind: Kind
-    limit: int | None = None
-    requested: int | None = None
-    excess: int | None = None
-    prompt: int | None = None
-    provider: str = ""
-    message: str = ""
-
-
-_ALLOWANCE = lazy_pattern(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
-_SERVERS = (
-    ("openrouter", lazy_pattern(r"this endpoint's maximum context length")),
-    ("mistral", lazy_pattern(r"draft tokens")),
-    ("xai", lazy_pattern(r"maximum prompt length is \d+ but")),
-    ("cohere", lazy_pattern(r"size limit exceeded by|prompt and prediction|minimal context could not")),
-    ("tgi", lazy_pattern(r"max_new_tokens")),
-    ("vllm", lazy_pattern(r"max_model_len|output tokens and your prompt contains|decoder prompt")),
-    ("llama.cpp", lazy_pattern(r"available context size|exceed_context_size")),
-    ("lmstudio", lazy_pattern(r"tokens to keep from the initial prompt|keep the first \d+ tokens")),
-    ("ollama", lazy_pattern(r"exceeded max context length by")),
-    ("qwen", lazy_pattern(r"range of input length")),
-    ("moonshot", lazy_pattern(r"exceeded model token limit")),
-    ("minimax", lazy_pattern(r"context window exceeds limit")),
-    ("cerebras", lazy_pattern(r"current length is \d+ while")),
-    ("watsonx", lazy_pattern(r"total tokens limit|token sequence length")),
+_SUMS = (
+    lazy_pattern(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
+    lazy_pattern(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
+    lazy_pattern(
+        rf"is too large: (?P<answer>{_N})\..{{0,200}}?length is (?P<limit>{_N}) "
+        rf".{{0,200}}?request has (?P<prompt>{_N}) input"
+    ),
+    lazy_pattern(
+        rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens"
+        rf".{{0,200}}?is only (?P<limit>{_N})"
+    ),
+    lazy_pattern(
+        rf"(?:prompt|input)[ _]?(?:tokens?)? \((?P<prompt>{_N})(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
+        rf"\((?P<answer>{_N})\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?(?P<limit>{_N})"
+    ),
 )
+"""Sums that the provider does not add up itself."""
 
+_LIMITS = tuple(
+    lazy_pattern(pattern)
+    for pattern in (
+        rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}(?: of [\w./-]+ is| is| of|:|=)?(?: only)?[ (]+{_N}",
+        rf"{_N} (?:tokens )?(?:maximum|max)\b",
+        rf"configured limit of {_N}",
+        rf"(?:maximum|max) number of (?:input )?tokens (?:allowed )?\(?{_N}",
+        rf"model maximum \({_N}",
+        rf"max_model_len(?:gth)?(?: is|:|=)?[ (=]*{_N}",
+        rf"n_ctx['\"]? ?[:=]? ?{_N}",
+        rf"max_(?:seq|input|context)_len(?:gth)?[ (=:]*{_N}",
+        rf"context {_SIZE}(?: of only| of| is only| is|:|=)?[ (]+{_N}",
+        rf"(?:maximum|max) (?:allowed )?(?:input |prompt )?length(?: of)?[ (]+{_N}",
+        rf"max size: {_N}|max tokens of {_N} exceeded|only up to {_N} tokens",
+        rf"context window limit \({_N}",
+        rf"(?:cannot exceed|limit for this model is|total tokens limit|should be \[\d+,|while limit is) {_N}",
+        rf"must be <= {_N}|must have less than {_N}",
+        rf"model token limit: {_N}",
+        rf"(?:exceeds? (?:the )?limit(?: of|:)?|supports up to|max_prompt_tokens \() ?{_N}",
+        rf"max(?:imum)?(?: of|:)? {_N}(?: tokens|\))",
+        rf"max input tokens: {_N}|at most {_N}",
+        rf"sequence length for this model \(\d+ > {_N}",
+        rf"input and maximum output tokens \(\d+\) exceeded .{{0,200}}?\({_N}",
+        rf"larger than max \(\d+ vs\.? {_N}",
+        rf"exceeds the limit: {_N}",
+        rf"\blimit:? {_N}",
+        rf"\d (?:tokens )?> {_N}",
+    )
+)
+_PROMPTS = tuple(
+    lazy_pattern(pattern)
+    for pattern in (
+        rf"prompt is too long:? \(?{_N}",
+        rf"prompt contains (?:at least )?{_N}",
+        rf"(?<!max_)prompt[ _]tokens? \({_N}|prompt token count (?:of )?{_N}",
+        rf"(?:prompt|input) \((?:length |total length )?{_N}",
+        rf"input token count (?:is )?\(?{_N}",
+        rf"(?<!maximum )(?<!max )input length \(?{_N}",
+        rf"request has {_N} input|prompt has {_N} tokens|prompt length \(?{_N}\)? exceeds",
+        rf"number of (?:input )?tokens \(?{_N}\)? (?:has |have )?(?:exceed|cannot)",
+        rf"request \({_N} tokens",
+        rf"resulted in {_N} tokens\.|tokens in (?:the )?prompt:? \(?{_N}",
+        rf"n_keep: {_N}|keep the first {_N}",
+        rf"input token count: {_N}",
+        rf"prompt {_N} >",
+        rf"given: {_N}",
+    )
+)
+_REQUESTS = tuple(
+    lazy_pattern(pattern)
+    for pattern in (
+        rf"for a total of (?:at least )?{_N}",
+        rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
+        rf"resulted in {_N} tokens",
+        rf"max_total_tokens \({_N}|request contains {_N}|will take {_N} tokens",
+        rf"received {_N}",
+        rf"current length is {_N}",
+        rf"output tokens \({_N}\) exceeded",
+        rf"length for this model \({_N} >",
+        rf"larger than max \({_N}",
+        rf"message size {_N}",
+        rf"{_N} (?:tokens )?> \d",
+    )
+)
+_ANSWERS = (
+    lazy_pattern(rf"{_N}(?: tokens)? (?:in|for|of) the (?:completion|output)"),
+    lazy_pattern(rf"requested {_N} output tokens"),
+)
+_BROKEN_DOWN = lazy_pattern(
+    r"\d\)?(?: tokens)? (?:in the messages|in your prompt|from the input messages|of text input)"
+)
+_EXCESS = (lazy_pattern(rf"exceeded (?:max context length )?by {_N}"), lazy_pattern(r"at least 1, got -(\d+)"))
+_MORE = (
+    r"(?:>=?|exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit"
+    r"|\bbut\b|maximum|\blimit\b)"
+)
+_LESS = (
+    r"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx"
+    rf"|context {_SIZE}|context|batch size)"
+)
+_COMPARED = (
+    lazy_pattern(rf"(?=(?P<size>{_N}){_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?P<limit>{_N}))"),
+    lazy_pattern(
+        rf"(?={_LESS}{_GAP}{{0,60}}?(?P<limit>{_N}){_GAP}{{0,60}}?"
+        rf"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded){_GAP}{{0,40}}?(?P<size>{_N}))"
+    ),
+)
+"""A size that is told to be more than a limit, in whatever words; believed only when it is more. Looked for from each
+place on, since a status in front may look like a size."""
 
-def classify_error(error: Native) -> Overflow | None:
-    """Whether a provider's error means that the context was too large, and what it says about the limit.
+_LEAST = 64
+"""A smaller number is not the limit of a model: it counts or orders something else."""
 
-    No SDK is needed. Followed are ``__cause__`` and ``__context__``, exception groups, ``.body`` and ``.response``,
-    JSON within strings, and the error events of streams; the outermost exception that says something decides. Rate
-    limits, quotas, limits of the answer's length and the like are no overflow: with a token allowance, it is one only
-    when the request is larger than the whole allowance.
-
-    Args:
-        error: What was raised, or what came instead of an answer: an error body as a dict or text, or an event.
-
-    Returns:
-        The overflow, or None when it is something else.
-
-    Example:
-        >>> from agentctx import classify_error
-        >>> overflow = classify_error(RuntimeError("prompt is too long: 213462 tokens > 200000 maximum"))
-        >>> overflow.requested, overflow.limit
-        (213462, 200000)
-        >>> classify_error(TimeoutError("no answer")) is None
-        True
-    """
-    if not isinstance(error, BaseException):
-        return _judge(of_payload(error))[1]
-    for each in causes(error):
-        if isinstance(each, ContextOverflow) and getattr(each, "status_code", None) is not None:
-            excess = each.tokens - each.limit  # a wrapped client's, which is the SDK's error, too
-            return Overflow("window", each.limit, each.tokens, excess, message=str(each)[:500])
-        if isinstance(each, AgentctxError):
-            return None
-        decided, overflow = _judge(own(each))
-        if decided:
-            return overflow
-    return None
-
-
-def _judge(said: Evidence) -> tuple[bool, Overflow | None]:
-    """Whether the evidence decides the question, and how."""
-    texts = [plain(text) for text in said.texts]
-    whole = " | ".join(texts)
-    if said.statuses & HOPELESS:
-        return True, None
-    for judge in (_allowance, _long_text):
-        decided, found = judge(whole)
-        if decided:
-            return True, found and _named(found, said, whole)
-    if _only_the_answer(whole):
-        return True, None
-    kind = _kind(said, whole)
-    if kind is not None:
-        return True, _named(_counted(kind, amounts(texts), said), said, whole)
-    return bool(RATE.search(whole) or any(map(RATE.search, said.codes))), None
-
-
-def _kind(said: Evidence, whole: str) -> Kind | None:
-    """The kind of overflow that the words, the codes or the status tell of."""
-    if WINDOW.search(whole) or any(map(NAMES.search, said.codes)) or _in_own_words(whole):
-        return "window"
-    if BYTES.search(whole) or any(map(BYTES.search, said.codes)):
-        return None if MONEY.search(whole) else "bytes"
-    if RATE.search(whole) or any(map(RATE.search, said.codes)) or 429 in said.statuses:
-        return None
-    if NO_BODY.search(whole) or (PERHAPS.search(whole) and not ELSE.search(whole)):
-        return "window"
-    return "bytes" if 413 in said.statuses else None
-
-
-def _in_own_words(text: str) -> bool:
-    """Whether it is said as one provider alone says it."""
-    own = (wire.overflow_words for wire in FORMATS.values())
-    return any(words is not None and words.search(text) for words in own)
-
-
-def _allowance(text: str) -> tuple[bool, Overflow | None]:
-    """A token allowance of some time: too small for this request, or only used up for now."""
-    hit = _ALLOWANCE.search(text)
-    if hit is None or not RATE.search(text):
-        return False, None
-    limit, requested = map(_number, hit.groups())
-    return True, Overflow("rate", limit, requested, requested - limit) if requested > limit else None
-
-
-def _long_text(text: str) -> tuple[bool, Overflow | None]:
-    """One text with too many characters: of a message, or only of a name."""
-    hit = TOO_LONG_TEXT.search(text)
-    if hit is None:
-        return False, None
-    limit, size = _number(hit["limit"] or hit["limit2"]), hit["size"] or hit["size2"]
-    if limit < LONG_TEXT:
-        return True, None
-    requested = _number(size) if size else None
-    return True, Overflow("characters", limit, requested, None if requested is None else requested - limit)
-
-
-def _number(digits: str) -> int:
-    return int(digits.replace(",", ""))
-
-
-def _only_the_answer(text: str) -> bool:
-    """Whether the error is about the length of the answer, and about nothing that was sent."""
-    return bool(ANSWER.search(text)) and not REQUEST.search(text)
-
-
-def _counted(kind: Kind, said: Amounts, found: Evidence) -> Overflow:
-    prompt, limit = found.numbers.get("n_prompt_tokens"), found.numbers.get("n_ctx")
-    if prompt is not None or limit is not None:
-        said = complete(limit or said.limit, prompt or said.requested, None, prompt)
-    return Overflow(kind, said.limit, said.requested, said.excess, said.prompt)
-
-
-def _named(overflow: Overflow, said: Evidence, whole: str) -> Overflow:
-    known = [(wire.name, wire.error_words) for wire in FORMATS.values()][::-1]  # Bedrock passes on what Claude's says
-    found = [name for name, pattern in (*known, *_SERVERS) if pattern is not None and pattern.search(whole)]
-    message = next(iter(said.texts), "")
-    return evolve(overflow, provider=found[0] if found else said.source, message=message[:500])
+_OF_THE_PROMPT = lazy_pattern(r"(?:prompt|input)s?\b(?=[^.,;]{0,40}$)(?![^.,;]{0,40}(?:output|completion))")
+"""What stands before a size that is the prompt's alone."""
