@@ -46,12 +46,15 @@ class Asked:
 
 
 def rounds(number):
-    """A task, rounds with a short and now and then a long result, and words of the user."""
+    """A task, rounds with a short and now and then a long result, and words of the user.
+
+    What is long has no blanks: so many words would each be looked at for values, at every await again.
+    """
     turns = [user("Mend the build. Never touch tests/golden.txt.")]
     for place in range(number):
-        words = 420 if place in (2, number - 2) else 40
-        turns += [assistant("so " * 900, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
-        turns += [result(f"c{place}", f"part {place} " * words)]
+        times = 630 if place in (2, number - 2) else 60
+        turns += [assistant("-so" * 900, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
+        turns += [result(f"c{place}", f"-part{place}" * times)]
         turns += [user(f"Note {place}: ticket OPS-{place}417.")] if place % 3 == 2 else []
     return transcript("openai-chat", *turns)
 
