@@ -41,13 +41,13 @@ WINDOW = 8_000
 
 
 def rounds(first, last, words=220):
-    """Rounds in which a file is edited and a test is run, with long results."""
+    """Rounds in which a file is edited and a test is run, with long results, whose filling is one word to a ledger."""
     for at in range(first, last):
         edit = {"path": f"src/part_{at}.py", "old": "a", "new": "b"}
         yield assistant("Next.", call(f"e{at}", "edit", edit))
-        yield result(f"e{at}", f"saved as {at:04x}fee{at:04x} " + "and so on " * words)
+        yield result(f"e{at}", f"saved as {at:04x}fee{at:04x} " + "-and-so-on" * words)
         yield assistant(call(f"r{at}", "bash", {"command": f"pytest tests/test_{at}.py"}))
-        yield result(f"r{at}", f"{at} passed in 1s\n" + "dot " * words)
+        yield result(f"r{at}", f"{at} passed in 1s\n" + "-dot" * words)
 
 
 def turns(count_=20, words=220):
