@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentctx.builder.facts import FactExtractor as FactExtractor, Facts as Facts
     from agentctx.builder.rendering import MarkdownList as MarkdownList, MergeSystem as MergeSystem, XmlTags as XmlTags
     from agentctx.builder.thread import Thread as Thread
-    from agentctx.core.budget import Tier as Tier, TierRule as TierRule, allocate as allocate
+    from agentctx.core.tier import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -26,6 +26,6 @@ else:
             "agentctx.builder.facts": "FactExtractor Facts",
             "agentctx.builder.rendering": "MarkdownList MergeSystem XmlTags",
             "agentctx.builder.thread": "Thread",
-            "agentctx.core.budget": "Tier TierRule allocate",
+            "agentctx.core.tier": "Tier TierRule allocate",
         },
     )

@@ -13,10 +13,11 @@ from typing import Any, cast, get_args
 from anyio.lowlevel import checkpoint_if_cancelled
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import Budget, Tier, TierRule, allocate, as_tier
+from agentctx.core.budget import Budget
 from agentctx.core.changes import Change, Outcome, match
 from agentctx.core.message import Context, Message, Native, Ttl
 from agentctx.core.protection import last_words, signed_thinking
+from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import broken_pair
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.options import check_tokens

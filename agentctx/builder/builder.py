@@ -24,9 +24,10 @@ from agentctx.builder.blocks import (
 )
 from agentctx.builder.facts import FactExtractor, Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section, concatenate
-from agentctx.core.budget import Budget, Tier, TierRule, allocate
+from agentctx.core.budget import Budget
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
 from agentctx.core.protection import NOT_SHOWN
+from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair

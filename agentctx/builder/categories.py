@@ -11,8 +11,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from agentctx.core.budget import Budget, Tier, TierRule, allocate, apportion
+from agentctx.core.budget import Budget
 from agentctx.core.message import SYSTEM_ROLES, Context
+from agentctx.core.tier import Tier, TierRule, allocate, apportion
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
 

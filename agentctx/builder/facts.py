@@ -9,8 +9,8 @@ from typing import Protocol
 from attrs import define, field
 
 from agentctx.builder.blocks import Block
-from agentctx.core.budget import Tier
 from agentctx.core.message import Message, Native, Text
+from agentctx.core.tier import Tier
 from agentctx.engine.options import check_tokens
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import ConfigError, StageError

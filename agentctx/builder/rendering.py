@@ -9,8 +9,8 @@ from typing import Protocol
 
 from attrs import field, frozen
 
-from agentctx.core.budget import Tier, as_tier
 from agentctx.core.message import Media, Message, Part, Text
+from agentctx.core.tier import Tier, as_tier
 from agentctx.errors import ConfigError
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.-]")

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
@@ -40,6 +40,9 @@ from agentctx.session.lock import Deadlock, SessionLock, Within, Work, running_l
 from agentctx.session.step_context import Step
 from agentctx.users_code import FAILURES, WAS_CANCELLED, described, is_cancelled
 from agentctx.wire_format import head_markers
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup  # it loads sockets, and streams
 
 ENOUGH = 0.9
 """A compaction that leaves more than this share of the context is taken back: it would break the cache for little."""
@@ -390,7 +393,7 @@ class _Job:
     problem: str = "it was cancelled"
     ended: bool = False
     spent: bool = False
-    scope: anyio.CancelScope = field(factory=anyio.CancelScope)
+    scope: anyio.CancelScope = field(factory=lambda: anyio.CancelScope())  # noqa: PLW0108 - not loaded before one is made
     lock: SessionLock = field(factory=SessionLock)
 
     def holds(self, messages: Sequence[Message]) -> bool:

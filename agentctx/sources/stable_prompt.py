@@ -13,9 +13,9 @@ from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
 
 from agentctx.builder.blocks import Block
-from agentctx.core.budget import Tier
 from agentctx.core.message import Message, Native, Text
 from agentctx.core.secrets import redact_secrets
+from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import shown
 from agentctx.protocols import ContextProvider, TokenCounter

@@ -13,8 +13,9 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.budget import Budget, Tier, TierRule, allocate, as_tier, until_full
+from agentctx.core.budget import Budget, until_full
 from agentctx.core.message import ROLES, Context, Message
+from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import Unit, segments, units
 from agentctx.engine.cut import (
     Layout,

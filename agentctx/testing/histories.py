@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget, TierRule
+from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
+from agentctx.core.tier import TierRule
 from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
 from agentctx.memory.ledger import Ledger

@@ -21,7 +21,7 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Block, Tier
-from agentctx.core.budget import TierRule
+from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.tokens import FixedCounter
 

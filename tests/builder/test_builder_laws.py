@@ -24,7 +24,7 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.core.budget import TierRule
+from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.writers import WRITERS

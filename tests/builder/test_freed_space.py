@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ContextOverflow
 from agentctx.builder import Tier
-from agentctx.core.budget import TierRule
+from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, TruncateOldest
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from agentctx import Budget, ConfigError, Pipeline, Protect, Tiered, validate
 from agentctx.builder import Tier
-from agentctx.core.budget import TierRule
+from agentctx.core.tier import TierRule
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, tiereds

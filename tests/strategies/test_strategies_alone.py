@@ -38,7 +38,7 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Tier
-from agentctx.core.budget import TierRule
+from agentctx.core.tier import TierRule
 from agentctx.engine.guarantee import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
