@@ -12,7 +12,8 @@ from agentctx.economics.costs import pays_back
 from agentctx.engine.options import as_budget
 from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError
-from agentctx.memory.ledger import Ledger, told_of
+from agentctx.memory.ledger import Ledger
+from agentctx.memory.values import told_of
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         RunEvent as RunEvent,
         artifacts_in as artifacts_in,
     )
-    from agentctx.memory.ledger import Memory as Memory, Sections as Sections, told_of as told_of
+    from agentctx.memory.ledger import Memory as Memory, Sections as Sections
     from agentctx.memory.offload import Offload as Offload
     from agentctx.memory.recall import Recall as Recall
     from agentctx.memory.summarizers import (
@@ -22,17 +22,23 @@ if TYPE_CHECKING:
         OpenAISummarizer as OpenAISummarizer,
     )
     from agentctx.memory.trail import ArtifactTrail as ArtifactTrail, trail_in as trail_in
-    from agentctx.memory.values import Extractor as Extractor, Kind as Kind, Value as Value, values_in as values_in
+    from agentctx.memory.values import (
+        Extractor as Extractor,
+        Kind as Kind,
+        Value as Value,
+        told_of as told_of,
+        values_in as values_in,
+    )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.engine.tool_calls": "Artifact ArtifactRule Did FileEvent RunEvent artifacts_in",
-            "agentctx.memory.ledger": "Memory Sections told_of",
+            "agentctx.memory.ledger": "Memory Sections",
             "agentctx.memory.offload": "Offload",
             "agentctx.memory.recall": "Recall",
             "agentctx.memory.summarizers": "AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer",
             "agentctx.memory.trail": "ArtifactTrail trail_in",
-            "agentctx.memory.values": "Extractor Kind Value values_in",
+            "agentctx.memory.values": "Extractor Kind Value told_of values_in",
         },
     )

@@ -1,15 +1,23 @@
-"""Exact values in text: what a later step may need to the letter, and can no longer read where it stood."""
+"""Exact values in text: what a later step may need to the letter, and can no longer read where it stood.
+
+They are found, and those that are likeliest to be needed are told, on lines that are read back at the next cut.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from heapq import nsmallest
 
-from attrs import frozen
+from attrs import define, frozen
 
 from agentctx.core.pace import paced
+from agentctx.core.recap import OPEN_QUOTE, TERM, quoted, unquoted
+from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
+from agentctx.protocols import TokenCounter
 
 LONGEST = 240
 """Characters of the longest value; what is longer is content, not a value."""
@@ -207,3 +215,189 @@ def said_in(text: str) -> Iterator[Value]:
             yield Value(said, Kind.RULE)
     yield from (Value(found[0], Kind.NAME) for found in _NAME.finditer(text))
     yield from (Value(found[0], Kind.NUMBER) for found in _AMOUNT.finditer(text))
+
+
+@define
+class Candidate:
+    """What is known of a value that may be told.
+
+    Args:
+        kind: What it is.
+        calls: In how many calls it was an argument.
+        results: In how many results it stood.
+        said: In how many messages of the model.
+        asked: In how many messages of the user.
+        age: How long ago it last stood somewhere: 0 for the last message that is gone, 1 for the first, more for what
+            an earlier ledger told.
+        called: The same of the last call that used it; None when none did.
+        order: Its place among those that an earlier ledger told; 0 when none did.
+    """
+
+    kind: Kind
+    calls: int = 0
+    results: int = 0
+    said: int = 0
+    asked: int = 0
+    age: float = 0.0
+    called: float | None = None
+    order: float = 0.0
+
+    def features(self, text: str) -> tuple[float, ...]:
+        """What its score is made of."""
+        return (
+            1.0,
+            math.log1p(self.calls),
+            0.0 if self.called is None else math.exp(-2 * self.called),
+            math.exp(-2 * self.age),
+            math.exp(-8 * self.age),
+            math.log1p(self.said),
+            min(self.asked, 2),
+            math.log1p(self.results),
+            float(self.calls > 0),
+            math.log(len(text)),
+            self.order,
+        )
+
+
+def candidate_of(found: dict[str, Candidate], value: Value, age: float) -> Candidate:
+    """What is known of a value, which now stands somewhere of this age; it is one of those that were found then."""
+    known = found.get(value.text)
+    if known is None:
+        known = found[value.text] = Candidate(value.kind)
+    known.age = age
+    return known
+
+
+_WEIGHTS = (-4.53, 0.46, 1.53, 1.05, 0.32, 0.3, -0.45, -0.22, 0.94, -0.06, -0.26)
+
+_KINDS: Mapping[Kind, float] = {
+    Kind.FILE: 1.19,
+    Kind.SYMBOL: 0.08,
+    Kind.PATH: -0.08,
+    Kind.URL: -0.02,
+    Kind.DATE: -0.51,
+    Kind.NAME: -0.63,
+    Kind.NUMBER: -0.94,
+    Kind.EMAIL: -1.02,
+    Kind.ID: -2.6,
+    Kind.RULE: 2.0,
+    Kind.ERROR: -1.0,
+}
+"""Fitted to half of many recorded sessions: what makes a value be used again (``benchmarks/retention.py``)."""
+
+_DEARER = 0.5
+"""How much less a value counts that takes more characters: this power of their number."""
+
+
+def score(text: str, known: Candidate) -> float:
+    """How much is won, for what it costs, when a value is told."""
+    sum_ = sum(weight * each for weight, each in zip(_WEIGHTS, known.features(text), strict=True))
+    return math.pow(len(text), -_DEARER) / (1 + math.exp(-sum_ - _KINDS.get(known.kind, 0.0)))
+
+
+USED, SEEN, SAID, ERRORS = "used", "seen", "said by the user", "errors"
+"""The lines of a ledger: what calls used, what else was there, what the user said, what went wrong."""
+
+
+def ledger_of(
+    found: Mapping[str, Candidate], shown: Callable[[str], bool], tokens: int, counter: TokenCounter, redact: Redactor
+) -> str:
+    """The lines of a ledger: of the values that were found those that fit, the likeliest first."""
+    lines: dict[str, dict[str, int]] = {USED: {}, SEEN: {}, SAID: {}, ERRORS: {}}
+    left = {name: int(_PARTS.get(name, 1) * tokens) for name in lines}
+    room = tokens - counter.count(": \n".join(lines))
+    taken = ""
+    for text, known in _likeliest(found, _LOOKED_AT * tokens):
+        if room <= 1:
+            break
+        if text in taken or shown(text) or redact(text, "") != text:
+            continue
+        name, term = _line_of(known), quoted(text)
+        cost = counter.count(f" {term}")
+        if cost <= min(room, left[name]):
+            lines[name][term] = cost
+            room, left[name], taken = room - cost, left[name] - cost, f"{taken}\n{text}"
+            room += sum(line.pop(end, 0) for end in _ends(term) for line in lines.values())
+    return _written({name: list(terms) for name, terms in lines.items()}, tokens, counter)
+
+
+_PARTS = {SAID: 0.25, ERRORS: 0.1}
+"""The most of the room that sentences take: of the user, and of what went wrong."""
+
+_LOOKED_AT = 8
+"""So many values are looked at for each token of the room, so that many that are shown anyway cost little."""
+
+
+def _likeliest(found: Mapping[str, Candidate], most: int) -> list[tuple[str, Candidate]]:
+    return nsmallest(most, found.items(), key=lambda each: (-score(*each), each[0]))
+
+
+def _line_of(known: Candidate) -> str:
+    if known.kind in (Kind.RULE, Kind.ERROR):
+        return SAID if known.kind is Kind.RULE else ERRORS
+    return USED if known.calls else SEEN
+
+
+def _ends(path: str) -> Iterator[str]:
+    """What a path says, too: the paths that it ends with."""
+    while path := path.partition("/")[2]:
+        yield path
+
+
+def _written(lines: Mapping[str, list[str]], tokens: int, counter: TokenCounter) -> str:
+    while True:
+        text = "\n".join(f"{name}: {' '.join(terms)}" for name, terms in lines.items() if terms)
+        if not text or counter.count(text) <= tokens:
+            return text
+        max(lines.values(), key=len).pop()
+
+
+def carried(text: str) -> Iterator[tuple[str, Candidate]]:
+    """The values that a ledger tells, the likeliest first."""
+    for line in text.splitlines():
+        if (found := _LINE.fullmatch(line)) is not None:
+            terms = [unquoted(each["term"]) for each in _TERM.finditer(found["terms"]) if each["term"]]
+            for place, term in enumerate(terms):
+                yield term, _of_line(found["name"], term, (place + 1) / len(terms))
+
+
+_LINE = re.compile(rf"(?P<name>{USED}|{SEEN}|{SAID}|{ERRORS}): (?P<terms>.+)")
+
+_TERM = re.compile(rf"(?P<term>{TERM})|{OPEN_QUOTE}")
+
+_CARRIED = 1.3
+"""The age of what an earlier ledger told."""
+
+
+def _of_line(name: str, term: str, order: float) -> Candidate:
+    if name in (SAID, ERRORS):
+        return Candidate(Kind.RULE if name == SAID else Kind.ERROR, age=_CARRIED, order=order)
+    kind = next((value.kind for value in values_in(term) if value.text == term), Kind.OTHER)
+    used = name == USED
+    return Candidate(kind, calls=int(used), age=_CARRIED, called=_CARRIED if used else None, order=order)
+
+
+_READ = 1_000
+"""So many characters of a text are read for each token that is told of it."""
+
+
+def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
+    """Exact values in a text that is cut, those first that are likeliest to be needed, in at most so many tokens.
+
+    Args:
+        text: The text.
+        staying: What stays of it: what stands there is not told again.
+        tokens: The room.
+        counter: Counts tokens.
+
+    Example:
+        >>> from agentctx.memory import told_of
+        >>> from agentctx.tokens import TiktokenCounter
+        >>> told_of("saved as src/app.py, commit 4c1f09d", "saved as ...", 30, TiktokenCounter())
+        'src/app.py 4c1f09d'
+    """
+    found: dict[str, Candidate] = {}
+    for value in values_in(redact_secrets(text[: _READ * tokens], "")):
+        candidate_of(found, value, 0).results = 1
+    told = ledger_of(found, lambda value: value in staying, tokens, counter, redact_secrets)
+    return told.removeprefix(f"{SEEN}: ")

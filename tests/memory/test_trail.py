@@ -12,7 +12,7 @@ from agentctx.core.recap import Recap, recap_of
 from agentctx.engine.tool_calls import shell_files
 from agentctx.errors import ConfigError
 from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
-from agentctx.memory.ledger import _carried
+from agentctx.memory.values import carried
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()
@@ -281,7 +281,7 @@ def test_quotations_that_nothing_ends_take_time_that_grows_with_their_length(lin
 
         def once():
             begun = process_time()
-            told = [*trail_in(text).files, *dict(_carried(text))]
+            told = [*trail_in(text).files, *dict(carried(text))]
             assert not any('"' in each for each in told)
             return process_time() - begun
 

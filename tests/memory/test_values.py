@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.memory import Kind, Memory, Sections, Value, values_in
-from agentctx.memory.ledger import _carried
-from agentctx.memory.values import error_lines, said_in
+from agentctx.memory.values import carried, error_lines, said_in
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()
@@ -229,7 +228,7 @@ def test_a_ledger_keeps_within_its_room(texts, tokens, by_user):
 
 
 def _terms(sections: Sections):
-    return [term for term, _ in _carried(sections.ledger)]
+    return [term for term, _ in carried(sections.ledger)]
 
 
 IMITATIONS = [
