@@ -27,11 +27,216 @@ from agentctx.core.message import (
     Tool,
     ToolCall,
     ToolResult,
+    is_marker,
 )
 from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
 from agentctx.providers.native import HEARD, fields_or_none, json_object, mapping_or_none
 from agentctx.tokens.media import carried, document_text
 from agentctx.wire_format import Capabilities, MediaTypes, Spelling, WireFormat
+
+FAILED = "that the tool failed is not said here"
+NEW_ID = "ids and names of calls are spelled as the provider takes them"
+_FREE_TEXT = frozenset({"custom", "custom_tool_call"})
+
+
+@define
+class Translator:
+    """Turns the messages of one conversation into plain values, one after the other."""
+
+    target: Capabilities
+    source: WireFormat
+    ids: Respelling
+    names: Respelling
+    _called: dict[str, str] = field(factory=dict, init=False)
+
+    @classmethod
+    def to(cls, target: Capabilities, source: WireFormat) -> Translator:
+        """A translator for a conversation that begins."""
+        return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
+
+    def message(self, message: Message) -> Spoken:
+        """What a message says, without anything that belongs to its provider."""
+        spoken = Spoken()
+        takes = self.target.in_user if message.role in {"user", "tool"} else {}
+        for part in message.parts:
+            spoken.parts.extend(self._part(part, takes, spoken))
+        if left := _beside(message, self.source, spoken.named):
+            spoken.why += _left(left, self.target)
+        return spoken
+
+    def _part(self, part: Part, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
+        match part:
+            case Text(text):
+                yield Text(text)
+            case Media():
+                yield self._media(part, takes, spoken)
+            case ToolCall():
+                yield self._call(part, spoken)
+            case ToolResult():
+                yield self._result(part, spoken)
+            case Thinking():
+                spoken.why.append(FOREIGN_REASONING)
+            case Opaque():
+                yield from self._read(part, takes, spoken)
+
+    def _media(self, part: Media, takes: MediaTypes, spoken: Spoken) -> Part:
+        if (found := _placed(part, takes, self.target)) is not None:
+            if part.detail not in {None, "auto", found.detail}:
+                spoken.why.append(f"the wish for resolution went: {part.detail}")
+            return self._named(found, part, spoken)
+        if (text := document_text(part)) is not None:
+            spoken.why.append("a document of plain text became text")
+            return Text(text)
+        spoken.why.append(f"this {part.kind} cannot be sent here")
+        return _left_out(part)
+
+    def _named(self, found: Media, part: Media, spoken: Spoken) -> Media:
+        made = _named(found, part, self.target)
+        if made is not found and _name_of(part) is not None:
+            spoken.named.add(id(part))
+        return made
+
+    def _call(self, part: ToolCall, spoken: Spoken) -> ToolCall:
+        call_id, name = self.ids.of_call(part.id), self.names.of(part.name)
+        if call_id != part.id or name != part.name:
+            spoken.why.append(NEW_ID)
+        if part.signature is not None:
+            spoken.why.append(FOREIGN_REASONING)
+        self._called[call_id] = name
+        return ToolCall(call_id, name, self._arguments(part))
+
+    def _arguments(self, part: ToolCall) -> str:
+        """The arguments as JSON; the free text of a custom tool is wrapped, as its definition then says."""
+        source = fields_or_none(part.source) or {}
+        if str(source.get("type")) in _FREE_TEXT:
+            return json.dumps({"input": part.arguments}, ensure_ascii=False)
+        if self.target.arguments_object and not part.arguments.startswith("{"):
+            return json.dumps(json_object(part.arguments), ensure_ascii=False)
+        return part.arguments
+
+    def _result(self, part: ToolResult, spoken: Spoken) -> ToolResult:
+        call_id = self.ids.of_result(part.call_id)
+        content: list[Part] = []
+        for each in part.content:
+            content.extend(self._output(each, call_id, spoken))
+        if part.is_error and not self.target.says_failed:
+            spoken.why.append(FAILED)
+        if part.interim:
+            spoken.why.append("that the tool says more later is not said here")
+        return ToolResult(call_id, tuple(content), self._called.get(call_id, part.name), part.is_error)
+
+    def _output(self, part: Part, call_id: str, spoken: Spoken) -> Iterator[Part]:
+        if not isinstance(part, Media):
+            yield from self._part(part, {}, spoken)
+        elif (found := _placed(part, self.target.in_results, self.target)) is not None:
+            yield self._named(found, part, spoken)
+        elif (found := _placed(part, self.target.in_user, self.target)) is not None:
+            spoken.why.append(f"the user shows the {part.kind} that a tool returned")
+            shown = self._named(found, part, spoken)
+            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), shown]
+            yield Text(f"[{part.kind}: see the next user message]")
+        else:
+            yield self._media(part, {}, spoken)
+
+    def _read(self, part: Opaque, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
+        """What can be read and seen in a block that only its provider understands."""
+        if is_marker(part):
+            return
+        found = carried(part.data)
+        text = _readable(evolve(part, data=found.rest))
+        if text is None and not found.media:
+            spoken.why.append(f"a block that only its provider understands went: {part.kind}")
+            return
+        if part.kind != "refusal" or found.media:
+            spoken.why.append(f"what can be read of a block became text: {part.kind}")
+        if text is not None:
+            yield Text(text)
+        yield from (self._media(each, takes, spoken) for each in found.media)
+
+
+@define
+class Spoken:
+    """A message in plain values.
+
+    Args:
+        shown: Media that a tool returned and that only a user may show.
+        named: The ids of the parts whose names were taken along.
+    """
+
+    parts: list[Part] = field(factory=list)
+    shown: list[Part] = field(factory=list)
+    why: list[str] = field(factory=list)
+    named: set[int] = field(factory=set)
+
+
+def _left(keys: Sequence[str], target: Capabilities) -> Iterator[str]:
+    """Why keys were left: the provider has no place for them, or they are not taken along."""
+    alone, shared = ([key for key in keys if (key in target.also) is also] for also in (False, True))
+    if alone:
+        yield f"only its own format has a place for: {', '.join(alone)}"
+    if shared:
+        yield f"not taken along: {', '.join(shared)}"
+
+
+def _in_one_text(parts: Sequence[Part]) -> list[Part]:
+    """The parts with all texts joined where the first one stood, each on lines of its own."""
+    texts = [part.text for part in parts if isinstance(part, Text) and part.text]
+    if len(texts) < 2:
+        return list(parts)
+    joined: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Text):
+            joined.append(part)
+        elif texts:
+            joined.append(Text("\n".join(texts)))
+            texts = []
+    return joined
+
+
+@define
+class Respelling:
+    """New words for old ones.
+
+    Args:
+        unique: Whether each use of a word has to get a word of its own.
+    """
+
+    spelling: Spelling
+    unique: bool = False
+    _made: dict[tuple[str, int], str] = field(factory=dict, init=False)
+    _owner: dict[str, tuple[str, int]] = field(factory=dict, init=False)
+    _uses: dict[str, int] = field(factory=dict, init=False)
+    _open: dict[str, deque[str]] = field(factory=dict, init=False)
+
+    def of(self, word: str) -> str:
+        """The new word for an old one: always the same."""
+        return self._word(word, 0)
+
+    def of_call(self, call_id: str) -> str:
+        """The new id of a call."""
+        use = self._uses.get(call_id, 0) if self.unique else 0
+        self._uses[call_id] = use + 1
+        made = self._word(call_id, use)
+        self._open.setdefault(call_id, deque()).append(made)
+        return made
+
+    def of_result(self, call_id: str) -> str:
+        """The new id of the call that a result answers: of the earliest one that is not answered."""
+        waiting = self._open.get(call_id)
+        return waiting.popleft() if waiting else self._word(call_id, max(0, self._uses.get(call_id, 1) - 1))
+
+    def _word(self, word: str, use: int) -> str:
+        if (made := self._made.get((word, use))) is not None:
+            return made
+        attempt = 0
+        while True:
+            salt = f"{use}.{attempt}" if use or attempt else ""
+            made = self.spelling.respelled(word, salt)
+            if self._owner.setdefault(made, (word, use)) == (word, use):
+                self._made[word, use] = made
+                return made
+            attempt += 1
+
 
 _WORDS = frozenset(
     {"title", "text", "content", "url", "uri", "query", "queries", "refusal", "code", "output", "stdout", "stderr"}
@@ -39,13 +244,10 @@ _WORDS = frozenset(
 )
 """Keys whose strings are meant to be read."""
 
-_MARKERS = frozenset({"cachePoint"})
-"""Blocks that say nothing: they tell the provider what to keep."""
-
 _DEEPEST = 12
 
 
-def readable(block: Opaque) -> str | None:
+def _readable(block: Opaque) -> str | None:
     """The words in a block, with its kind before them; a refusal and a summary by themselves. None when it has none."""
     if block.kind == "refusal" and isinstance(block.data, str):
         return block.data
@@ -53,11 +255,6 @@ def readable(block: Opaque) -> str | None:
     if not words:
         return None
     return words if block.kind in {"compaction", "text"} else f"[{block.kind}] {words}"
-
-
-def is_marker(block: Opaque) -> bool:
-    """Whether the block only marks a place for the provider's cache."""
-    return block.kind in _MARKERS
 
 
 def _words(data: object, depth: int) -> Iterator[str]:
@@ -93,9 +290,13 @@ _USUAL = {"image": "image/png", "document": "application/pdf"}
 _SAME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mpeg": "audio/mp3"}
 _USUAL_ALPHABET = str.maketrans("-_", "+/")
 _DETAILS = frozenset({"low", "high", "auto"})
+NAMES = ("filename", "title", "displayName", "display_name", "name")
+"""The keys under which the formats have the name of a document."""
+
+_LONGEST_TITLE = 500
 
 
-def placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | None:
+def _placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | None:
     """The media as they may stand where ``takes`` says what may; None when they may not."""
     if part.kind not in takes:
         return None
@@ -111,11 +312,11 @@ def placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | None
     return evolve(bare, media_type=part.media_type or media_type, data=data, url=None)
 
 
-def named(part: Media, was: Media, target: Capabilities) -> Media:
+def _named(part: Media, was: Media, target: Capabilities) -> Media:
     """A document with the name that it had, where it has a place, or with a neutral one where it has to have one."""
     if part.kind != "document" or target.names_files is None:
         return part
-    name = name_of(was)
+    name = _name_of(was)
     if target.names_files == "title":
         title = (name or "")[:_LONGEST_TITLE]
         return evolve(part, source={"type": "document", "title": title}, words=title) if title else part
@@ -128,13 +329,7 @@ def named(part: Media, was: Media, target: Capabilities) -> Media:
     return evolve(part, source={"type": target.names_files, **block}, words=filename)
 
 
-NAMES = ("filename", "title", "displayName", "display_name", "name")
-"""The keys under which the formats have the name of a document."""
-
-_LONGEST_TITLE = 500
-
-
-def name_of(part: Media) -> str | None:
+def _name_of(part: Media) -> str | None:
     """The name that a document has in its own format, if any."""
     block = fields_or_none(part.source) or {}
     inner = (fields_or_none(held) for held in block.values() if not isinstance(held, str))
@@ -161,7 +356,7 @@ def _by_url(part: Media, target: Capabilities) -> Media | None:
     return evolve(part, media_type=part.media_type or guess_type(part.url.partition("?")[0])[0])
 
 
-def left_out(part: Media) -> Text:
+def _left_out(part: Media) -> Text:
     """What stands for media that cannot be sent."""
     kind = part.media_type or part.kind
     place = f": {part.url}" if part.url is not None and part.data is None else ""
@@ -196,9 +391,13 @@ _TOOL = frozenset(
     {"type", "name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "function"}
     | {"custom", "toolSpec", "strict", "functionDeclarations", "json"}
 )
+_NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "toolUse"})
+"""Keys under which a name is that of a tool."""
+
+_CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
 
 
-def beside(message: Message, wire: WireFormat, named: AbstractSet[int] = frozenset()) -> list[str]:
+def _beside(message: Message, wire: WireFormat, named: AbstractSet[int] = frozenset()) -> list[str]:
     """The keys of a native message that say something which is not taken along, each once."""
     taken = wire.keys_taken | {key for part in message.parts for key in _own_key(part)}
     answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
@@ -249,10 +448,6 @@ def _keys(native: object, taken: frozenset[str], depth: int = 0) -> Iterator[str
             yield from _keys(value, taken | ({"name"} if _camel(key) in _NAMED else set()), depth + 1)
 
 
-_NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "toolUse"})
-"""Keys under which a name is that of a tool."""
-
-
 def _unknown(block: Mapping[str, Any], taken: frozenset[str]) -> Iterator[str]:
     return (
         key for key, value in block.items() if _says(value) and key not in _MARKS and not {key, _camel(key)} & taken
@@ -279,213 +474,6 @@ def _camel(key: str) -> str:
     head, *rest = key.split("_")
     made = head + "".join(each[:1].upper() + each[1:] for each in rest)
     return made if made in _CAMELS else key
-
-
-_CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
-
-
-FAILED = "that the tool failed is not said here"
-NEW_ID = "ids and names of calls are spelled as the provider takes them"
-_FREE_TEXT = frozenset({"custom", "custom_tool_call"})
-
-
-@define
-class Spoken:
-    """A message in plain values.
-
-    Args:
-        shown: Media that a tool returned and that only a user may show.
-        named: The ids of the parts whose names were taken along.
-    """
-
-    parts: list[Part] = field(factory=list)
-    shown: list[Part] = field(factory=list)
-    why: list[str] = field(factory=list)
-    named: set[int] = field(factory=set)
-
-
-@define
-class Respelling:
-    """New words for old ones.
-
-    Args:
-        unique: Whether each use of a word has to get a word of its own.
-    """
-
-    spelling: Spelling
-    unique: bool = False
-    _made: dict[tuple[str, int], str] = field(factory=dict, init=False)
-    _owner: dict[str, tuple[str, int]] = field(factory=dict, init=False)
-    _uses: dict[str, int] = field(factory=dict, init=False)
-    _open: dict[str, deque[str]] = field(factory=dict, init=False)
-
-    def of(self, word: str) -> str:
-        """The new word for an old one: always the same."""
-        return self._word(word, 0)
-
-    def of_call(self, call_id: str) -> str:
-        """The new id of a call."""
-        use = self._uses.get(call_id, 0) if self.unique else 0
-        self._uses[call_id] = use + 1
-        made = self._word(call_id, use)
-        self._open.setdefault(call_id, deque()).append(made)
-        return made
-
-    def of_result(self, call_id: str) -> str:
-        """The new id of the call that a result answers: of the earliest one that is not answered."""
-        waiting = self._open.get(call_id)
-        return waiting.popleft() if waiting else self._word(call_id, max(0, self._uses.get(call_id, 1) - 1))
-
-    def _word(self, word: str, use: int) -> str:
-        if (made := self._made.get((word, use))) is not None:
-            return made
-        attempt = 0
-        while True:
-            salt = f"{use}.{attempt}" if use or attempt else ""
-            made = self.spelling.respelled(word, salt)
-            if self._owner.setdefault(made, (word, use)) == (word, use):
-                self._made[word, use] = made
-                return made
-            attempt += 1
-
-
-@define
-class Translator:
-    """Turns the messages of one conversation into plain values, one after the other."""
-
-    target: Capabilities
-    source: WireFormat
-    ids: Respelling
-    names: Respelling
-    _called: dict[str, str] = field(factory=dict, init=False)
-
-    @classmethod
-    def to(cls, target: Capabilities, source: WireFormat) -> Translator:
-        """A translator for a conversation that begins."""
-        return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
-
-    def message(self, message: Message) -> Spoken:
-        """What a message says, without anything that belongs to its provider."""
-        spoken = Spoken()
-        takes = self.target.in_user if message.role in {"user", "tool"} else {}
-        for part in message.parts:
-            spoken.parts.extend(self._part(part, takes, spoken))
-        if left := beside(message, self.source, spoken.named):
-            spoken.why += _left(left, self.target)
-        return spoken
-
-    def _part(self, part: Part, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
-        match part:
-            case Text(text):
-                yield Text(text)
-            case Media():
-                yield self._media(part, takes, spoken)
-            case ToolCall():
-                yield self._call(part, spoken)
-            case ToolResult():
-                yield self._result(part, spoken)
-            case Thinking():
-                spoken.why.append(FOREIGN_REASONING)
-            case Opaque():
-                yield from self._read(part, takes, spoken)
-
-    def _media(self, part: Media, takes: MediaTypes, spoken: Spoken) -> Part:
-        if (found := placed(part, takes, self.target)) is not None:
-            if part.detail not in {None, "auto", found.detail}:
-                spoken.why.append(f"the wish for resolution went: {part.detail}")
-            return self._named(found, part, spoken)
-        if (text := document_text(part)) is not None:
-            spoken.why.append("a document of plain text became text")
-            return Text(text)
-        spoken.why.append(f"this {part.kind} cannot be sent here")
-        return left_out(part)
-
-    def _named(self, found: Media, part: Media, spoken: Spoken) -> Media:
-        made = named(found, part, self.target)
-        if made is not found and name_of(part) is not None:
-            spoken.named.add(id(part))
-        return made
-
-    def _call(self, part: ToolCall, spoken: Spoken) -> ToolCall:
-        call_id, name = self.ids.of_call(part.id), self.names.of(part.name)
-        if call_id != part.id or name != part.name:
-            spoken.why.append(NEW_ID)
-        if part.signature is not None:
-            spoken.why.append(FOREIGN_REASONING)
-        self._called[call_id] = name
-        return ToolCall(call_id, name, self._arguments(part))
-
-    def _arguments(self, part: ToolCall) -> str:
-        """The arguments as JSON; the free text of a custom tool is wrapped, as its definition then says."""
-        source = fields_or_none(part.source) or {}
-        if str(source.get("type")) in _FREE_TEXT:
-            return json.dumps({"input": part.arguments}, ensure_ascii=False)
-        if self.target.arguments_object and not part.arguments.startswith("{"):
-            return json.dumps(json_object(part.arguments), ensure_ascii=False)
-        return part.arguments
-
-    def _result(self, part: ToolResult, spoken: Spoken) -> ToolResult:
-        call_id = self.ids.of_result(part.call_id)
-        content: list[Part] = []
-        for each in part.content:
-            content.extend(self._output(each, call_id, spoken))
-        if part.is_error and not self.target.says_failed:
-            spoken.why.append(FAILED)
-        if part.interim:
-            spoken.why.append("that the tool says more later is not said here")
-        return ToolResult(call_id, tuple(content), self._called.get(call_id, part.name), part.is_error)
-
-    def _output(self, part: Part, call_id: str, spoken: Spoken) -> Iterator[Part]:
-        if not isinstance(part, Media):
-            yield from self._part(part, {}, spoken)
-        elif (found := placed(part, self.target.in_results, self.target)) is not None:
-            yield self._named(found, part, spoken)
-        elif (found := placed(part, self.target.in_user, self.target)) is not None:
-            spoken.why.append(f"the user shows the {part.kind} that a tool returned")
-            shown = self._named(found, part, spoken)
-            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), shown]
-            yield Text(f"[{part.kind}: see the next user message]")
-        else:
-            yield self._media(part, {}, spoken)
-
-    def _read(self, part: Opaque, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
-        """What can be read and seen in a block that only its provider understands."""
-        if is_marker(part):
-            return
-        found = carried(part.data)
-        text = readable(evolve(part, data=found.rest))
-        if text is None and not found.media:
-            spoken.why.append(f"a block that only its provider understands went: {part.kind}")
-            return
-        if part.kind != "refusal" or found.media:
-            spoken.why.append(f"what can be read of a block became text: {part.kind}")
-        if text is not None:
-            yield Text(text)
-        yield from (self._media(each, takes, spoken) for each in found.media)
-
-
-def _left(keys: Sequence[str], target: Capabilities) -> Iterator[str]:
-    """Why keys were left: the provider has no place for them, or they are not taken along."""
-    alone, shared = ([key for key in keys if (key in target.also) is also] for also in (False, True))
-    if alone:
-        yield f"only its own format has a place for: {', '.join(alone)}"
-    if shared:
-        yield f"not taken along: {', '.join(shared)}"
-
-
-def in_one_text(parts: Sequence[Part]) -> list[Part]:
-    """The parts with all texts joined where the first one stood, each on lines of its own."""
-    texts = [part.text for part in parts if isinstance(part, Text) and part.text]
-    if len(texts) < 2:
-        return list(parts)
-    joined: list[Part] = []
-    for part in parts:
-        if not isinstance(part, Text):
-            joined.append(part)
-        elif texts:
-            joined.append(Text("\n".join(texts)))
-            texts = []
-    return joined
 
 
 @frozen
@@ -532,7 +520,7 @@ def _of_model(run: Sequence[Turn], target: Capabilities) -> list[Turn]:
     if target.grouping == "one item":
         return [item for turn in run for item in _items(turn)]
     whole = _joined("assistant", run)
-    parts = in_one_text(whole.parts) if target.texts_in_one else whole.parts
+    parts = _in_one_text(whole.parts) if target.texts_in_one else whole.parts
     return [evolve(whole, parts=tuple(_signed(parts, target.unsigned_call)))]
 
 
@@ -582,7 +570,7 @@ def _without_results(turn: Turn) -> Turn:
 
 
 def _plain(result: ToolResult, target: Capabilities) -> ToolResult:
-    return evolve(result, content=tuple(in_one_text(result.content))) if target.results_in_one else result
+    return evolve(result, content=tuple(_in_one_text(result.content))) if target.results_in_one else result
 
 
 def _few_media(parts: Sequence[Part], target: Capabilities) -> Iterator[Part]:
@@ -591,7 +579,7 @@ def _few_media(parts: Sequence[Part], target: Capabilities) -> Iterator[Part]:
     for part in parts:
         if isinstance(part, Media) and over.get(part.kind, 0) > 0:
             over[part.kind] -= 1
-            yield left_out(part)
+            yield _left_out(part)
         else:
             yield part
 
@@ -616,7 +604,6 @@ def _with_answers(turns: Sequence[Turn]) -> Iterator[Turn]:
 
 
 Schema = Mapping[str, Any]
-
 _NOTHING: Schema = {"type": "object", "properties": {}}
 _FREE_INPUT: Schema = {
     "type": "object",
@@ -632,7 +619,7 @@ def translated(tools: Iterable[Tool], wire: WireFormat, names: Respelling) -> tu
     made: list[Any] = []
     lost: list[str] = []
     for tool in tools:
-        schema = schema_of(tool)
+        schema = _schema_of(tool)
         if schema is None:
             lost.append(tool.name or _kind(tool))
         else:
@@ -645,7 +632,7 @@ def placeholder(name: str) -> Tool:
     return Tool(name, "Not available any more.", _NOTHING)
 
 
-def schema_of(tool: Tool) -> Schema | None:
+def _schema_of(tool: Tool) -> Schema | None:
     """The JSON schema of a tool's arguments; None when the tool is no function of the caller's."""
     source = fields_or_none(tool.source) or {}
     if not tool.name or not _is_function(tool, source):
