@@ -10,6 +10,7 @@ from client_histories import chat, claude, items
 
 import agentctx
 from agentctx import wrap
+from agentctx.strategies import ClearByProvider
 from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 WINDOW = 1_200
@@ -44,8 +45,8 @@ def is_async(client):
     return hasattr(client, "aclose") or iscoroutinefunction(getattr(client, "close", None))
 
 
-def pipeline(**options):
-    return agentctx.Pipeline(agentctx.FitContextWindow(), **{"budget": agentctx.Budget(100_000), **options})
+def pipeline(*stages, **options):
+    return agentctx.Pipeline(*stages, agentctx.FitContextWindow(), **{"budget": agentctx.Budget(100_000), **options})
 
 
 @pytest.fixture
@@ -164,6 +165,19 @@ async def test_litellms_other_apis_are_prepared(serve, kind):
     assert all(len(body[place]) < len(given) for body in desk.accepted)
     assert len(desk.accepted) == 2
     assert 0 < session.billed_tokens <= 900
+
+
+@pytest.mark.anyio
+async def test_what_the_provider_clears_is_learned_of_litellms_messages(serve):
+    """A bill tells how the provider counts also where it was asked to clear: messages say what it cleared."""
+    desk, url = serve(messages)
+    plan = pipeline(ClearByProvider(1_500, 2))
+    session = plan.session(model="claude-sonnet-5-5")
+    await wrap(litellm, plan, session=session).anthropic_messages(
+        messages=claude(9), **asked("anthropic_messages", url)
+    )
+    assert "context_management" in desk.accepted[0]
+    assert session.limits.calibration.reports == 1
 
 
 @OTHERS
