@@ -71,10 +71,20 @@ def test_no_name_is_public_twice():
 
 
 def test_importing_loads_no_tokenizer_and_no_sdk():
-    """Using every public name loads neither tiktoken nor a provider's SDK nor a socket."""
+    """Using every public name loads neither tiktoken nor a provider's SDK."""
     code = (
         "import sys; from agentctx import *; "
         "print([m for m in ('tiktoken', 'regex', 'openai', 'anthropic', 'httpx', 'rich', 'trio') if m in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+def test_the_quick_start_loads_no_more_than_it_uses():
+    """Its names load no sockets, no decimals, and nothing of building or remembering."""
+    code = (
+        "import sys; from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs; "
+        "print([m for m in ('socket', 'decimal', 'agentctx.builder', 'agentctx.memory') if m in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
