@@ -13,7 +13,12 @@ if TYPE_CHECKING:
         RunEvent as RunEvent,
         artifacts_in as artifacts_in,
     )
-    from agentctx.memory.ledger import Memory as Memory, Sections as Sections
+    from agentctx.memory.ledger import (
+        ArtifactTrail as ArtifactTrail,
+        Memory as Memory,
+        Sections as Sections,
+        trail_in as trail_in,
+    )
     from agentctx.memory.offload import Offload as Offload
     from agentctx.memory.recall import Recall as Recall
     from agentctx.memory.summarizers import (
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
         LiteLLMSummarizer as LiteLLMSummarizer,
         OpenAISummarizer as OpenAISummarizer,
     )
-    from agentctx.memory.trail import ArtifactTrail as ArtifactTrail, trail_in as trail_in
     from agentctx.memory.values import (
         Extractor as Extractor,
         Kind as Kind,
@@ -34,11 +38,10 @@ else:
         __name__,
         {
             "agentctx.engine.tool_calls": "Artifact ArtifactRule Did FileEvent RunEvent artifacts_in",
-            "agentctx.memory.ledger": "Memory Sections",
+            "agentctx.memory.ledger": "ArtifactTrail Memory Sections trail_in",
             "agentctx.memory.offload": "Offload",
             "agentctx.memory.recall": "Recall",
             "agentctx.memory.summarizers": "AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer",
-            "agentctx.memory.trail": "ArtifactTrail trail_in",
             "agentctx.memory.values": "Extractor Kind Value told_of values_in",
         },
     )

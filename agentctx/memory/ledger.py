@@ -1,4 +1,4 @@
-"""The ledger: exact values out of what was left out, the likeliest to be needed first, within a number of tokens."""
+"""The ledger: what was done to files, what ran, and exact values out of what was left out, told within some tokens."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.core.json_text import untabulate
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.recap import Recap, Unsaid, is_recap, recap_of
+from agentctx.core.recap import OPEN_QUOTE, TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
 from agentctx.core.references import without_marks, written_out
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.options import check_redactor, check_tokens
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
-from agentctx.engine.tool_calls import Artifact, ArtifactRule, FileEvent, ReadCall, RunEvent, done_by, read_calls
+from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
-from agentctx.memory.trail import trail_in
 from agentctx.memory.values import (
     Candidate,
     Extractor,
@@ -32,6 +31,9 @@ from agentctx.memory.values import (
 )
 from agentctx.protocols import Call, Scope, Stage, TokenCounter, searched_text
 
+TRAIL, VALUES = "Files and commands", "Exact values"
+"""The headings of what a ledger writes into the recap."""
+
 
 def _all(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
     given: object = extractors
@@ -39,228 +41,6 @@ def _all(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
         msg = f"extractors: expected a list of functions, got {given!r}"
         raise ConfigError(msg)
     return tuple(extractors)
-
-
-@frozen
-class Sections:
-    """What is told of what was left out.
-
-    Args:
-        ledger: The values; empty when there are none.
-        trail: What was done to files, and what ran; empty when nothing was.
-        changes: All files that were changed, also those that ``trail`` has no room for.
-
-    Example:
-        >>> from agentctx.memory import Sections
-        >>> Sections(trail="edited: src/app.py").ledger
-        ''
-    """
-
-    ledger: str = ""
-    trail: str = ""
-    changes: str = ""
-
-    @property
-    def names_all(self) -> bool:
-        """Whether ``trail`` names all files that were changed."""
-        return {*trail_in(self.changes).files} <= {*trail_in(self.trail).files}
-
-
-@frozen
-class Memory:
-    """How values and artifacts are found in messages, and told.
-
-    Args:
-        extractors: Callables that find values of one's own in a text.
-        rule: What calls of tools of one's own did.
-        redact: Takes secrets out of a text, given the name of the file that it is from. Nothing is looked for in a
-            text before that.
-
-    Example:
-        >>> from agentctx import Message, Text
-        >>> from agentctx.memory import Memory
-        >>> from agentctx.tokens import TiktokenCounter
-        >>> gone = [Message("user", (Text("Never touch order #W5199551."),))]
-        >>> print(Memory().after(gone, (), tokens=60, counter=TiktokenCounter()).ledger)
-        said by the user: "Never touch order #W5199551"
-    """
-
-    extractors: tuple[Extractor, ...] = field(default=(), converter=_all)
-    rule: ArtifactRule | None = None
-    redact: Redactor = redact_secrets
-
-    def after(
-        self,
-        gone: Sequence[Message],
-        visible: Sequence[Message],
-        earlier: Sections = Sections(),
-        *,
-        tokens: int,
-        counter: TokenCounter,
-        most: int | None = None,
-    ) -> Sections:
-        """What is told after messages were left out.
-
-        Args:
-            gone: What was left out, as it was, in its order.
-            visible: The messages that stay, as they are now.
-            earlier: What was told of what was left out before; of files that were changed, what is known.
-            tokens: The room for both sections; files that were changed are named also when they alone need more.
-            counter: Counts tokens.
-            most: The room when the files that were changed need more than ``tokens``; None: what they need.
-        """
-        read = list(read_calls(gone, visible, self.rule))
-        trail = trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read))
-        told = trail.text(tokens // _TRAIL, counter, most)
-        room = tokens - counter.count(told) if told else tokens
-        found = self.candidates(gone, read, earlier.ledger)
-        values = ledger_of(found, self._shown(visible, told), room, counter, self.redact)
-        return Sections(values, told, trail.changes)
-
-    def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
-        """The lines of all files that were changed, by messages and what was told: the least that is told.
-
-        Args:
-            messages: The messages whose calls are read.
-            earlier: What was told before.
-            counter: Counts tokens.
-
-        Raises:
-            ConfigError: If the rule gives something else than artifacts.
-        """
-        read = read_calls(messages, (), self.rule)
-        return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read)).text(0, counter)
-
-    def _safe(self, read: Iterable[ReadCall]) -> Iterator[Artifact]:
-        """What calls did without the secrets that stand in commands and names.
-
-        What looks like a file in a command, and is what a secret's name is given (``password -> ...``), is none.
-        """
-        for each in read:
-            told = self.redact(each.call.arguments, "") if each.did else ""
-            for done in done_by(each):
-                if isinstance(done, RunEvent):
-                    yield RunEvent(self.redact(done.command, ""), done.ended, times=done.times)
-                elif told == each.call.arguments or not _went(done.path, each.call.arguments, told):
-                    yield FileEvent(self.redact(done.path, ""), done.did, done.to and self.redact(done.to, ""))
-
-    def candidates(self, gone: Sequence[Message], read: Iterable[ReadCall], earlier: str = "") -> dict[str, Candidate]:
-        """All values in messages, and in an earlier ledger, with what is known of each.
-
-        Args:
-            gone: What was left out, as it was, in its order.
-            read: Their tool calls, as they were read.
-            earlier: The ledger that was told before; empty: none was.
-        """
-        found = dict(carried(earlier))
-        calls = {id(each.call): each for each in read}
-        results = {id(each.result): each for each in calls.values() if each.result is not None}
-        for place, message in paced(enumerate(gone, 1)):
-            age = 1 - place / len(gone)
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    self._result(found, part, _name(results.get(id(part))), age)
-                elif isinstance(part, (Text, Thinking)):
-                    self._words(found, message, part.text, age)
-            for call in message.calls:
-                self._call(found, calls.get(id(call)), age)
-        for handle in {each for message in paced(gone) for each in _handles(message)}:
-            found.pop(handle, None)
-        return found
-
-    def _result(self, found: dict[str, Candidate], result: ToolResult, name: str, age: float) -> None:
-        text = self.redact(_said(result.text), name)
-        for value in {*values_in(text, self.extractors), *error_lines(text)}:
-            candidate_of(found, value, age).results += 1
-
-    def _words(self, found: dict[str, Candidate], message: Message, text: str, age: float) -> None:
-        text = self.redact(_said(text), "")
-        by_user = message.role == "user"
-        for value in {*values_in(text, self.extractors), *(said_in(text) if by_user else ())}:
-            known = candidate_of(found, value, age)
-            known.asked += by_user
-            known.said += not by_user
-
-    def _call(self, found: dict[str, Candidate], read: ReadCall | None, age: float) -> None:
-        if read is None:
-            return
-        name = _name(read)
-        given = "\n".join(self.redact(_said(text), name) for text in _leaves(self.redact(read.call.arguments, "")))
-        for value in set(values_in(given, self.extractors)):
-            known = candidate_of(found, value, age)
-            known.calls += 1
-            known.called = age
-
-    def _shown(self, visible: Iterable[Message], trail: str) -> Callable[[str], bool]:
-        """Tells what is to be seen anyway."""
-        texts = [trail, *(text for message in visible for text in _texts(message))]
-        values = {value.text for text in texts for value in values_in(text)}
-        whole = "\n".join(texts)
-        return lambda text: text in values or text in whole
-
-
-def _went(path: str, given: str, told: str) -> bool:
-    """Whether a file's name stood in arguments, and went from them with a secret."""
-    name = path.rpartition("/")[2]
-    return name in given and name not in told
-
-
-_TRAIL = 6
-"""What ran, and what was read, is told in one part in so many of the room."""
-
-_LONGER = 20
-"""A text in tables is read as the document that it stands for where that is at most so many times as long: anybody may
-have written it, and a few lines can stand for gigabytes."""
-
-
-def _said(text: str) -> str:
-    """A text as it was said: in no codes, no tables, and with no marks of ours."""
-    written = written_out(text)
-    return without_marks(untabulate(written, _LONGER * len(written)))
-
-
-def _name(read: ReadCall | None) -> str:
-    """The file that a call is about, when all that is in it may be secret."""
-    paths = () if read is None else (each.path for each in read.did if isinstance(each, FileEvent))
-    return next((path for path in paths if is_credential_file(path) or is_environment_file(path)), "")
-
-
-def _leaves(arguments: str) -> Iterator[str]:
-    """The texts and numbers in a call's arguments."""
-    try:
-        waiting: list[object] = [json.loads(arguments)]
-    except (ValueError, RecursionError):
-        waiting = [arguments]
-    while waiting:
-        given = waiting.pop()
-        if isinstance(given, Mapping):
-            waiting += tuple(given.values())[::-1]
-        elif isinstance(given, list):
-            waiting += reversed(given)
-        elif given is not None and not isinstance(given, bool):
-            yield str(given)
-
-
-_HANDLE = re.compile(r"(?:; [\w.-]{1,64} |\bhandle\"?:? ?\"?)(?P<handle>[0-9a-f]{16,64})\b")
-
-
-def _handles(message: Message) -> Iterator[str]:
-    """What leads to originals, in marks and in calls of the recall tool: the recap names it apart, or not any more."""
-    texts = (part.text for part in message.parts if isinstance(part, (Text, ToolResult)))
-    for text in (*texts, *(call.arguments for call in message.calls)):
-        yield from (found["handle"] for found in _HANDLE.finditer(text))
-
-
-def _texts(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        if isinstance(part, (Text, Thinking, ToolResult)):
-            yield written_out(part.text)
-    for call in message.calls:
-        yield from _leaves(call.arguments)
-
-
-TRAIL, VALUES = "Files and commands", "Exact values"
-"""The headings of what a ledger writes into the recap."""
 
 
 def _share(_instance: object, _attribute: object, value: object) -> None:
@@ -452,9 +232,7 @@ def _fits(context: Context, call: Call) -> bool:
 _OF_THE_ROOM = 0.1
 """At most this part of the room above what no cut can take away, where that is less than the share of the window."""
 
-
 _HEADINGS = f"## {TRAIL}\n## {VALUES}\n"
-
 
 _TERM_LENGTH = 2
 """Characters of a value for a token, or more."""
@@ -498,3 +276,504 @@ def _originals(left: Gone, call: Call) -> tuple[Message, ...]:
     """What was left out, and what something was left out of, as it was, in its order."""
     gone_ids = {id(message) for message in (*left.dropped, *(before for before, _ in left.edited))}
     return () if call.start is None else tuple(each for each in call.start.messages if id(each) in gone_ids)
+
+
+@frozen
+class Sections:
+    """What is told of what was left out.
+
+    Args:
+        ledger: The values; empty when there are none.
+        trail: What was done to files, and what ran; empty when nothing was.
+        changes: All files that were changed, also those that ``trail`` has no room for.
+
+    Example:
+        >>> from agentctx.memory import Sections
+        >>> Sections(trail="edited: src/app.py").ledger
+        ''
+    """
+
+    ledger: str = ""
+    trail: str = ""
+    changes: str = ""
+
+    @property
+    def names_all(self) -> bool:
+        """Whether ``trail`` names all files that were changed."""
+        return {*trail_in(self.changes).files} <= {*trail_in(self.trail).files}
+
+
+@frozen
+class Memory:
+    """How values and artifacts are found in messages, and told.
+
+    Args:
+        extractors: Callables that find values of one's own in a text.
+        rule: What calls of tools of one's own did.
+        redact: Takes secrets out of a text, given the name of the file that it is from. Nothing is looked for in a
+            text before that.
+
+    Example:
+        >>> from agentctx import Message, Text
+        >>> from agentctx.memory import Memory
+        >>> from agentctx.tokens import TiktokenCounter
+        >>> gone = [Message("user", (Text("Never touch order #W5199551."),))]
+        >>> print(Memory().after(gone, (), tokens=60, counter=TiktokenCounter()).ledger)
+        said by the user: "Never touch order #W5199551"
+    """
+
+    extractors: tuple[Extractor, ...] = field(default=(), converter=_all)
+    rule: ArtifactRule | None = None
+    redact: Redactor = redact_secrets
+
+    def after(
+        self,
+        gone: Sequence[Message],
+        visible: Sequence[Message],
+        earlier: Sections = Sections(),
+        *,
+        tokens: int,
+        counter: TokenCounter,
+        most: int | None = None,
+    ) -> Sections:
+        """What is told after messages were left out.
+
+        Args:
+            gone: What was left out, as it was, in its order.
+            visible: The messages that stay, as they are now.
+            earlier: What was told of what was left out before; of files that were changed, what is known.
+            tokens: The room for both sections; files that were changed are named also when they alone need more.
+            counter: Counts tokens.
+            most: The room when the files that were changed need more than ``tokens``; None: what they need.
+        """
+        read = list(read_calls(gone, visible, self.rule))
+        trail = trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read))
+        told = trail.text(tokens // _TRAIL, counter, most)
+        room = tokens - counter.count(told) if told else tokens
+        found = self.candidates(gone, read, earlier.ledger)
+        values = ledger_of(found, self._shown(visible, told), room, counter, self.redact)
+        return Sections(values, told, trail.changes)
+
+    def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
+        """The lines of all files that were changed, by messages and what was told: the least that is told.
+
+        Args:
+            messages: The messages whose calls are read.
+            earlier: What was told before.
+            counter: Counts tokens.
+
+        Raises:
+            ConfigError: If the rule gives something else than artifacts.
+        """
+        read = read_calls(messages, (), self.rule)
+        return trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read)).text(0, counter)
+
+    def _safe(self, read: Iterable[ReadCall]) -> Iterator[Artifact]:
+        """What calls did without the secrets that stand in commands and names.
+
+        What looks like a file in a command, and is what a secret's name is given (``password -> ...``), is none.
+        """
+        for each in read:
+            told = self.redact(each.call.arguments, "") if each.did else ""
+            for done in done_by(each):
+                if isinstance(done, RunEvent):
+                    yield RunEvent(self.redact(done.command, ""), done.ended, times=done.times)
+                elif told == each.call.arguments or not _went(done.path, each.call.arguments, told):
+                    yield FileEvent(self.redact(done.path, ""), done.did, done.to and self.redact(done.to, ""))
+
+    def candidates(self, gone: Sequence[Message], read: Iterable[ReadCall], earlier: str = "") -> dict[str, Candidate]:
+        """All values in messages, and in an earlier ledger, with what is known of each.
+
+        Args:
+            gone: What was left out, as it was, in its order.
+            read: Their tool calls, as they were read.
+            earlier: The ledger that was told before; empty: none was.
+        """
+        found = dict(carried(earlier))
+        calls = {id(each.call): each for each in read}
+        results = {id(each.result): each for each in calls.values() if each.result is not None}
+        for place, message in paced(enumerate(gone, 1)):
+            age = 1 - place / len(gone)
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    self._result(found, part, _name(results.get(id(part))), age)
+                elif isinstance(part, (Text, Thinking)):
+                    self._words(found, message, part.text, age)
+            for call in message.calls:
+                self._call(found, calls.get(id(call)), age)
+        for handle in {each for message in paced(gone) for each in _handles(message)}:
+            found.pop(handle, None)
+        return found
+
+    def _result(self, found: dict[str, Candidate], result: ToolResult, name: str, age: float) -> None:
+        text = self.redact(_said(result.text), name)
+        for value in {*values_in(text, self.extractors), *error_lines(text)}:
+            candidate_of(found, value, age).results += 1
+
+    def _words(self, found: dict[str, Candidate], message: Message, text: str, age: float) -> None:
+        text = self.redact(_said(text), "")
+        by_user = message.role == "user"
+        for value in {*values_in(text, self.extractors), *(said_in(text) if by_user else ())}:
+            known = candidate_of(found, value, age)
+            known.asked += by_user
+            known.said += not by_user
+
+    def _call(self, found: dict[str, Candidate], read: ReadCall | None, age: float) -> None:
+        if read is None:
+            return
+        name = _name(read)
+        given = "\n".join(self.redact(_said(text), name) for text in _leaves(self.redact(read.call.arguments, "")))
+        for value in set(values_in(given, self.extractors)):
+            known = candidate_of(found, value, age)
+            known.calls += 1
+            known.called = age
+
+    def _shown(self, visible: Iterable[Message], trail: str) -> Callable[[str], bool]:
+        """Tells what is to be seen anyway."""
+        texts = [trail, *(text for message in visible for text in _texts(message))]
+        values = {value.text for text in texts for value in values_in(text)}
+        whole = "\n".join(texts)
+        return lambda text: text in values or text in whole
+
+
+_TRAIL = 6
+"""What ran, and what was read, is told in one part in so many of the room."""
+
+
+def _went(path: str, given: str, told: str) -> bool:
+    """Whether a file's name stood in arguments, and went from them with a secret."""
+    name = path.rpartition("/")[2]
+    return name in given and name not in told
+
+
+_LONGER = 20
+"""A text in tables is read as the document that it stands for where that is at most so many times as long: anybody may
+have written it, and a few lines can stand for gigabytes."""
+
+
+def _said(text: str) -> str:
+    """A text as it was said: in no codes, no tables, and with no marks of ours."""
+    written = written_out(text)
+    return without_marks(untabulate(written, _LONGER * len(written)))
+
+
+def _name(read: ReadCall | None) -> str:
+    """The file that a call is about, when all that is in it may be secret."""
+    paths = () if read is None else (each.path for each in read.did if isinstance(each, FileEvent))
+    return next((path for path in paths if is_credential_file(path) or is_environment_file(path)), "")
+
+
+def _leaves(arguments: str) -> Iterator[str]:
+    """The texts and numbers in a call's arguments."""
+    try:
+        waiting: list[object] = [json.loads(arguments)]
+    except (ValueError, RecursionError):
+        waiting = [arguments]
+    while waiting:
+        given = waiting.pop()
+        if isinstance(given, Mapping):
+            waiting += tuple(given.values())[::-1]
+        elif isinstance(given, list):
+            waiting += reversed(given)
+        elif given is not None and not isinstance(given, bool):
+            yield str(given)
+
+
+_HANDLE = re.compile(r"(?:; [\w.-]{1,64} |\bhandle\"?:? ?\"?)(?P<handle>[0-9a-f]{16,64})\b")
+
+
+def _handles(message: Message) -> Iterator[str]:
+    """What leads to originals, in marks and in calls of the recall tool: the recap names it apart, or not any more."""
+    texts = (part.text for part in message.parts if isinstance(part, (Text, ToolResult)))
+    for text in (*texts, *(call.arguments for call in message.calls)):
+        yield from (found["handle"] for found in _HANDLE.finditer(text))
+
+
+def _texts(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, (Text, Thinking, ToolResult)):
+            yield written_out(part.text)
+    for call in message.calls:
+        yield from _leaves(call.arguments)
+
+
+@frozen
+class ArtifactTrail:
+    """What was done to files, and what ran: the latest of each, oldest first.
+
+    Args:
+        files: By path.
+        runs: By command.
+        left_out: How many changed files were too many to be named.
+
+    Example:
+        >>> from agentctx.memory import Did, FileEvent, RunEvent, ArtifactTrail
+        >>> trail = ArtifactTrail().after([FileEvent("a.py", Did.EDITED), RunEvent("pytest -q", "failed")])
+        >>> print(trail.text())
+        edited: a.py
+        ran: "pytest -q" failed
+    """
+
+    files: Mapping[str, FileTrail] = field(factory=dict)
+    runs: Mapping[str, RunTrail] = field(factory=dict)
+    left_out: int = 0
+
+    def after(self, done: Iterable[Artifact]) -> ArtifactTrail:
+        """The trail with what was done since."""
+        files, runs = dict(self.files), dict(self.runs)
+        for each in done:
+            if isinstance(each, FileEvent):
+                known = files.pop(each.path, None)
+                files[each.path] = _after(known, each)
+            else:
+                _run(runs, each)
+        return ArtifactTrail(files, runs, self.left_out)
+
+    @property
+    def changed(self) -> tuple[FileTrail, ...]:
+        """The files that were changed, or should have been, oldest first."""
+        return tuple(file for file in self.files.values() if file.did.changes)
+
+    def text(self, tokens: int | None = None, counter: TokenCounter | None = None, most: int | None = None) -> str:
+        """The trail on a few lines, which ``trail_in`` reads back.
+
+        Files that were changed are always named; what ran, and what was read, as far as there is room.
+
+        Args:
+            tokens: The room; None: everything is told.
+            counter: Counts tokens; needed when there is a limit.
+            most: The room when changed files alone need more than ``tokens``; None: they take what they need.
+        """
+        if tokens is None or counter is None:
+            return "\n".join((*_file_lines(self.changed, self.left_out), *self._run_lines(), *_file_lines(self._read)))
+        return self._fitted(tokens, counter, most)
+
+    @property
+    def _read(self) -> tuple[FileTrail, ...]:
+        return tuple(file for file in self.files.values() if not file.did.changes)
+
+    @property
+    def changes(self) -> str:
+        """All files that were changed, on lines that ``trail_in`` reads back."""
+        return "\n".join(_file_lines(self.changed, self.left_out))
+
+    def knowing(self, changes: str) -> ArtifactTrail:
+        """The trail with all files of which it names some; ``changes`` are those of a trail that named them all."""
+        if not changes:
+            return self
+        whole = trail_in(changes)
+        read = {path: file for path, file in self.files.items() if not file.did.changes}
+        return ArtifactTrail({**read, **whole.files}, self.runs, whole.left_out)
+
+    def _fitted(self, tokens: int, counter: TokenCounter, most: int | None) -> str:
+        changed, lines = self._changed_lines(tokens, counter, most)
+        room = tokens - sum(counter.count(f"{line}\n") for line in lines)
+        for run in self._by_weight():
+            line = _run_line(run)
+            cost = counter.count(f"{line}\n")
+            if cost <= room:
+                lines.append(line)
+                room -= cost
+        lines += self._read_lines(room, counter)
+        while len(lines) > changed and counter.count("\n".join(lines)) > tokens:
+            lines.pop()
+        return "\n".join(lines)
+
+    def _changed_lines(self, tokens: int, counter: TokenCounter, most: int | None) -> tuple[int, list[str]]:
+        """The lines of changed files: whole names when they take half of the room, else with shared folders."""
+        files = self.changed
+        lines = _file_lines(files, self.left_out)
+        if counter.count("\n".join(lines)) > tokens // 2:
+            lines = _file_lines(files, self.left_out, shared=True)
+        limit = None if most is None else max(most, tokens)
+        while limit is not None and files and counter.count("\n".join(lines)) > limit:
+            files = files[max(1, len(files) // 8) :]
+            left_out = self.left_out + len(self.changed) - len(files)
+            lines = _file_lines(files, left_out, shared=True)
+        return len(lines), lines
+
+    def _by_weight(self) -> list[RunTrail]:
+        """What ran: tests, builds and what changes the history first, the latest first."""
+        latest = tuple(self.runs.values())[::-1]
+        return sorted(latest, key=lambda run: not _IMPORTANT.search(run.command))
+
+    def _read_lines(self, room: int, counter: TokenCounter) -> list[str]:
+        taken: list[FileTrail] = []
+        room -= counter.count("read: \n")
+        for file in reversed(self._read):
+            cost = counter.count(f", {_file_term(file)}")
+            if cost > room:
+                break
+            room -= cost
+            taken.append(file)
+        return _file_lines(taken[::-1]) if taken else []
+
+    def _run_lines(self) -> list[str]:
+        return [_run_line(run) for run in reversed(tuple(self.runs.values()))]
+
+
+@frozen
+class FileTrail:
+    """What is known of a file.
+
+    Args:
+        path: The file.
+        did: What was last done to it; reading, and a failed edit, are told only while nothing else was done.
+        times: How often it was changed; 1 for a file that was only read.
+        to: Its new name, when it was renamed.
+    """
+
+    path: str
+    did: Did
+    times: int = 1
+    to: str = ""
+
+
+@frozen
+class RunTrail:
+    """What is known of a command.
+
+    Args:
+        command: The command, on one line.
+        ended: How it ended when it last ran; empty when that is not known.
+        times: How often it ran, beside what is still to be seen; 0 when only its end is told.
+    """
+
+    command: str
+    ended: str = ""
+    times: int = 1
+
+
+def _after(known: FileTrail | None, event: FileEvent) -> FileTrail:
+    """What is known of a file after something else was done to it."""
+    if known is None or (event.did.changes and not known.did.changes):
+        return FileTrail(event.path, event.did, 1, event.to)
+    if not event.did.changes:
+        return known
+    if event.did is Did.FAILED:
+        return evolve(known, times=known.times + (known.did is Did.FAILED))
+    new = known.did is Did.CREATED and event.did in (Did.EDITED, Did.WRITTEN)
+    return FileTrail(event.path, Did.CREATED if new else event.did, known.times + 1, event.to)
+
+
+def _run(runs: dict[str, RunTrail], event: RunEvent) -> None:
+    command = _told(event.command)
+    known = runs.pop(command, None)
+    times = event.times + (0 if known is None else known.times)
+    runs[command] = RunTrail(command, event.ended or ("" if known is None else known.ended), times)
+
+
+LONGEST_RUN = 160
+"""Characters of a command that are told; the rest is said to be left out."""
+
+_BESIDES = re.compile(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:tail|head)(?: -n)?(?: ?-?\d{1,6})?)*\Z")
+"""What stands around a command and is not part of what it does."""
+
+
+def _told(command: str) -> str:
+    """A command on one line, cut to what is told of it."""
+    line = _BESIDES.sub("", " ".join(command[: 4 * LONGEST_RUN].split()))
+    return line if len(line) <= LONGEST_RUN else f"{line[: LONGEST_RUN - 1]}…"
+
+
+_IMPORTANT = re.compile(
+    r"\b(?:test|tests|pytest|jest|vitest|tox|nox|unittest|lint|check|build|make|mypy|ruff|tsc|clippy|vet|commit|push|"
+    r"merge|rebase|install|deploy|migrate)\b"
+)
+
+
+_ORDER = (Did.CREATED, Did.WRITTEN, Did.EDITED, Did.RENAMED, Did.DELETED, Did.FAILED, Did.READ)
+
+
+def _file_lines(files: Sequence[FileTrail], left_out: int = 0, *, shared: bool = False) -> list[str]:
+    """A line for each thing that was done, the latest file first."""
+    lines = []
+    for did in _ORDER:
+        found = [file for file in reversed(files) if file.did is did]
+        if found:
+            lines.append(f"{did.value}: {', '.join(_shared(found) if shared else map(_file_term, found))}")
+    return [*lines, f"and {left_out} more changed files"] if left_out else lines
+
+
+def _file_term(file: FileTrail, path: str | None = None) -> str:
+    times = f" x{file.times}" if file.times > 1 and file.did.changes else ""
+    to = f" -> {quoted(file.to)}" if file.to else ""
+    return f"{quoted(file.path if path is None else path)}{to}{times}"
+
+
+def _shared(files: Sequence[FileTrail]) -> Iterator[str]:
+    """Terms in which files of one folder share its name: ``src/{a.py, b.py x2}``."""
+    folders: dict[str, list[FileTrail]] = {}
+    for file in files:
+        folders.setdefault(_folder(file), []).append(file)
+    for folder, inside in folders.items():
+        if folder and len(inside) > 1:
+            yield f"{folder}{{{', '.join(_file_term(file, file.path[len(folder) :]) for file in inside)}}}"
+        else:
+            yield from map(_file_term, inside)
+
+
+def _folder(file: FileTrail) -> str:
+    """The folder that a file may share with others; empty when its name has to be quoted."""
+    before, slash, name = file.path.rpartition("/")
+    return f"{before}/" if slash and name and quoted(file.path) == file.path and not file.to else ""
+
+
+def _run_line(run: RunTrail) -> str:
+    times = f" x{run.times}" if run.times > 1 else ""
+    return f"{'ran' if run.times else 'ended'}: {_in_quotes(run.command)}{run.ended and ' ' + run.ended}{times}"
+
+
+def _in_quotes(text: str) -> str:
+    term = quoted(text)
+    return term if term.startswith('"') else f'"{term}"'
+
+
+def trail_in(text: str) -> ArtifactTrail:
+    """The trail that a text tells; lines that are none of its own say nothing.
+
+    Example:
+        >>> from agentctx.memory import trail_in
+        >>> sorted(trail_in("edited: src/{app.py, view.py}").files)
+        ['src/app.py', 'src/view.py']
+    """
+    files: list[FileTrail] = []
+    runs: list[RunTrail] = []
+    left_out = 0
+    for line in text.splitlines():
+        if found := _FILES.fullmatch(line):
+            files += _files_in(Did(found["did"]), found["files"])
+        elif found := _RAN.fullmatch(line):
+            times = 0 if found["what"] == "ended" else int(found["times"] or 1)
+            runs.append(RunTrail(unquoted(found["command"]), found["ended"] or "", times))
+        elif found := _MORE.fullmatch(line):
+            left_out += int(found["more"])
+    return ArtifactTrail(
+        {file.path: file for file in reversed(files)}, {run.command: run for run in reversed(runs)}, left_out
+    )
+
+
+_FILES = re.compile(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
+_RAN = re.compile(
+    r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")"
+    r"(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
+    r"(?: x(?P<times>\d{1,6}))?"
+)
+_MORE = re.compile(r"and (?P<more>\d{1,9}) more changed files")
+_TERM = re.compile(
+    rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
+    rf"(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?|{OPEN_QUOTE}"
+)
+
+
+def _files_in(did: Did, text: str) -> Iterator[FileTrail]:
+    folder = ""
+    for found in _TERM.finditer(text):
+        if found["open"]:
+            folder = found["open"]
+        elif found["close"]:
+            folder = ""
+        elif found["path"]:
+            yield FileTrail(
+                folder + unquoted(found["path"]), did, int(found["times"] or 1), unquoted(found["to"] or "")
+            )

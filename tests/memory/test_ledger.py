@@ -27,8 +27,7 @@ from agentctx.core.recap import recap_of
 from agentctx.economics import Condition
 from agentctx.engine.reading import reader
 from agentctx.memory import Did, FileEvent, Recall, told_of
-from agentctx.memory.ledger import TRAIL, VALUES
-from agentctx.memory.trail import trail_in
+from agentctx.memory.ledger import TRAIL, VALUES, trail_in
 from agentctx.presets import assistant as chatting, coding_agent, thrifty
 from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.strategies import ReuseLines, Summarize
