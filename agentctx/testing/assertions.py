@@ -21,11 +21,11 @@ from agentctx.printable import on_one_line
 from agentctx.providers.cache_markers import unmarked
 from agentctx.providers.native import as_mapping, mapping_or_none
 from agentctx.providers.registry import messages_of
+from agentctx.transcripts.exchanges import system_of, tools_of
 
 Request = View | Mapping[str, Native]
 """A request: a view, or a body as it is sent, such as ``server.requests`` has them."""
 
-_SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 _SHOWN = 80
 
 
@@ -219,8 +219,7 @@ def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         msg = f"expected a view, or the body of a request with a list of messages, got {type(request).__name__}"
         raise ConfigError(msg)
-    tools = request.get("tools", (request.get("toolConfig") or {}).get("tools"))
-    return messages, next((request[key] for key in _SYSTEM if request.get(key) is not None), None), tools
+    return messages, system_of(request), tools_of(request)
 
 
 def _pieces(request: Request) -> Iterator[tuple[str, str]]:

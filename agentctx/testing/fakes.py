@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from errno import ENOSPC
 from typing import Any, Literal, Self, get_args
@@ -432,19 +432,20 @@ def failing_listener(_event: Compaction) -> None:
     raise FlakyError(msg)
 
 
-@contextmanager
-def unlogged(listener: Listener) -> Iterator[None]:
+def unlogged(listener: Listener) -> AbstractContextManager[None]:
     """Keep out of the log what it would say of this listener, which fails on purpose; what it says of others stays."""
+    return filtered("agentctx", lambda record: not any(each is listener for each in record.args or ()))
 
-    def of_others(record: logging.LogRecord) -> bool:
-        return not any(each is listener for each in record.args or ())
 
-    log = logging.getLogger("agentctx")
-    log.addFilter(of_others)
+@contextmanager
+def filtered(log: str, keep: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    """Keep out of a log what is none of the records to ``keep``."""
+    logger = logging.getLogger(log)
+    logger.addFilter(keep)
     try:
         yield
     finally:
-        log.removeFilter(of_others)
+        logger.removeFilter(keep)
 
 
 @define

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from attrs import evolve
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import fields_or_none, string_of
+from agentctx.providers.registry import FORMATS
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields, Read
@@ -25,7 +25,6 @@ BEDROCK_LOG = "Bedrock's invocation log"
 LOG = "a log of requests and answers"
 
 _MESSAGES = ("messages", "input", "contents")
-_SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction")
 _REQUESTS = ("request", "request_body", "requestBody", "req", "kwargs")
 _ANSWERS = ("response", "response_body", "responseBody", "resp", "raw_response")
 _INSIDE = ("body", "json", "json_data", "data", "payload", "content")
@@ -68,17 +67,13 @@ def read(fields: Fields, place: str) -> Read:
     given = request[key]
     messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
     more, notes = _answer(answer)
-    system = next((request[name] for name in _SYSTEM if request.get(name) is not None), None)
-    model = (
-        string_of(request, "model")
-        or string_of(request, "modelId")
-        or string_of(fields, "modelId")
-        or string_of(fields, "model")
-    )
+    tools = tools_of(request)
+    model = string_of(request, "model") or string_of(request, "modelId")
+    model = model or string_of(fields, "modelId") or string_of(fields, "model")
     recording = Recording(
         [*messages, *more],
-        system=system,
-        tools=_tools(request),
+        system=system_of(request),
+        tools=tools or None if isinstance(tools, list) else None,
         format=_format(request, key, more, fields),
         model=model or _model(answer),
         id=string_of(fields, "custom_id") or string_of(fields, "id") or string_of(fields, "requestId"),
@@ -112,6 +107,18 @@ def _continues(before: Recording, after: Recording) -> bool:
     said = len(before.messages) - (0 if before.pending else 1)
     same = before.format == after.format and before.system == after.system
     return same and 0 < said < len(after.messages) and list(before.messages[:said]) == list(after.messages[:said])
+
+
+def system_of(request: Fields) -> Native:
+    """What stands in a request where its system prompt belongs, whatever its format; None when there is nothing."""
+    keys = dict.fromkeys((*(wire.system_key for wire in FORMATS.values()), "systemInstruction"))
+    return next((request[key] for key in keys if request.get(key) is not None), None)
+
+
+def tools_of(request: Fields) -> Native:
+    """What stands in a request where its tools belong, whatever its format; None when there is nothing."""
+    config = request.get("toolConfig")  # where Bedrock has them
+    return config.get("tools") if isinstance(config, Mapping) and "tools" not in request else request.get("tools")
 
 
 def _parts(fields: Fields) -> tuple[Fields | None, Native]:
@@ -210,12 +217,6 @@ def _of_bedrock(answer: Fields) -> list[Native]:
 def _at(fields: Fields, key: str, place: int) -> Native:
     value = fields.get(key)
     return value[place] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > place else None
-
-
-def _tools(request: Fields) -> list[Any] | None:
-    config = request.get("toolConfig")
-    tools = config.get("tools") if isinstance(config, Mapping) else request.get("tools")
-    return tools or None if isinstance(tools, list) else None
 
 
 def _format(request: Fields, key: str, more: Sequence[Native], fields: Fields) -> str | None:

@@ -397,11 +397,6 @@ def _keys() -> Mapping[str, str]:
     return {wire.messages_key: name if keys.count(wire.messages_key) == 1 else "" for name, wire in FORMATS.items()}
 
 
-@cache
-def _system_keys() -> tuple[str, ...]:
-    return (*dict.fromkeys(wire.system_key for wire in FORMATS.values()), "systemInstruction")
-
-
 def _is_message(value: object) -> bool:
     """Whether this is one message by itself, and not a request or a list."""
     return isinstance(value, dict) and "role" in value and not any(key in value for key in _keys())
@@ -427,13 +422,12 @@ def _own(value: Native, layout: Layout, where: str) -> Transcript:
 def _recording(value: Mapping[str, Any], key: str, where: str) -> Recording:
     meta = value.get("meta")
     model = value.get("model") or value.get("modelId") or (meta.get("model") if isinstance(meta, dict) else None)
-    config = value.get("toolConfig")  # where Bedrock has them
-    tools = config.get("tools") if isinstance(config, dict) and "tools" not in value else value.get("tools")
+    tools = exchanges.tools_of(value)
     if tools is not None and not isinstance(tools, list):
         raise InvalidInput(where, f"'tools' is {_kind(tools)}, not a list")
     return Recording(
         value[key],
-        system=next((value[name] for name in _system_keys() if value.get(name) is not None), None),
+        system=exchanges.system_of(value),
         tools=tools or None,
         format=_word(value, "format", where) or _keys()[key] or None,
         model=model if isinstance(model, str) else None,

@@ -123,16 +123,16 @@ def test_a_script_is_held_to(serve):
     server = serve("openai-chat", ["Yes."])
     with pytest.raises(AssertionError, match=r"1 of 1 answers were not asked for, from this one on: 'Yes.'"):
         server.assert_complete()
-    _, ask = asks(server)
+    client, ask = asks(server)
     ask()
-    with pytest.raises(openai.InternalServerError, match="the script has 1 answers"):
+    with client, pytest.raises(openai.InternalServerError, match="the script has 1 answers"):
         ask()
     with pytest.raises(AssertionError, match="has 1 answers, and the model was asked 2 times"):
         server.assert_complete()
     server = serve("openai-chat", ["Yes."])
     orphan = [*SAID, {"role": "tool", "tool_call_id": "lost", "content": "found"}]
-    client = openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0)
-    with pytest.raises(openai.BadRequestError):
+    client, _ = asks(server)
+    with client, pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="gpt-4o", messages=orphan)
     with pytest.raises(AssertionError, match=r"a request was refused: .*tool_calls"):
         server.assert_complete()

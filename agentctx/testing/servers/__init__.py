@@ -10,10 +10,10 @@ from agentctx.errors import ConfigError
 try:
     from agentctx.testing.servers.anthropic import messages
     from agentctx.testing.servers.bedrock import converse
-    from agentctx.testing.servers.desk import Desk, Said, serving
+    from agentctx.testing.servers.desk import Desk, Said
     from agentctx.testing.servers.gemini import generate_content
     from agentctx.testing.servers.openai import chat_completions, responses
-    from agentctx.testing.servers.scripted import ProviderServer, provider_server
+    from agentctx.testing.servers.scripted import ProviderServer, provider_server, serving
 except ModuleNotFoundError as error:
     if error.name not in ("starlette", "uvicorn"):
         raise

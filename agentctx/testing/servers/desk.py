@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 from itertools import count as count_up
 from struct import pack
-from threading import Thread
-from time import monotonic, sleep
 from typing import Any, Literal, get_args
 from zlib import crc32
 
 import anyio
-import uvicorn
 from attrs import define, field, frozen
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
-from starlette.types import ASGIApp
 
 from agentctx.checking import count, validate
 from agentctx.core.message import Native
@@ -120,44 +114,6 @@ def _frame(kind: str, name: str, payload: bytes) -> bytes:
     lengths = pack("!II", 16 + len(written) + len(payload), len(written))
     whole = lengths + pack("!I", crc32(lengths)) + written + payload
     return whole + pack("!I", crc32(whole))
-
-
-START = 10.0
-"""So long a server may take to start, in seconds."""
-
-
-@contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
-    """Serve an application in a thread of its own; gives its address, for example ``http://127.0.0.1:40123``.
-
-    Args:
-        app: The application.
-
-    Raises:
-        TimeoutError: If it does not start within ``START`` seconds.
-    """
-    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio asks for that to send small pieces at once
-    listening.bind(("127.0.0.1", 0))
-    settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none")
-    server = uvicorn.Server(settings)
-    thread = Thread(target=server.run, args=([listening],), name="agentctx-server", daemon=True)
-    thread.start()
-    try:
-        _wait_for(server)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-def _wait_for(server: uvicorn.Server) -> None:
-    late = monotonic() + START
-    while not server.started:
-        if monotonic() > late:
-            msg = f"the server did not start within {START} seconds"
-            raise TimeoutError(msg)
-        sleep(0.005)
 
 
 Refusal = Literal["status", "stream", "late"]

@@ -1,14 +1,18 @@
-"""A local server of one provider that answers from a script, and fails where the script says so."""
+"""Local servers that run: of one provider, which answers from a script and fails where the script says so."""
 
 from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
+import uvicorn
 from attrs import fields, frozen
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
@@ -16,10 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.testing.fakes import Scripted, ScriptedModel, ServerFault
+from agentctx.testing.fakes import Scripted, ScriptedModel, ServerFault, filtered
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
-from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request, serving
+from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai import chat_completions, responses
 from agentctx.testing.writers import Ask, Say, Think, Turn, assistant
@@ -122,8 +126,51 @@ def provider_server(
         msg = "provider_server: answers: a server raises nothing: use ServerFault"
         raise ConfigError(msg)
     desk = Desk(answer=lambda _body: _said(model.take()), **behaviour)
-    with _cut_in_silence(), serving(_Scripted(_APPS[format](desk), model)) as url:
+    with filtered("uvicorn.error", _is_no_cut), serving(_Scripted(_APPS[format](desk), model)) as url:
         yield ProviderServer(url, format, desk, model)
+
+
+_START = 10.0
+"""So long a server may take to start, in seconds."""
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """Serve an application in a thread of its own; gives its address, for example ``http://127.0.0.1:40123``.
+
+    Args:
+        app: The application.
+
+    Raises:
+        TimeoutError: If it does not start within ``_START`` seconds.
+    """
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio asks for that to send small pieces at once
+    listening.bind(("127.0.0.1", 0))
+    settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none")
+    server = uvicorn.Server(settings)
+    thread = Thread(target=server.run, args=([listening],), name="agentctx-server", daemon=True)
+    thread.start()
+    try:
+        _wait_for(server)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def _wait_for(server: uvicorn.Server) -> None:
+    late = monotonic() + _START
+    while not server.started:
+        if monotonic() > late:
+            msg = f"the server did not start within {_START} seconds"
+            raise TimeoutError(msg)
+        sleep(0.005)
+
+
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """Whether uvicorn says something else than that an answer was cut, which is done on purpose."""
+    return "without completing response" not in record.getMessage()
 
 
 def _said(answer: Scripted) -> Said:
@@ -228,18 +275,3 @@ def _refusal(format: str, status: int, words: str | None, retry_after: float | N
         named = "server_error" if code is None else "requests"
         told = {"error": {"message": said, "type": named, "param": None, "code": code}}
     return JSONResponse(told, status, headers)
-
-
-@contextmanager
-def _cut_in_silence() -> Iterator[None]:
-    """Keep uvicorn from complaining of answers that are cut on purpose."""
-
-    def of_others(record: logging.LogRecord) -> bool:
-        return "without completing response" not in record.getMessage()
-
-    log = logging.getLogger("uvicorn.error")
-    log.addFilter(of_others)
-    try:
-        yield
-    finally:
-        log.removeFilter(of_others)
