@@ -330,7 +330,20 @@ class Summary:
 
 
 def summarise(steps: Sequence[Step]) -> Summary:
-    """The replay in numbers."""
+    """The replay in numbers.
+
+    Args:
+        steps: All of its steps; without their views they are small.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.replay import Recording, replay, summarise
+        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        >>> steps = [step.without_view() async for step in replay(Recording(said), coding_agent(8_000))]
+        >>> found = summarise(steps)
+        >>> found.steps, found.compactions, found.clean
+        (1, 0, True)
+    """
     return Summary(
         steps=len(steps),
         compactions=sum(step.compacted for step in steps),

@@ -59,6 +59,7 @@ MODULES = {
         "TextCutter",
         "TokenCounter",
     ),
+    "agentctx.replay": ("summarise",),
     "agentctx.retention": ("Retention", "Watch", "needs"),
 }
 
