@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from attrs import frozen
-
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message, Native
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap
 from agentctx.core.report import View
 from agentctx.engine.options import as_budget
-from agentctx.engine.reading import reader
+from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ConfigError
 from agentctx.printable import on_one_line
 from agentctx.providers.cache_markers import unmarked
@@ -63,10 +61,11 @@ def assert_fits(
     if counted is None:
         msg = "assert_fits: pass a budget, or a window in tokens"
         raise ConfigError(msg)
-    for number, sent in enumerate(_read(requests, model, format), 1):
-        over = sent.tokens - counted.limit
+    for number, (source, context, cleared) in enumerate(_read(requests, model, format), 1):
+        tokens = source.meter.size(context) - cleared
+        over = tokens - counted.limit
         if over > 0:
-            msg = f"request {number} has {sent.tokens:,} tokens, {over:,} more than the limit of {counted.limit:,}"
+            msg = f"request {number} has {tokens:,} tokens, {over:,} more than the limit of {counted.limit:,}"
             raise AssertionError(msg)
 
 
@@ -153,32 +152,19 @@ def assert_task_survives(
     if task is not None and not (isinstance(task, str) and task.strip()):
         msg = f"assert_task_survives: task is {task!r:.80}; it is a text that is not blank"
         raise ConfigError(msg)
-    for number, sent in enumerate(_read(requests, None, format), 1):
+    for number, (_, context, _) in enumerate(_read(requests, None, format), 1):
         if task is None:
-            task = next((sent.context.messages[at].text for at in first_task(sent.context.messages)), None)
+            task = next((context.messages[at].text for at in first_task(context.messages)), None)
             if task is None:
                 msg = "request 1 has no task: the user says nothing in it"
                 raise AssertionError(msg)
-        if not any(task in message.text for message in _of_the_user(sent.context.messages)):
+        if not any(task in message.text for message in _of_the_user(context.messages)):
             msg = f"request {number} is without the task, {on_one_line(task, _SHOWN)!r}"
             raise AssertionError(msg)
 
 
 def _of_the_user(messages: Sequence[Message]) -> Iterator[Message]:
     return (message for message in messages if message.role == "user" and Recap.read(message) is None)
-
-
-@frozen
-class _Sent:
-    """A request that was read.
-
-    Args:
-        context: What is said in it.
-        tokens: How large it is, without what the provider clears by itself.
-    """
-
-    context: Context
-    tokens: int
 
 
 def _listed(requests: Request | Sequence[Request]) -> list[Request]:
@@ -193,7 +179,12 @@ def _listed(requests: Request | Sequence[Request]) -> list[Request]:
     return listed
 
 
-def _read(requests: Request | Sequence[Request], model: str | None, format: str | None) -> Iterator[_Sent]:  # noqa: A002
+def _read(
+    requests: Request | Sequence[Request],
+    model: str | None,
+    format: str | None,  # noqa: A002 - as above
+) -> Iterator[tuple[Reader, Context, int]]:
+    """Each request: what reads and counts it, what is said in it, and the tokens that the provider clears of it."""
     for each in _listed(requests):
         messages, system, tools = _parts(each)
         named = None if isinstance(each, View) else each.get("model")
@@ -204,9 +195,8 @@ def _read(requests: Request | Sequence[Request], model: str | None, format: str 
             format=format,
             model=model or (named if isinstance(named, str) else None),
         )
-        context = source.context(messages, system, tools)
         cleared = each.report.cleared_tokens if isinstance(each, View) else 0
-        yield _Sent(context, source.meter.size(context) - cleared)
+        yield source, source.context(messages, system, tools), cleared
 
 
 def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:

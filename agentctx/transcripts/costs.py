@@ -72,16 +72,11 @@ def _long(native: Mapping[str, Native], written: int) -> int:
 
 
 def _first(native: Mapping[str, Native], keys: tuple[str, ...]) -> int | None:
-    return next((amount for key in keys if (amount := _amount(native.get(key))) is not None), None)
-
-
-def _amount(value: Native) -> int | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return int(value) if number and 0 <= value <= _MOST else None
+    return next((int(amount) for key in keys if (amount := number(native.get(key))) is not None), None)
 
 
 def number(value: Native) -> float | None:
-    """A number of dollars or seconds, as a log has it; None when it is none."""
+    """A number of tokens, dollars or seconds, as a log has it; None when it is none."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST
     return float(value) if known else None
 

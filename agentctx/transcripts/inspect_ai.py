@@ -102,19 +102,15 @@ def read_log(log: Fields, place: str) -> Iterator[Read]:
             yield from _sample(sample, f"{place}, samples[{index}]")
 
 
-def read(messages: Sequence[Native], beside: Fields) -> Read:
-    """Messages as Inspect keeps them."""
-    return _read(messages, beside)
-
-
 def _sample(sample: Fields, place: str) -> Iterator[Read]:
     messages = sample.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InvalidInput(place, "this sample holds no messages: no model was called")
-    yield _read(messages, sample)
+    yield read(messages, sample)
 
 
-def _read(messages: Sequence[Native], sample: Fields) -> Read:
+def read(messages: Sequence[Native], sample: Fields) -> Read:
+    """Messages as Inspect keeps them, with the sample that they stand in."""
     kept = sample.get("attachments")
     apart = kept if isinstance(kept, Mapping) else {}
     turns, model, bills = Turns(), None, _bills(sample)
