@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -19,6 +18,7 @@ from agentctx.engine.options import check_redactor, check_tokens
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
+from agentctx.lazy import lazy_pattern
 from agentctx.memory.values import (
     Candidate,
     Extractor,
@@ -479,7 +479,7 @@ def _leaves(arguments: str) -> Iterator[str]:
             yield str(given)
 
 
-_HANDLE = re.compile(r"(?:; [\w.-]{1,64} |\bhandle\"?:? ?\"?)(?P<handle>[0-9a-f]{16,64})\b")
+_HANDLE = lazy_pattern(r"(?:; [\w.-]{1,64} |\bhandle\"?:? ?\"?)(?P<handle>[0-9a-f]{16,64})\b")
 
 
 def _handles(message: Message) -> Iterator[str]:
@@ -666,7 +666,7 @@ def _run(runs: dict[str, RunTrail], event: RunEvent) -> None:
 LONGEST_RUN = 160
 """Characters of a command that are told; the rest is said to be left out."""
 
-_BESIDES = re.compile(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:tail|head)(?: -n)?(?: ?-?\d{1,6})?)*\Z")
+_BESIDES = lazy_pattern(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:tail|head)(?: -n)?(?: ?-?\d{1,6})?)*\Z")
 """What stands around a command and is not part of what it does."""
 
 
@@ -676,7 +676,7 @@ def _told(command: str) -> str:
     return line if len(line) <= LONGEST_RUN else f"{line[: LONGEST_RUN - 1]}…"
 
 
-_IMPORTANT = re.compile(
+_IMPORTANT = lazy_pattern(
     r"\b(?:test|tests|pytest|jest|vitest|tox|nox|unittest|lint|check|build|make|mypy|ruff|tsc|clippy|vet|commit|push|"
     r"merge|rebase|install|deploy|migrate)\b"
 )
@@ -753,14 +753,14 @@ def trail_in(text: str) -> ArtifactTrail:
     )
 
 
-_FILES = re.compile(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
-_RAN = re.compile(
+_FILES = lazy_pattern(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
+_RAN = lazy_pattern(
     r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")"
     r"(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
     r"(?: x(?P<times>\d{1,6}))?"
 )
-_MORE = re.compile(r"and (?P<more>\d{1,9}) more changed files")
-_TERM = re.compile(
+_MORE = lazy_pattern(r"and (?P<more>\d{1,9}) more changed files")
+_TERM = lazy_pattern(
     rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
     rf"(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?|{OPEN_QUOTE}"
 )

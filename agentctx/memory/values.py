@@ -6,7 +6,6 @@ They are found, and those that are likeliest to be needed are told, on lines tha
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from heapq import nsmallest
@@ -17,6 +16,7 @@ from agentctx.core.pace import paced
 from agentctx.core.recap import OPEN_QUOTE, TERM, quoted, unquoted
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
+from agentctx.lazy import lazy_pattern
 from agentctx.protocols import TokenCounter
 
 LONGEST = 240
@@ -67,27 +67,27 @@ class Value:
 Extractor = Callable[[str], Iterable[str | Value]]
 """Finds values of one's own in a text."""
 
-_WORD = re.compile(
+_WORD = lazy_pattern(
     r"(?P<url>\b[a-z][a-z0-9+]{1,9}://[^\s\"'`<>\\^{}|]++)|(?P<word>[^\s\"'`<>()\[\]{}|\\,;*!?=&^$\x00-\x1f]++)"
 )
 _KEY_ENDS = ('":', '\\":')
 """What stands behind a key in JSON: the name of a field is no value, and stands in every record of its kind."""
-_LINE_NUMBER = re.compile(r"(?::\d{1,7}){1,2}:?\Z|[:.]+\Z")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_HEX = re.compile(r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
-_DATE = re.compile(
+_LINE_NUMBER = lazy_pattern(r"(?::\d{1,7}){1,2}:?\Z|[:.]+\Z")
+_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = lazy_pattern(r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
+_DATE = lazy_pattern(
     r"\d{4}-\d\d-\d\d(?:T[\d:.]{4,15}(?:Z|[+-]\d\d:?\d\d)?)?|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"
 )
-_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
-_FILE = re.compile(
+_EMAIL = lazy_pattern(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+_FILE = lazy_pattern(
     r"[\w.@+-]{0,100}\.(?:bash|bat|c|cc|cfg|conf|cpp|cs|css|csv|diff|env|ex|exs|gif|go|gradle|h|hpp|html?|ini|ipynb|"
     r"java|jpe?g|jsx?|json|jsonl|kts?|lock|log|lua|m|md|mjs|mod|patch|pdf|php|png|pony|proto|pyi?|rb|rs|rst|scala|"
     r"sh|sql|sum|svelte|svg|swift|tar|tf|toml|tsx?|txt|vue|xml|ya?ml|zig|zip|zsh)"
 )
-_PIECE = re.compile(r"#?[^\W_](?:[\w-]*\w)?|_[\w-]*\w")
-_CODE = re.compile(r"#?(?=[A-Z#-]*\d)[A-Z]{0,8}[A-Z0-9-]{3,23}|[A-Z]{2,10}-\d{1,7}")
-_SYMBOL = re.compile(r"_*[A-Za-z]\w*(?:_\w|(?<=[a-z0-9])[A-Z]|[A-Z][a-z])\w*")
-_SAFE_PATH = re.compile(r"(?:[A-Za-z]:)?[\w./@+~%-]*[A-Za-z][\w./@+~%-]*")
+_PIECE = lazy_pattern(r"#?[^\W_](?:[\w-]*\w)?|_[\w-]*\w")
+_CODE = lazy_pattern(r"#?(?=[A-Z#-]*\d)[A-Z]{0,8}[A-Z0-9-]{3,23}|[A-Z]{2,10}-\d{1,7}")
+_SYMBOL = lazy_pattern(r"_*[A-Za-z]\w*(?:_\w|(?<=[a-z0-9])[A-Z]|[A-Z][a-z])\w*")
+_SAFE_PATH = lazy_pattern(r"(?:[A-Za-z]:)?[\w./@+~%-]*[A-Za-z][\w./@+~%-]*")
 
 
 def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value]:
@@ -188,14 +188,14 @@ def _kind(piece: str) -> Kind | None:
     return None
 
 
-_ERROR = re.compile(r"(?:[A-Z]\w{0,60}(?:Error|Exception)|(?i:\berror|\bfatal|\bpanic|\bfailed|\bfailure))\b(?!s)")
-_RULE = re.compile(
+_ERROR = lazy_pattern(r"(?:[A-Z]\w{0,60}(?:Error|Exception)|(?i:\berror|\bfatal|\bpanic|\bfailed|\bfailure))\b(?!s)")
+_RULE = lazy_pattern(
     r"(?i)\b(?:never|must|mustn't|always|only|don't|do not|not before|not after|no later|at least|at most|before|"
     r"after|until|without|instead of|make sure|prefer|required?|deadline|budget|avoid|keep|decided?|agreed)\b"
 )
-_CLAUSE = re.compile(r"[^\n.!?;]++(?:[.](?=\w)[^\n.!?;]++)*+")
-_NAME = re.compile(r"\b[A-Z][a-z]{1,20}(?:[ ][A-Z](?:[a-z]{1,20}|\.)){1,2}\b")
-_AMOUNT = re.compile(r"[$€£]\d[\d,]{0,12}(?:\.\d\d)?|\b\d{1,2}(?::\d\d)? ?[AaPp]\.?[Mm]\b")
+_CLAUSE = lazy_pattern(r"[^\n.!?;]++(?:[.](?=\w)[^\n.!?;]++)*+")
+_NAME = lazy_pattern(r"\b[A-Z][a-z]{1,20}(?:[ ][A-Z](?:[a-z]{1,20}|\.)){1,2}\b")
+_AMOUNT = lazy_pattern(r"[$€£]\d[\d,]{0,12}(?:\.\d\d)?|\b\d{1,2}(?::\d\d)? ?[AaPp]\.?[Mm]\b")
 _SHORTEST_RULE = 12
 
 
@@ -361,9 +361,9 @@ def carried(text: str) -> Iterator[tuple[str, Candidate]]:
                 yield term, _of_line(found["name"], term, (place + 1) / len(terms))
 
 
-_LINE = re.compile(rf"(?P<name>{USED}|{SEEN}|{SAID}|{ERRORS}): (?P<terms>.+)")
+_LINE = lazy_pattern(rf"(?P<name>{USED}|{SEEN}|{SAID}|{ERRORS}): (?P<terms>.+)")
 
-_TERM = re.compile(rf"(?P<term>{TERM})|{OPEN_QUOTE}")
+_TERM = lazy_pattern(rf"(?P<term>{TERM})|{OPEN_QUOTE}")
 
 _CARRIED = 1.3
 """The age of what an earlier ledger told."""

@@ -13,7 +13,7 @@ from html import unescape
 from itertools import groupby, pairwise
 from operator import eq, lt
 from posixpath import split as split_path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from unicodedata import combining, east_asian_width
 
 from attrs import field, frozen
@@ -24,6 +24,7 @@ from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
+from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call
 from agentctx.strategies.rewrite_results import Asked, Pointer, RewriteResults
 
@@ -185,21 +186,21 @@ class _Marks:
         return mark if pointer is None else with_pointer(mark, pointer())
 
 
-_TALK = re.compile(
+_TALK = lazy_pattern(
     r"\x1b(?:\[[0-9;:]*m|\[\?(?:25|7|12|1004|2004|2026)[hl]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])"
 )
 """Colours, titles, links, and whether the cursor shows: nothing that a reader of the text would see."""
 
-_MOVES = re.compile(r"\x1b\[(\d*)([A-GK])|([\r\n\b\t])|([^\x1b\r\n\b\t]+)|(.)", re.DOTALL)
+_MOVES = lazy_pattern(r"\x1b\[(\d*)([A-GK])|([\r\n\b\t])|([^\x1b\r\n\b\t]+)|(.)", re.DOTALL)
 
-_REDRAWN = re.compile(
+_REDRAWN = lazy_pattern(
     r"\d ?%|\d/\d|\d ?[kKMG]i?B|\[[=#>. -]*\]|[\u2800-\u28ff]|[\u2588-\u258f]|^[|/\\-] |[|/\\-]$|\.\.\.|^\s*$"
 )
 """What stands in a line that a program draws again and again."""
 
-_UP_OR_DOWN = re.compile(r"\x1b\[\d*[ABEF]")
+_UP_OR_DOWN = lazy_pattern(r"\x1b\[\d*[ABEF]")
 
-_MOVED = re.compile(r"[\x1b\b]|\r[^\r]")
+_MOVED = lazy_pattern(r"[\x1b\b]|\r[^\r]")
 
 _TAB = 8
 
@@ -333,14 +334,14 @@ def _cells(words: str, line: list[str]) -> list[str]:
     return cells
 
 
-_HEADER = re.compile(
+_HEADER = lazy_pattern(
     r"\A(?:Command: (?P<command>.{1,20000}?)\n)?Chunk ID: [0-9a-f]{4,16}\n"
     r"Wall time: (?P<seconds>\d{1,9}\.\d+) seconds\n(?P<ended>Process [^\n]{1,200}\n)?"
     r"(?P<count>Original token count: \d+\n)?(?=Output:\n)",
     re.DOTALL,
 )
-_NOT_SAID = re.compile(r"[\s'\"\\]+")
-_SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh-l?c")
+_NOT_SAID = lazy_pattern(r"[\s'\"\\]+")
+_SHELL = lazy_pattern(r"(?:\S*/)?(?:ba|z|da)?sh-l?c")
 _LONG = 1.0
 """Seconds; what took less is not said to have taken so long."""
 
@@ -390,11 +391,11 @@ def numbers(text: str, _mark: Mark) -> str:
     return without_blanks(text)
 
 
-_HIT = re.compile(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
-_BESIDE = re.compile(r"([\w./@+~-]*?\w\.\w+)-(\d+)-(.*)", re.DOTALL)
-_NAMED = re.compile(r"[A-Za-z][^/]*\.|\.[^/]*[A-Za-z]|/.*[A-Za-z]|[A-Za-z].*/")
-_SHORT_HIT = re.compile(r"(?m)^\d+[:-]")
-_AT_LINE = re.compile(r"\n[\w./@+~]*+(?:-(?!\d++-)[\w./@+~]*+)*+(?::\d++:|-\d++-)")
+_HIT = lazy_pattern(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
+_BESIDE = lazy_pattern(r"([\w./@+~-]*?\w\.\w+)-(\d+)-(.*)", re.DOTALL)
+_NAMED = lazy_pattern(r"[A-Za-z][^/]*\.|\.[^/]*[A-Za-z]|/.*[A-Za-z]|[A-Za-z].*/")
+_SHORT_HIT = lazy_pattern(r"(?m)^\d+[:-]")
+_AT_LINE = lazy_pattern(r"\n[\w./@+~]*+(?:-(?!\d++-)[\w./@+~]*+)*+(?::\d++:|-\d++-)")
 """What every hit begins with."""
 _FEWEST_HITS = 3
 
@@ -458,7 +459,7 @@ def _by_file(lines: Sequence[str], found: Sequence[_Hit | None]) -> list[str]:
     return out
 
 
-_FOUND = re.compile(r"([1-9]\d{0,8})(?::(?!\d| *(?i:fatal|error|warning|note|info)\b)|-)")
+_FOUND = lazy_pattern(r"([1-9]\d{0,8})(?::(?!\d| *(?i:fatal|error|warning|note|info)\b)|-)")
 """A line of a file; a linter or a compiler says a column, or what is wrong, behind its number: that is not left out."""
 _MANY_HITS, _FIRST_HITS = 6, 2
 _APART = 1.25
@@ -487,8 +488,8 @@ def _are_apart(lines: Sequence[str]) -> bool:
     return all(map(lt, numbers, numbers[1:])) and numbers[-1] - numbers[0] >= _APART * len(numbers)
 
 
-_PATH = re.compile(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?")
-_MADE = re.compile(r"(?:^|/)(?:node_modules|\.git|__pycache__|\.venv|venv|site-packages|\.tox|\.mypy_cache|\.cache)/")
+_PATH = lazy_pattern(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?")
+_MADE = lazy_pattern(r"(?:^|/)(?:node_modules|\.git|__pycache__|\.venv|venv|site-packages|\.tox|\.mypy_cache|\.cache)/")
 
 
 def paths(text: str, mark: Mark) -> str:
@@ -518,45 +519,71 @@ def _by_folder(lines: Sequence[str]) -> Iterator[str]:
             yield from inside
 
 
-_PASSED = {
-    "pytest": re.compile(r"\S+::\S.* PASSED(?: +\[ *\d+%\])?\s*|PASSED \S+::\S+.*"),
-    "dots": re.compile(r"\S+\.py \.+ *(?:\[ *\d+%\])?\s*"),
-    "unittest": re.compile(r"\w+ \([\w.]+\)(?: \.\.\.|\n.*\.\.\.) ok|test\w* \([\w.]+\) \.\.\. ok"),
-    "go": re.compile(
+class _Runner(NamedTuple):
+    """What a runner of tests prints.
+
+    Args:
+        passed: Lines of what passed, as a pattern.
+        summary: What says that it was this runner.
+        words: Of these one stands in each summary: a glance.
+    """
+
+    passed: str
+    summary: re.Pattern[str]
+    words: tuple[str, ...]
+
+
+_RUNNERS = {
+    "pytest": _Runner(
+        r"\S+::\S.* PASSED(?: +\[ *\d+%\])?\s*|PASSED \S+::\S+.*",
+        lazy_pattern(r" PASSED|^PASSED ", re.MULTILINE),
+        ("PASSED",),
+    ),
+    "dots": _Runner(
+        r"\S+\.py \.+ *(?:\[ *\d+%\])?\s*",
+        lazy_pattern(
+            r"^=+ .{0,200}\d (?:passed|failed|error).{0,200}=\s*$|^\d+ (?:passed|failed).{0,200} in [\d.]+",
+            re.MULTILINE,
+        ),
+        ("passed", "failed", "error"),
+    ),
+    "unittest": _Runner(
+        r"\w+ \([\w.]+\)(?: \.\.\.|\n.*\.\.\.) ok|test\w* \([\w.]+\) \.\.\. ok",
+        lazy_pattern(r"^Ran \d+ tests? in ", re.MULTILINE),
+        ("Ran ",),
+    ),
+    "go": _Runner(
         r"=== (?:RUN|PAUSE|CONT|NAME) .*|\s*--- PASS: .*|ok  \t\S+\t(?!.*coverage: ).*|PASS"
-        r"|\?   \t\S+\t\[no test files\]"
+        r"|\?   \t\S+\t\[no test files\]",
+        lazy_pattern(r"^(?:ok  \t|--- (?:PASS|FAIL): |FAIL\t|=== RUN )", re.MULTILINE),
+        ("ok  \t", "--- ", "FAIL\t", "=== RUN "),
     ),
-    "js": re.compile(r"\s*[✓✔√] .+|PASS \S+.*"),
-    "cargo": re.compile(r"test \S.* \.\.\. ok(?: <[\d.]+s>)?"),
-    "tap": re.compile(r"ok \d+ (?!.*# (?i:skip|todo)).*"),
-    "gradle": re.compile(r"\S.* > .* PASSED\s*"),
-    "ctest": re.compile(r"\s*\d+/\d+ Test +#\d+: .* Passed +[\d.]+ sec|\s+Start +\d+: .*"),
-}
-_TESTED = {
-    "pytest": re.compile(r" PASSED|^PASSED ", re.MULTILINE),
-    "dots": re.compile(
-        r"^=+ .{0,200}\d (?:passed|failed|error).{0,200}=\s*$|^\d+ (?:passed|failed).{0,200} in [\d.]+", re.MULTILINE
+    "js": _Runner(
+        r"\s*[✓✔√] .+|PASS \S+.*",
+        lazy_pattern(r"^\s*(?:Tests:? +\d|Test Files +\d|\d+ passing|# pass \d|\u2139 pass \d)", re.MULTILINE),
+        ("Test", "passing", "pass "),
     ),
-    "unittest": re.compile(r"^Ran \d+ tests? in ", re.MULTILINE),
-    "go": re.compile(r"^(?:ok  \t|--- (?:PASS|FAIL): |FAIL\t|=== RUN )", re.MULTILINE),
-    "js": re.compile(r"^\s*(?:Tests:? +\d|Test Files +\d|\d+ passing|# pass \d|\u2139 pass \d)", re.MULTILINE),
-    "cargo": re.compile(r"^test result: |^running \d+ tests?$", re.MULTILINE),
-    "tap": re.compile(r"^1\.\.\d+|^# (?:pass|tests) +\d", re.MULTILINE),
-    "gradle": re.compile(r"^(?:BUILD (?:SUCCESSFUL|FAILED)|> Task :)", re.MULTILINE),
-    "ctest": re.compile(r"^\d+% tests passed", re.MULTILINE),
+    "cargo": _Runner(
+        r"test \S.* \.\.\. ok(?: <[\d.]+s>)?",
+        lazy_pattern(r"^test result: |^running \d+ tests?$", re.MULTILINE),
+        ("test result: ", "running "),
+    ),
+    "tap": _Runner(
+        r"ok \d+ (?!.*# (?i:skip|todo)).*",
+        lazy_pattern(r"^1\.\.\d+|^# (?:pass|tests) +\d", re.MULTILINE),
+        ("1..", "# pass", "# tests"),
+    ),
+    "gradle": _Runner(
+        r"\S.* > .* PASSED\s*",
+        lazy_pattern(r"^(?:BUILD (?:SUCCESSFUL|FAILED)|> Task :)", re.MULTILINE),
+        ("BUILD ", "> Task :"),
+    ),
+    "ctest": _Runner(
+        r"\s*\d+/\d+ Test +#\d+: .* Passed +[\d.]+ sec|\s+Start +\d+: .*",
+        lazy_pattern(r"^\d+% tests passed", re.MULTILINE),
+        ("% tests passed",),
+    ),
 }
-_TESTED_WORDS = {
-    "pytest": ("PASSED",),
-    "dots": ("passed", "failed", "error"),
-    "unittest": ("Ran ",),
-    "go": ("ok  \t", "--- ", "FAIL\t", "=== RUN "),
-    "js": ("Test", "passing", "pass "),
-    "cargo": ("test result: ", "running "),
-    "tap": ("1..", "# pass", "# tests"),
-    "gradle": ("BUILD ", "> Task :"),
-    "ctest": ("% tests passed",),
-}
-"""Of these words one stands in each summary of a runner."""
 _TEST_WORDS = ("PASS", "ok", "passed", "passing", "Passed", "pass ", "FAIL")
 
 
@@ -564,27 +591,26 @@ def tests(text: str, mark: Mark) -> str:
     """The output of a test run: of tests in a row that passed the first and the last; all else stays."""
     if not any(map(text.__contains__, _TEST_WORDS)):
         return text
-    runners = [
-        _PASSED[name]
-        for name, summary in _TESTED.items()
-        if any(map(text.__contains__, _TESTED_WORDS[name])) and summary.search(text)
+    passed = [
+        runner.passed
+        for runner in _RUNNERS.values()
+        if any(map(text.__contains__, runner.words)) and runner.summary.search(text)
     ]
-    if not runners:
+    if not passed:
         return text
-    passed = _kind_of(runners)
-    return "\n".join(_folded(text.split("\n"), passed, "lines, passed or without tests", mark))
+    return "\n".join(_folded(text.split("\n"), _kind_of(passed), "lines, passed or without tests", mark))
 
 
-_MADE_PROGRESS = [
-    re.compile(r" +(?:Compiling|Checking|Downloaded|Downloading|Documenting|Fresh) \S+ v\d\S*.*"),
-    re.compile(r"(?:Collecting| *Downloading| *Using cached|Requirement already satisfied:) \S.*"),
-    re.compile(r"(?:Get|Hit|Ign):\d+ .*|(?:Preparing to unpack|Unpacking|Setting up|Selecting previously) .*"),
-    re.compile(r"[0-9a-f]{12}: (?:Pulling|Waiting|Verifying|Download|Extracting|Pull|Already|Pushed|Layer).*"),
-    re.compile(r"go: (?:downloading|extracting|finding) \S+ v\S+"),
-    re.compile(r"(?:\[INFO\] )?Download(?:ing|ed) from \S+: .*"),
-]
-_IN_PROGRESS = re.compile(rf"\n(?:{'|'.join(each.pattern for each in _MADE_PROGRESS)})(?=\n|\Z)")
-_BEGINS_PROGRESS = re.compile(
+_MADE_PROGRESS = (
+    r" +(?:Compiling|Checking|Downloaded|Downloading|Documenting|Fresh) \S+ v\d\S*.*",
+    r"(?:Collecting| *Downloading| *Using cached|Requirement already satisfied:) \S.*",
+    r"(?:Get|Hit|Ign):\d+ .*|(?:Preparing to unpack|Unpacking|Setting up|Selecting previously) .*",
+    r"[0-9a-f]{12}: (?:Pulling|Waiting|Verifying|Download|Extracting|Pull|Already|Pushed|Layer).*",
+    r"go: (?:downloading|extracting|finding) \S+ v\S+",
+    r"(?:\[INFO\] )?Download(?:ing|ed) from \S+: .*",
+)
+_IN_PROGRESS = lazy_pattern(rf"\n(?:{'|'.join(_MADE_PROGRESS)})(?=\n|\Z)")
+_BEGINS_PROGRESS = lazy_pattern(
     r"\n *+[CDFURGHIPSg\[0-9a-f](?:o(?:mpil|llect|wnload|cument|: )|heck|resh |sing |equire|et|it:|gn:|repar|npack"
     r"|elect|INFO\] D|[0-9a-f]{11}: )"
 )
@@ -611,8 +637,8 @@ _LONGEST = 500
 """Characters; a longer line is of no kind."""
 
 
-def _kind_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], str]:
-    any_of = _any_of(tuple(each.pattern for each in patterns))
+def _kind_of(patterns: Iterable[str]) -> Callable[[str], str]:
+    any_of = _any_of(tuple(patterns))
 
     def kind(line: str) -> str:
         found = None if len(line) > _LONGEST else any_of.fullmatch(line)
@@ -637,8 +663,8 @@ def _folded(lines: Sequence[str], kind: Callable[[str], str], what: str, mark: M
             yield from inside
 
 
-_FRAME = re.compile(r'\s*File "[^"]*", line \d+(?:, in .*)?|\s+at .*[:(].*\)?|\tat [\w.$/<>]+\(.*\)')
-_LIBRARY = re.compile(
+_FRAME = lazy_pattern(r'\s*File "[^"]*", line \d+(?:, in .*)?|\s+at .*[:(].*\)?|\tat [\w.$/<>]+\(.*\)')
+_LIBRARY = lazy_pattern(
     r"site-packages/|dist-packages/|/lib/python\d|File \"<frozen |node_modules/|[( ]node:|[( ]internal/"
     r"|\bat (?:java|javax|jdk|sun|kotlin|scala|org\.junit|org\.gradle|org\.springframework|org\.apache)[./]"
 )
@@ -726,7 +752,7 @@ def _cycle(chain: Sequence[tuple[str, ...]], place: int) -> tuple[int, int]:
     return best
 
 
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@.*")
+_HUNK = lazy_pattern(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@.*")
 _CONTEXT = 3
 _LONG_CONTEXT = 10
 
@@ -763,7 +789,7 @@ def _near(context: list[str], mark: Mark) -> list[str]:
     return [*context[:_CONTEXT], mark(f"{left_out:,} lines that are the same"), *context[-_CONTEXT:]]
 
 
-_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!doctype html[^>]*>|<html[\s>])", re.IGNORECASE)
+_PAGE = lazy_pattern(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!doctype html[^>]*>|<html[\s>])", re.IGNORECASE)
 
 
 def html(text: str, mark: Mark) -> str:
@@ -788,16 +814,18 @@ def _tidied(lines: Iterable[str]) -> Iterator[str]:
             yield tidy
 
 
-_BLOCKS = re.compile(
+_BLOCKS = lazy_pattern(
     r"address|article|aside|blockquote|body|br|d[dlt]|div|fieldset|fig(caption|ure)|footer|form|h[1-6r]|head(er)?|html|li"
     r"|main|nav|[ou]l|option|p|pre|section|summary|table|t(body|foot|head|itle|r)"
 )
-_UNSEEN = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "template", "svg", "noscript")}
-_TAG = re.compile(
+_UNSEEN = {
+    name: lazy_pattern(f"</{name}", re.IGNORECASE) for name in ("script", "style", "template", "svg", "noscript")
+}
+_TAG = lazy_pattern(
     r"<(?:(?P<end>/?)(?P<name>[a-zA-Z][\w:-]*+)(?P<given>(?:[^<>\"']++|\"[^\"]{0,2000}+\"|'[^']{0,2000}+')*+)>"
     r"|(?P<comment>!--)|[!?][^<>]*+>)"
 )
-_GIVEN = re.compile(r"\b(href|alt|value|placeholder)\s*+=\s*+(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
+_GIVEN = lazy_pattern(r"\b(href|alt|value|placeholder)\s*+=\s*+(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 
 
 def _words(page: str) -> Iterator[str]:
