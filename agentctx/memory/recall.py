@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from threading import Lock
+from typing import NamedTuple
 
 from attrs import define, field, frozen
 
@@ -34,74 +35,10 @@ from agentctx.protocols import Store, TextCutter, TokenCounter
 from agentctx.providers.registry import format_named
 from agentctx.tokens.counting import counter_of_texts
 
-FOUND = 8
-"""So many places a search names."""
-
-AROUND = 2
-"""So many lines a search shows before and after one that it found."""
-
 _LEAST = 100
 """Tokens; in fewer, an answer could not say how to read on."""
 
-_RANGE = re.compile(r"\s*(\d{1,12})?\s*(?:(-|:|\.\.|,)\s*(\d{1,12})?)?\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
-@define(eq=False, repr=False)
-class _Index:
-    """Texts found by the words in them, and letter for letter, best first: SQLite's full text search, in memory."""
-
-    names: set[str] = field(factory=set)
-    rows: sqlite3.Connection = field(factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
-    guard: Lock = field(factory=Lock)
-
-    def __attrs_post_init__(self) -> None:
-        """Nothing is in it yet."""
-        self.rows.execute(
-            "CREATE VIRTUAL TABLE texts "
-            "USING fts5(name UNINDEXED, folded UNINDEXED, words, tokenize = \"unicode61 tokenchars '_'\")"
-        )
-
-    def __del__(self) -> None:
-        """Give the memory back."""
-        self.rows.close()
-
-    def add(self, texts: Mapping[str, str]) -> None:
-        """Let more texts be found, by name."""
-        read = [(name, _folded(text), " ".join(_forms_in(text))) for name, text in texts.items()]
-        with self.guard:
-            self.rows.executemany(
-                "INSERT INTO texts VALUES (?, ?, ?)", [row for row in read if row[0] not in self.names]
-            )
-            self.names.update(texts)
-
-    def find(self, search: str) -> list[str]:
-        """The names of texts: those that have it letter for letter before those that have words of it."""
-        words = list(dict.fromkeys(_forms_in(search)))[:_WORDS]
-        anyone = " OR ".join(f'"{word}"' for word in words)
-        with self.guard:
-            exact = self._names("SELECT name FROM texts WHERE instr(folded, ?)", _folded(search))
-            ranked = (
-                self._names("SELECT name FROM texts WHERE texts MATCH ? ORDER BY rank, rowid", anyone) if words else []
-            )
-        found = frozenset(exact)
-        return list(dict.fromkeys([*(name for name in ranked if name in found), *exact, *ranked]))
-
-    def _names(self, query: str, wanted: str) -> list[str]:
-        return [name for (name,) in self.rows.execute(query, (wanted,))]
-
-
-_WORDS = 64
-"""So many words of a search are looked for."""
-
-
-def _folded(text: str) -> str:
-    """A text without case, and without what SQLite takes for an end or cannot keep."""
-    return text.casefold().replace("\0", " ").encode("utf-8", "replace").decode()
-
-
-def _forms_in(text: str) -> Iterator[str]:
-    return (_folded(form) for word in raw_words(text) for form in forms(word))
 
 
 @frozen
@@ -243,7 +180,7 @@ class Recall:
         return of_conversation(self.store, self.conversation)
 
     def _bytes(self, handle: str, text: str, wanted: str) -> str:
-        start, stop = _range(wanted)
+        start, stop, _ = _range(wanted)
         if start is None and wanted:
             return self._capped(f"bytes: {quoted(wanted[:80])} is no range such as '0-4000'")
         data = text.encode("utf-8", "surrogatepass")
@@ -252,14 +189,13 @@ class Recall:
         return self._shown(handle, piece.decode("utf-8", "surrogatepass"), first, len(data), wanted)
 
     def _lines(self, handle: str, text: str, wanted: str) -> str:
-        start, stop = _range(wanted)
+        start, stop, is_open = _range(wanted)
         lines = text.split("\n")
         known = start is not None and start <= len(lines) and (stop is None or stop >= max(1, start))
-        if start is None or not known or (start == 0 and not _is_open(wanted)):
+        if start is None or not known or (start == 0 and not is_open):
             return self._capped(f"lines: {quoted(wanted[:80])} is no range of the {len(lines):,} lines, such as '1-80'")
         begin = max(0, start - 1)
-        stop = stop if _has_end(wanted) else (None if _is_open(wanted) else start)
-        piece = "\n".join(lines[begin:stop])
+        piece = "\n".join(lines[begin : start if stop is None and not is_open else stop])
         before = len("\n".join(lines[:begin]).encode("utf-8", "surrogatepass")) + (begin > 0)
         return self._shown(handle, piece, before, len(text.encode("utf-8", "surrogatepass")), wanted)
 
@@ -375,22 +311,42 @@ def _asked(arguments: object) -> dict[str, str] | str:
     return asked
 
 
-def _range(wanted: str) -> tuple[int | None, int | None]:
-    """The first and the last number of a range; None where it has none."""
+def _bare(handle: str) -> str:
+    """A handle as the text shows it, also where a model has copied what stands around it there."""
+    words = handle.replace("…", " ").strip("[]()`'\" .,;\n").split()
+    return words[-1] if words else handle
+
+
+def _text_of_part(content: bytes, part: str) -> str | int:
+    """What is asked for of a content; how many results it has, where there is none of that number."""
+    known = results_in(content) if part not in ("", "0") else 0
+    if part not in ("", "0") and not (part.isascii() and part.isdecimal() and 0 < int(part) <= max(1, known)):
+        return known
+    return text_of(content, part)
+
+
+_RANGE = re.compile(r"\s*(\d{1,12})?\s*(?:(-|:|\.\.|,)\s*(\d{1,12})?)?\s*")
+
+
+class _Range(NamedTuple):
+    """A range as it was asked for.
+
+    Args:
+        first: Its first number; None where it is no range.
+        last: Its last one; None where it has none.
+        is_open: Whether it goes on behind the first.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    is_open: bool = False
+
+
+def _range(wanted: str) -> _Range:
     found = _RANGE.fullmatch(wanted)
     if found is None or not found[0].strip():
-        return None, None
-    return int(found[1] or 0), None if found[3] is None else int(found[3])
-
-
-def _has_end(wanted: str) -> bool:
-    found = _RANGE.fullmatch(wanted)
-    return found is not None and found[3] is not None
-
-
-def _is_open(wanted: str) -> bool:
-    found = _RANGE.fullmatch(wanted)
-    return found is not None and found[2] is not None
+        return _Range()
+    return _Range(int(found[1] or 0), None if found[3] is None else int(found[3]), found[2] is not None)
 
 
 def _boundary(data: bytes, place: int) -> int:
@@ -400,11 +356,55 @@ def _boundary(data: bytes, place: int) -> int:
     return place
 
 
+def _characters(text: str, tokens: int, cutter: TextCutter) -> str:
+    """What has room of a text that begins with one sign of many characters, which has none as a whole."""
+    counts = range(1, min(len(text), _AT_MOST * tokens) + 1)
+    return text[: max(1, bisect_left(counts, 1, key=lambda count: cutter.exceeds(text[:count], tokens)))]
+
+
+_AT_MOST = 4
+"""So many characters of such a sign are given for a token."""
+
+FOUND = 8
+"""So many places a search names."""
+
+
+def _places(search: str, handles: Mapping[str, str]) -> list[Callable[[int, int], str]]:
+    """Of each text, given with its handle, the place where it is found best."""
+    return [partial(_place, search, handle, text) for text, handle in handles.items()]
+
+
+def _place(search: str, handle: str, text: str, characters: int, around: int) -> str:
+    told = [each.told(characters, around) for each in _found_in(text.split("\n"), search, 1)]
+    return "\n".join([f"{handle} ({len(text):,} characters):", *told])
+
+
+def _found_in(lines: Sequence[str], search: str, most: int = FOUND) -> list[_Found]:
+    """The places at which words are found, best first; of those in one piece of a line, and its neighbours, one."""
+    pieces = [
+        _Found(lines, number, start, min(start + _LINE, len(line)), search)
+        for number, line in enumerate(lines)
+        for start in range(0, max(1, len(line) - _OVERLAP), _LINE - _OVERLAP)
+    ]
+    index = _Index()
+    index.add({str(place): each.lines[each.number][each.start : each.stop] for place, each in enumerate(pieces)})
+    found: list[_Found] = []
+    for each in (pieces[int(place)] for place in index.find(search)):
+        if len(found) == most:
+            break
+        if not any(map(each.meets, found)):
+            found.append(each)
+    return found
+
+
 _LINE = 400
 """Characters of a line that a search shows; of a longer one these are pieces, each found by itself."""
 
 _OVERLAP = 100
 """Characters that a piece has in common with the one before: what stands on the border of two is found, too."""
+
+AROUND = 2
+"""So many lines a search shows before and after one that it found."""
 
 _SIZES = ((_LINE, AROUND), (_LINE, 0), (100, 0), (40, 0))
 """How many characters of a line are shown, and how many lines on either side, where there is room, and where not."""
@@ -464,57 +464,62 @@ class _Found:
         return self.start
 
 
-def _characters(text: str, tokens: int, cutter: TextCutter) -> str:
-    """What has room of a text that begins with one sign of many characters, which has none as a whole."""
-    counts = range(1, min(len(text), _AT_MOST * tokens) + 1)
-    return text[: max(1, bisect_left(counts, 1, key=lambda count: cutter.exceeds(text[:count], tokens)))]
-
-
-_AT_MOST = 4
-"""So many characters of such a sign are given for a token."""
-
-
 def _beginning(line: str) -> str:
     return printable(line) if len(line) <= _LINE else f"{printable(line[:_LINE])}…"
 
 
-def _found_in(lines: Sequence[str], search: str, most: int = FOUND) -> list[_Found]:
-    """The places at which words are found, best first; of those in one piece of a line, and its neighbours, one."""
-    pieces = [
-        _Found(lines, number, start, min(start + _LINE, len(line)), search)
-        for number, line in enumerate(lines)
-        for start in range(0, max(1, len(line) - _OVERLAP), _LINE - _OVERLAP)
-    ]
-    index = _Index()
-    index.add({str(place): each.lines[each.number][each.start : each.stop] for place, each in enumerate(pieces)})
-    found: list[_Found] = []
-    for each in (pieces[int(place)] for place in index.find(search)):
-        if len(found) == most:
-            break
-        if not any(map(each.meets, found)):
-            found.append(each)
-    return found
+@define(eq=False, repr=False)
+class _Index:
+    """Texts found by the words in them, and letter for letter, best first: SQLite's full text search, in memory."""
+
+    names: set[str] = field(factory=set)
+    rows: sqlite3.Connection = field(factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
+    guard: Lock = field(factory=Lock)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is in it yet."""
+        self.rows.execute(
+            "CREATE VIRTUAL TABLE texts "
+            "USING fts5(name UNINDEXED, folded UNINDEXED, words, tokenize = \"unicode61 tokenchars '_'\")"
+        )
+
+    def __del__(self) -> None:
+        """Give the memory back."""
+        self.rows.close()
+
+    def add(self, texts: Mapping[str, str]) -> None:
+        """Let more texts be found, by name."""
+        read = [(name, _folded(text), " ".join(_forms_in(text))) for name, text in texts.items()]
+        with self.guard:
+            self.rows.executemany(
+                "INSERT INTO texts VALUES (?, ?, ?)", [row for row in read if row[0] not in self.names]
+            )
+            self.names.update(texts)
+
+    def find(self, search: str) -> list[str]:
+        """The names of texts: those that have it letter for letter before those that have words of it."""
+        words = list(dict.fromkeys(_forms_in(search)))[:_WORDS]
+        anyone = " OR ".join(f'"{word}"' for word in words)
+        with self.guard:
+            exact = self._names("SELECT name FROM texts WHERE instr(folded, ?)", _folded(search))
+            ranked = (
+                self._names("SELECT name FROM texts WHERE texts MATCH ? ORDER BY rank, rowid", anyone) if words else []
+            )
+        found = frozenset(exact)
+        return list(dict.fromkeys([*(name for name in ranked if name in found), *exact, *ranked]))
+
+    def _names(self, query: str, wanted: str) -> list[str]:
+        return [name for (name,) in self.rows.execute(query, (wanted,))]
 
 
-def _places(search: str, handles: Mapping[str, str]) -> list[Callable[[int, int], str]]:
-    """Of each text, given with its handle, the place where it is found best."""
-    return [partial(_place, search, handle, text) for text, handle in handles.items()]
+_WORDS = 64
+"""So many words of a search are looked for."""
 
 
-def _place(search: str, handle: str, text: str, characters: int, around: int) -> str:
-    told = [each.told(characters, around) for each in _found_in(text.split("\n"), search, 1)]
-    return "\n".join([f"{handle} ({len(text):,} characters):", *told])
+def _folded(text: str) -> str:
+    """A text without case, and without what SQLite takes for an end or cannot keep."""
+    return text.casefold().replace("\0", " ").encode("utf-8", "replace").decode()
 
 
-def _bare(handle: str) -> str:
-    """A handle as the text shows it, also where a model has copied what stands around it there."""
-    words = handle.replace("…", " ").strip("[]()`'\" .,;\n").split()
-    return words[-1] if words else handle
-
-
-def _text_of_part(content: bytes, part: str) -> str | int:
-    """What is asked for of a content; how many results it has, where there is none of that number."""
-    known = results_in(content) if part not in ("", "0") else 0
-    if part not in ("", "0") and not (part.isascii() and part.isdecimal() and 0 < int(part) <= max(1, known)):
-        return known
-    return text_of(content, part)
+def _forms_in(text: str) -> Iterator[str]:
+    return (_folded(form) for word in raw_words(text) for form in forms(word))
