@@ -22,7 +22,7 @@ from agentctx.engine.shrink import OFFLOADED
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Meter, declared
 from agentctx.replay import Recording, Step, reader_of, replay
-from agentctx.tokens.kinds import KINDS, KindSizes, tokens_of_head
+from agentctx.sinks.window import KINDS, KindSizes, tokens_of_head
 from agentctx.transcripts.costs import billed_cost, spent
 
 

@@ -22,7 +22,7 @@ from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCal
 from agentctx.printable import printable
 from agentctx.replay import Step, left_out, part_texts, summarise
 from agentctx.report.data import RowChange, SessionData, State
-from agentctx.tokens.kinds import KINDS, kind_of, main_kind
+from agentctx.sinks.window import KINDS, kind_of, main_kind
 
 if TYPE_CHECKING:
     from agentctx.comparison import Measured

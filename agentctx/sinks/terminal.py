@@ -20,8 +20,7 @@ from agentctx.core.report import Event, OverflowMet, StepPrepared, StepRefused, 
 from agentctx.errors import ConfigError
 from agentctx.printable import IN_ASCII, on_one_line
 from agentctx.sinks.log import is_cut, saved
-from agentctx.sinks.window import Window, Windows, short
-from agentctx.tokens.kinds import KINDS
+from agentctx.sinks.window import KINDS, Window, Windows, short
 
 COLOURS = {
     "system": "magenta",

@@ -8,8 +8,7 @@ import pytest
 
 from agentctx import Pipeline
 from agentctx.core.changes import Change, Outcome
-from agentctx.core.message import Message, Opaque, Text, ToolCall, ToolResult
-from agentctx.core.untracked import untrack
+from agentctx.core.message import Message, Opaque, Text, ToolCall, ToolResult, untrack
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from agentctx.core.recap import Recap
 from agentctx.replay import Recording, Step
 from agentctx.report import SessionData
 from agentctx.report.data import Added, Layout, RowChange, ShownCall, State, costs, growing
-from agentctx.tokens.kinds import KINDS
+from agentctx.sinks.window import KINDS
 
 CALLS = 2_000
 BETWEEN = 200

@@ -9,9 +9,9 @@ from agentctx import Budget, Context, FitContextWindow, Message, Outcome, Pipeli
 from agentctx.memory import Offload, Recall
 from agentctx.replay import Recording
 from agentctx.report.data import trimming
+from agentctx.sinks.window import KINDS
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize
-from agentctx.tokens.kinds import KINDS
 from agentctx.transcripts import read_transcripts
 from agentctx.transcripts.costs import reckoned
 

@@ -14,8 +14,8 @@ from agentctx.cli.app import app
 from agentctx.core.report import View
 from agentctx.sinks import Advice, ContentSize, LiveView, Window
 from agentctx.sinks.terminal import Snapshot, bar, history, picture
+from agentctx.sinks.window import KINDS
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.tokens.kinds import KINDS
 
 pytestmark = pytest.mark.anyio
 
