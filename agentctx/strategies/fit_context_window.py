@@ -16,33 +16,6 @@ from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, Summarizer, run_plain
 
-SHARE = 0.1
-"""At most so much of what a cut comes down to is the summary."""
-
-
-async def _with_summary(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
-    """The request cut to ``aim``, with one message that says in few words what went; None when there is none to say it.
-
-    An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
-    """
-    known, most = call.notes.copy(), int(SHARE * aim)
-    left = await leave_out(partial(_cut, limit, aim - most), effort_to_cut(context, limit, call), context, call)
-    if left.is_known and sum(map(call.count, left.gone)) <= most:
-        call.notes.restore(known)
-        return None
-    room = min(most, limit - call.size(left.context))
-    made, problem = await left.in_words(Asking(summarizer), room, FitContextWindow.__name__)
-    if made is not None:
-        return left.with_summary(made)
-    call.notes.restore(known)
-    call.remark(f"no summary: {problem or 'the summarizer gave none'}")
-    return None
-
-
-def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
-    """The context cut to ``aim`` tokens; it must not have more than ``limit``."""
-    return cut(context, limit, aim, call)
-
 
 def _budget(value: Budget | int | None) -> Budget | None:
     return as_budget(value, "FitContextWindow")
@@ -143,3 +116,31 @@ class FitContextWindow(Stage):
             )
             raise ConfigError(msg)
         return call.budget.limit, call.limit
+
+
+SHARE = 0.1
+"""At most so much of what a cut comes down to is the summary."""
+
+
+async def _with_summary(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
+    """The request cut to ``aim``, with one message that says in few words what went; None when there is none to say it.
+
+    An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
+    """
+    known, most = call.notes.copy(), int(SHARE * aim)
+    left = await leave_out(partial(_cut, limit, aim - most), effort_to_cut(context, limit, call), context, call)
+    if left.is_known and sum(map(call.count, left.gone)) <= most:
+        call.notes.restore(known)
+        return None
+    room = min(most, limit - call.size(left.context))
+    made, problem = await left.in_words(Asking(summarizer), room, FitContextWindow.__name__)
+    if made is not None:
+        return left.with_summary(made)
+    call.notes.restore(known)
+    call.remark(f"no summary: {problem or 'the summarizer gave none'}")
+    return None
+
+
+def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
+    """The context cut to ``aim`` tokens; it must not have more than ``limit``."""
+    return cut(context, limit, aim, call)
