@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import mul
-from typing import Literal, TypeVar
+from typing import TypeVar, get_args
 
 from attrs import evolve, frozen
 from hypothesis import strategies as st
@@ -19,6 +19,7 @@ from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.core.tier import TierRule
 from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
+from agentctx.engine.shrink import Keep
 from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
@@ -106,39 +107,28 @@ TOOLS = (
 CODE = ToolSpec("code_execution", hosted=True)
 
 
-def _visible(text: str) -> str:
-    return text if text.strip() else f"x{text}"
-
-
-def visible_texts() -> st.SearchStrategy[str]:
-    """Texts with something to see in them: mostly known trouble, some free."""
-    free = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(_visible)
-    return st.one_of(st.sampled_from(VISIBLE), st.sampled_from(VISIBLE), free)
-
-
-def outputs() -> st.SearchStrategy[str]:
-    """What tools answer: small texts, big ones, and nothing."""
-    big = st.builds(mul, st.sampled_from(VISIBLE), st.sampled_from((10, 60, 300)))
-    return st.one_of(visible_texts(), big, st.just(""))
-
-
-def arguments() -> st.SearchStrategy[dict[str, object]]:
-    """Arguments of tool calls."""
-    values: st.SearchStrategy[object] = st.one_of(
-        st.sampled_from(VISIBLE), st.integers(-9, 9), st.sampled_from((None, True, 0.5, [], {"deep": [{"er": "x"}]}))
-    )
-    return st.dictionaries(st.sampled_from(("path", "query", "größe")), values, max_size=2)
-
-
 # Made once: making a strategy costs more than drawing from it.
 COIN = st.booleans()
 DIE = st.integers(0, 9)
 NAME = st.sampled_from(NAMES)
 PAIR = st.integers(1, 2)
 CALLS = st.sampled_from((1, 1, 1, 2, 3, 5))
-VISIBLE_TEXTS = visible_texts()
-OUTPUTS = outputs()
-ARGUMENTS = arguments()
+
+_FREE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(
+    lambda text: text if text.strip() else f"x{text}"
+)
+VISIBLE_TEXTS = st.one_of(st.sampled_from(VISIBLE), st.sampled_from(VISIBLE), _FREE)
+"""Texts with something to see in them: mostly known trouble, some free."""
+
+_BIG = st.builds(mul, st.sampled_from(VISIBLE), st.sampled_from((10, 60, 300)))
+OUTPUTS = st.one_of(VISIBLE_TEXTS, _BIG, st.just(""))
+"""What tools answer: small texts, big ones, and nothing."""
+
+_VALUES: st.SearchStrategy[object] = st.one_of(
+    st.sampled_from(VISIBLE), st.integers(-9, 9), st.sampled_from((None, True, 0.5, [], {"deep": [{"er": "x"}]}))
+)
+ARGUMENTS = st.dictionaries(st.sampled_from(("path", "query", "größe")), _VALUES, max_size=2)
+"""Arguments of tool calls."""
 
 
 @frozen
@@ -488,11 +478,6 @@ def _replaced(plan: Plan, place: int, turns: tuple[Turn, ...]) -> Plan:
     return evolve(plan, turns=(*plan.turns[:place], *turns, *plan.turns[place + 1 :]))
 
 
-Keep = Literal["head", "tail", "both"]
-
-KEEPS: tuple[Keep, ...] = ("head", "tail", "both")
-
-
 @st.composite
 def budgets(draw: st.DrawFn, max_window: int = 20_000) -> Budget:
     """Budgets of any size, also far too small ones, with and without reserve, trigger and target.
@@ -512,7 +497,7 @@ def budgets(draw: st.DrawFn, max_window: int = 20_000) -> Budget:
 
 def single_stages() -> st.SearchStrategy[ContextStrategy]:
     """Any one built-in stage, with any options."""
-    keeps = st.sampled_from(KEEPS)
+    keeps: st.SearchStrategy[Keep] = st.sampled_from(get_args(Keep))
     return st.one_of(
         st.builds(TrimRounds, st.integers(1, 5)),
         st.builds(TruncateToolOutputs, max_tokens=st.integers(1, 300), keep=keeps),
