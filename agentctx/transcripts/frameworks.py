@@ -101,8 +101,8 @@ def _add_langchain(turns: Turns, message: Native, where: str) -> None:
     if role == "tool":
         turns.add("tool", [_langchain_result(said)])
     elif role == "assistant":
-        calls = [*_langchain_calls(said)]
-        turns.add("assistant", [*content_parts(content, [call.id for call in calls]), *calls])
+        valid, invalid = (calls_beside(said.get(key), "name", "args") for key in ("tool_calls", "invalid_tool_calls"))
+        turns.answer(content, [*valid, *invalid])
         named = said.get("response_metadata")
         model = (named.get("model_name") or named.get("model")) if isinstance(named, Mapping) else None
         turns.bill(usage_of(said.get("usage_metadata")), model if isinstance(model, str) else None)
@@ -129,14 +129,6 @@ def _langchain_role(said: Fields) -> str | None:
     if kind == "chat":
         return {"assistant": "assistant", "system": "system", "tool": "tool"}.get(str(said.get("role")), "user")
     return None if kind == "remove" else _LANGCHAIN_ROLES.get(kind, "user")
-
-
-def _langchain_calls(said: Fields) -> Iterator[ToolCall]:
-    for key in ("tool_calls", "invalid_tool_calls"):
-        calls = said.get(key)
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-                yield ToolCall(call["id"], str(call.get("name")), arguments(call.get("args")))
 
 
 def _langchain_result(said: Fields) -> Part:
@@ -294,6 +286,11 @@ class Turns:
         if said:
             self.messages.append(Message(role, said))
 
+    def answer(self, content: Native, calls: Iterable[ToolCall]) -> None:
+        """Add an answer of the model, with the calls that stand beside its content, which may say them again."""
+        beside = tuple(calls)
+        self.add("assistant", [*content_parts(content, [call.id for call in beside]), *beside])
+
     def bill(self, usage: Usage | None, model: str | None = None, at: float | None = None) -> None:
         """Note what the message that was added last was billed."""
         if usage is not None and self.messages:
@@ -392,6 +389,13 @@ def _tool(tool: Fields, format_name: str) -> dict[str, Any] | None:
     if format_name == "anthropic":
         return {"name": inner["name"], **said, "input_schema": schema}
     return {"type": "function", "function": {"name": inner["name"], **said, "parameters": schema}}
+
+
+def calls_beside(calls: Native, name: str, given: str) -> Iterator[ToolCall]:
+    """The calls that stand beside a message's content; ``name`` and ``given`` are the keys of tool and arguments."""
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+            yield ToolCall(call["id"], str(call.get(name)), arguments(call.get(given)))
 
 
 def arguments(value: Native) -> str:

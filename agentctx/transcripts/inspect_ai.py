@@ -6,12 +6,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from agentctx.core.message import Native, Part, ToolCall, ToolResult
+from agentctx.core.message import Native, Part, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, Read, left_out, parse
-from agentctx.transcripts.frameworks import Turns, arguments, content_parts
+from agentctx.transcripts.frameworks import Turns, calls_beside, content_parts
 
 if TYPE_CHECKING:
     import zipfile
@@ -123,8 +123,7 @@ def read(messages: Sequence[Native], sample: Fields) -> Read:
         if role == "tool":
             turns.add("tool", [_result(said)])
         elif role == "assistant":
-            calls = [*_calls(said)]
-            turns.add("assistant", [*content_parts(said.get("content"), [call.id for call in calls]), *calls])
+            turns.answer(said.get("content"), calls_beside(said.get("tool_calls"), "function", "arguments"))
             model = said["model"] if isinstance(said.get("model"), str) else model
             usage, at = bills.get(str(said.get("id")), (None, None))
             turns.bill(usage_of(usage), model, at)
@@ -144,13 +143,6 @@ def _whole(value: Native, apart: Mapping[str, Native]) -> Native:
     if isinstance(value, Mapping):
         return {key: _whole(each, apart) for key, each in value.items()}
     return [_whole(each, apart) for each in value] if isinstance(value, list) else value
-
-
-def _calls(said: Fields) -> Iterator[ToolCall]:
-    calls = said.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-            yield ToolCall(call["id"], str(call.get("function")), arguments(call.get("arguments")))
 
 
 def _result(said: Fields) -> Part:
