@@ -9,7 +9,7 @@ import gzip
 import json
 import os
 import re
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,7 @@ def opened(path):
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
 
 
+@cache
 def recordings():
     """What is walked through: all recordings, or a sample of each file."""
     folder = SHARED if SHARED.is_dir() else ROOT / "examples/sessions"
