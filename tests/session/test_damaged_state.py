@@ -56,8 +56,9 @@ def pipeline():
     )
 
 
+@cache
 def dumped(format_name):
-    """A state in which every field holds something."""
+    """A state in which every field holds something; nothing changes it."""
 
     async def walk():
         messages = history(format_name)
@@ -70,9 +71,6 @@ def dumped(format_name):
         return json.loads(json.dumps(session.dump()))
 
     return anyio.run(walk)
-
-
-STATES = {format_name: dumped(format_name) for format_name in FORMATS}
 
 
 def places(value, path=()):
@@ -134,7 +132,7 @@ TRACED_ONCE = [FORMATS[0], *(pytest.param(name, marks=pytest.mark.no_cover) for 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_nothing_is_empty(format_name):
     """The state that the tests damage has something in every field."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     record = state["record"]
     assert all(record[name] for name in ("seen", "out", "origins", "edited", "tail", "changes", "spans", "handles"))
     assert state["budget"]
@@ -144,7 +142,7 @@ def test_nothing_is_empty(format_name):
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_each_missing_field_is_named(format_name):
     """Without any one of its fields a state is refused, and the error names the field."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     for path in places(state):
         if own(path) and path and isinstance(path[-1], str) and "handles" not in path:
             error = try_to_load(without(state, path), format_name)
@@ -155,7 +153,7 @@ def test_each_missing_field_is_named(format_name):
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_each_unknown_field_is_named(format_name):
     """A field that nobody knows is refused, wherever it stands, and the error names it."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     for path in places(state):
         if own(path) and isinstance(inside(state, path), dict):
             error = try_to_load(put(state, (*path, "surprise"), 1), format_name)
@@ -166,7 +164,7 @@ def test_each_unknown_field_is_named(format_name):
 @pytest.mark.parametrize("format_name", TRACED_ONCE)
 def test_each_wrong_value_is_an_error_or_harmless(format_name):
     """Whatever stands in the place of any field, the error names the state, or the next view is legal and fits."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     errors = [
         try_to_load(put(state, path, wrong), format_name, (path, wrong))
         for number, path in enumerate(filter(own, places(state)))
@@ -180,7 +178,7 @@ def test_each_wrong_value_is_an_error_or_harmless(format_name):
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_messages_that_were_cut_out_or_doubled_are_noticed(format_name):
     """A state whose view has lost, doubled or exchanged messages is refused."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     out = state["record"]["out"]
     for damaged in (out[1:], out[:-1], [*out, out[-1]], [out[0], *out]):
         assert try_to_load(put(state, ("record", "out"), damaged), format_name) is not None
@@ -192,7 +190,7 @@ def test_messages_that_were_cut_out_or_doubled_are_noticed(format_name):
 )
 def test_damage_in_several_places(format_name, chosen):
     """Several wrong values at once, in messages too, are one clear error or do no harm."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     for number, wrong in chosen:
         found = list(places(state))
         state = put(state, found[number % len(found)], wrong)
@@ -227,7 +225,7 @@ ODD = [*WRONG, "\ud800", "a\udfffb", {"\ud800": 1}, GONE]
 @pytest.mark.parametrize("name", ["out", "tail"])
 def test_a_message_that_was_changed_is_refused_when_it_is_loaded(name, format_name):
     """Nothing in a message of the view or of the open round can be changed or taken away: it would be sent."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     found = [("record", name, *path) for path in leaves(state["record"][name])]
     for number, path in enumerate(found[:: max(1, len(found) // 40)]):
         odd = ODD[number % len(ODD)]
@@ -262,7 +260,7 @@ async def test_a_null_that_was_taken_away_is_refused(open_round):
 @given(format_name=st.sampled_from(FORMATS), number=st.integers(0, 100_000), odd=st.sampled_from(ODD))
 def test_any_leaf_may_be_changed(format_name, number, odd):
     """Whatever comes in the place of any leaf of a state, it is refused, or the next requests are legal and fit."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     found = list(leaves(state))
     path = found[number % len(found)]
     try_to_load(without(state, path) if odd is GONE else put(state, path, odd), format_name, (path, odd))
@@ -271,7 +269,7 @@ def test_any_leaf_may_be_changed(format_name, number, odd):
 @pytest.mark.parametrize("name", ["id", "model", "home", "format"])
 def test_half_a_character_is_no_name(name):
     """A name that nothing can be printed or sent with is refused."""
-    error = try_to_load({**STATES["anthropic"], name: "a\ud800"}, "anthropic")
+    error = try_to_load({**dumped("anthropic"), name: "a\ud800"}, "anthropic")
     assert error is not None
     assert error.where == f"state.{name}"
 
@@ -282,7 +280,7 @@ def test_a_state_that_is_nested_too_deep_is_refused(format_name):
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    state = {**STATES[format_name], "record": {**STATES[format_name]["record"], "out": [deep]}}
+    state = {**dumped(format_name), "record": {**dumped(format_name)["record"], "out": [deep]}}
     with pytest.raises(InvalidInput):
         Session.load(pipeline(), state)
 
@@ -291,7 +289,7 @@ def test_a_state_that_is_nested_too_deep_is_refused(format_name):
 def test_another_version_is_refused_by_name(version):
     """A state of another version is refused before anything else is looked at; the error names both versions."""
     with pytest.raises(InvalidInput, match="expected a session's state of version 6") as caught:
-        Session.load(pipeline(), {**STATES["anthropic"], "version": version})
+        Session.load(pipeline(), {**dumped("anthropic"), "version": version})
     assert caught.value.where == "state.version"
     assert repr(version) in caught.value.what
 
@@ -309,10 +307,10 @@ def test_any_field_may_be_nested_too_deep():
     deep = []
     for _ in range(3_000):
         deep = [deep]
-    for path in filter(own, places(STATES[FORMATS[0]])):
+    for path in filter(own, places(dumped(FORMATS[0]))):
         if path:
             with pytest.raises(InvalidInput) as caught:
-                Session.load(pipeline(), put(STATES[FORMATS[0]], path, deep))
+                Session.load(pipeline(), put(dumped(FORMATS[0]), path, deep))
             assert caught.value.where.startswith("state"), path
             assert len(str(caught.value)) < 500, path
 
@@ -329,7 +327,7 @@ def test_any_field_may_be_nested_too_deep():
         (("spans", 0, "stop"), 1, "spans[0].stop"),
         (
             ("spans",),
-            [{**STATES["anthropic"]["record"]["spans"][0], "stop": stop} for stop in (5, 6)],
+            [{**dumped("anthropic")["record"]["spans"][0], "stop": stop} for stop in (5, 6)],
             "spans[1].start",
         ),
         (("handles",), {"29": "x"}, "handles.29"),
@@ -340,7 +338,7 @@ def test_any_field_may_be_nested_too_deep():
 def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, where):
     """Indexes behind the end, spans that overlap, and a final part that ends elsewhere are named."""
     with pytest.raises(InvalidInput) as refused:
-        Session.load(pipeline(), put(STATES["anthropic"], ("record", *path), value))
+        Session.load(pipeline(), put(dumped("anthropic"), ("record", *path), value))
     assert refused.value.where.startswith(f"state.record.{where}")
 
 
@@ -356,14 +354,14 @@ def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, whe
         (("decided",), [[0, 1], [0, 29]], "decided[1].times"),
         (("origins", 0), 29, "origins[0]"),
         (("sums",), "", "sums"),
-        (("seen",), "!" + STATES["anthropic"]["record"]["seen"], "seen"),
+        (("seen",), "!" + dumped("anthropic")["record"]["seen"], "seen"),
         (("changes", 0, "index", 0), 29, "changes[0].index[0]"),
     ],
 )
 def test_columns_that_do_not_belong_together_are_named(path, value, where):
     """A column of another length than the history, and what stands for no role, no message or no digest, is named."""
     with pytest.raises(InvalidInput) as refused:
-        Session.load(pipeline(), put(STATES["anthropic"], ("record", *path), value))
+        Session.load(pipeline(), put(dumped("anthropic"), ("record", *path), value))
     assert refused.value.where == f"state.record.{where}"
 
 
@@ -371,7 +369,7 @@ def test_columns_that_do_not_belong_together_are_named(path, value, where):
 def test_what_was_expected_is_said(name, expected):
     """The error says what should stand there, and what does."""
     with pytest.raises(InvalidInput) as refused:
-        Session.load(pipeline(), put(STATES["anthropic"], ("record", name), 5))
+        Session.load(pipeline(), put(dumped("anthropic"), ("record", name), 5))
     assert refused.value.what == f"expected {expected}, got 5"
 
 
@@ -407,7 +405,7 @@ async def test_a_view_with_a_broken_pair_is_refused(open_round):
 @pytest.mark.parametrize("line", ["whole", "first", "last", "one more before", "one more after"])
 def test_each_message_of_the_history_is_in_the_view_or_said_to_be_gone(line, format_name):
     """Without a span of what was dropped, or with a shorter or longer one, a state is refused: it would miscount."""
-    state = STATES[format_name]
+    state = dumped(format_name)
     spans = state["record"]["spans"]
     assert spans
     for place, span in enumerate(spans):
