@@ -22,100 +22,6 @@ from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.testing.fakes import ServerFault
 
-Path = tuple[str | int, ...]
-"""The keys and places that lead to a value in a request."""
-
-_MESSAGES = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "messages", "gemini": "contents"}
-_PARTS = {"openai-chat": "content", "anthropic": "content", "gemini": "parts"}
-
-
-def unknown_field(body: Mapping[str, Any], format_name: str, *, beta: bool = False) -> Path | None:
-    """Where the first field stands that the provider does not know; None when it knows all of them."""
-    known = _table().get(format_name)
-    return None if known is None else next(_unknown(body, format_name, known, beta=beta), None)
-
-
-def _unknown(body: Mapping[str, Any], format_name: str, known: Mapping[str, Any], *, beta: bool) -> Iterator[Path]:
-    top = {*known["request"], *(known.get("beta", ()) if beta else ())}
-    yield from ((name,) for name in body if name not in top)
-    key, parts = _MESSAGES[format_name], _PARTS.get(format_name, "")
-    for path, message in _objects(body, (key,)):
-        yield from _in_object(path, message, known["message"], message.get("type", "message"), message.get("role"))
-        for place, part in _objects(message, (parts,)):
-            yield from _in_object((*path, *place), part, known["part"], part.get("type"))
-
-
-def _objects(holder: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    items = holder.get(str(path[0]))
-    for place, item in enumerate(items if isinstance(items, list) else ()):
-        if isinstance(item, Mapping):
-            yield (*path, place), item
-
-
-def _in_object(path: Path, item: Mapping[str, Any], known: Mapping[str, Any], *kinds: object) -> Iterator[Path]:
-    """The unknown fields of an object of a known kind; what is known of all kinds stands under the empty name."""
-    names = next((known[kind] for kind in (*kinds, "") if isinstance(kind, str) and kind in known), None)
-    if names is not None:
-        yield from ((*path, name) for name in item if name not in names)
-
-
-def dotted(path: Sequence[str | int]) -> str:
-    """A path as most providers write it: ``messages[0].content``."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    table: Mapping[str, Any] = json.loads(files(__package__).joinpath("fields.json").read_text("utf-8"))
-    return table
-
-
-Event = tuple[str | None, Mapping[str, Any] | str]
-"""An event's name, if it has one, and its data: an object, or a text as it stands."""
-
-
-def events(of: Iterable[Event], pause: float = 0.0) -> StreamingResponse:
-    """A stream of events."""
-
-    async def sent() -> AsyncIterator[str]:
-        for name, data in of:
-            await anyio.sleep(pause)
-            head = "" if name is None else f"event: {name}\n"
-            yield f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
-
-    return StreamingResponse(sent(), media_type="text/event-stream")
-
-
-Sent = tuple[str, str, Mapping[str, Any]]
-"""A message of a stream of AWS: whether it is an event or an exception, its name, and what it says."""
-
-
-def frames(of: Iterable[Sent], pause: float = 0.0) -> StreamingResponse:
-    """A stream of messages in AWS's binary form.
-
-    Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html.
-    """
-
-    async def sent() -> AsyncIterator[bytes]:
-        for kind, name, said in of:
-            await anyio.sleep(pause)
-            yield _frame(kind, name, json.dumps(said).encode())
-
-    return StreamingResponse(sent(), media_type="application/vnd.amazon.eventstream")
-
-
-def _frame(kind: str, name: str, payload: bytes) -> bytes:
-    """One message: lengths, headers and payload, each part with its checksum."""
-    headers = {":message-type": kind, f":{kind}-type": name, ":content-type": "application/json"}
-    written = b"".join(
-        pack("!B", len(key)) + key.encode() + pack("!BH", 7, len(value)) + value.encode()
-        for key, value in headers.items()
-    )
-    lengths = pack("!II", 16 + len(written) + len(payload), len(written))
-    whole = lengths + pack("!I", crc32(lengths)) + written + payload
-    return whole + pack("!I", crc32(whole))
-
-
 Refusal = Literal["status", "stream", "late"]
 """Where a server tells a streaming client that its request was too large: by the HTTP status; in the stream, before
 the answer; in the stream, in the midst of the answer."""
@@ -278,3 +184,97 @@ async def body_of(request: Request) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return body if isinstance(body, dict) else {}
+
+
+Path = tuple[str | int, ...]
+"""The keys and places that lead to a value in a request."""
+
+_MESSAGES = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "messages", "gemini": "contents"}
+_PARTS = {"openai-chat": "content", "anthropic": "content", "gemini": "parts"}
+
+
+def unknown_field(body: Mapping[str, Any], format_name: str, *, beta: bool = False) -> Path | None:
+    """Where the first field stands that the provider does not know; None when it knows all of them."""
+    known = _table().get(format_name)
+    return None if known is None else next(_unknown(body, format_name, known, beta=beta), None)
+
+
+def _unknown(body: Mapping[str, Any], format_name: str, known: Mapping[str, Any], *, beta: bool) -> Iterator[Path]:
+    top = {*known["request"], *(known.get("beta", ()) if beta else ())}
+    yield from ((name,) for name in body if name not in top)
+    key, parts = _MESSAGES[format_name], _PARTS.get(format_name, "")
+    for path, message in _objects(body, (key,)):
+        yield from _in_object(path, message, known["message"], message.get("type", "message"), message.get("role"))
+        for place, part in _objects(message, (parts,)):
+            yield from _in_object((*path, *place), part, known["part"], part.get("type"))
+
+
+def _objects(holder: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    items = holder.get(str(path[0]))
+    for place, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, Mapping):
+            yield (*path, place), item
+
+
+def _in_object(path: Path, item: Mapping[str, Any], known: Mapping[str, Any], *kinds: object) -> Iterator[Path]:
+    """The unknown fields of an object of a known kind; what is known of all kinds stands under the empty name."""
+    names = next((known[kind] for kind in (*kinds, "") if isinstance(kind, str) and kind in known), None)
+    if names is not None:
+        yield from ((*path, name) for name in item if name not in names)
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """A path as most providers write it: ``messages[0].content``."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = json.loads(files(__package__).joinpath("fields.json").read_text("utf-8"))
+    return table
+
+
+Event = tuple[str | None, Mapping[str, Any] | str]
+"""An event's name, if it has one, and its data: an object, or a text as it stands."""
+
+
+def events(of: Iterable[Event], pause: float = 0.0) -> StreamingResponse:
+    """A stream of events."""
+
+    async def sent() -> AsyncIterator[str]:
+        for name, data in of:
+            await anyio.sleep(pause)
+            head = "" if name is None else f"event: {name}\n"
+            yield f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
+
+    return StreamingResponse(sent(), media_type="text/event-stream")
+
+
+Sent = tuple[str, str, Mapping[str, Any]]
+"""A message of a stream of AWS: whether it is an event or an exception, its name, and what it says."""
+
+
+def frames(of: Iterable[Sent], pause: float = 0.0) -> StreamingResponse:
+    """A stream of messages in AWS's binary form.
+
+    Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html.
+    """
+
+    async def sent() -> AsyncIterator[bytes]:
+        for kind, name, said in of:
+            await anyio.sleep(pause)
+            yield _frame(kind, name, json.dumps(said).encode())
+
+    return StreamingResponse(sent(), media_type="application/vnd.amazon.eventstream")
+
+
+def _frame(kind: str, name: str, payload: bytes) -> bytes:
+    """One message: lengths, headers and payload, each part with its checksum."""
+    headers = {":message-type": kind, f":{kind}-type": name, ":content-type": "application/json"}
+    written = b"".join(
+        pack("!B", len(key)) + key.encode() + pack("!BH", 7, len(value)) + value.encode()
+        for key, value in headers.items()
+    )
+    lengths = pack("!II", 16 + len(written) + len(payload), len(written))
+    whole = lengths + pack("!I", crc32(lengths)) + written + payload
+    return whole + pack("!I", crc32(whole))

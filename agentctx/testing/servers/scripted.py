@@ -142,7 +142,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
         app: The application.
 
     Raises:
-        TimeoutError: If it does not start within ``_START`` seconds.
+        TimeoutError: If it does not start within ten seconds.
     """
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio asks for that to send small pieces at once
     listening.bind(("127.0.0.1", 0))
