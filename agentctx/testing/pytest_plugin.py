@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from agentctx.core.message import Native
-
 if TYPE_CHECKING:
     from agentctx.core.budget import Budget
+    from agentctx.core.message import Native
     from agentctx.protocols import ContextStrategy
     from agentctx.testing.audit import AllowedEdit
     from agentctx.testing.fakes import Recorder, Scripted, ScriptedModel
