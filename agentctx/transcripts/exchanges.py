@@ -183,12 +183,18 @@ def _answer(answer: Native) -> tuple[list[Native], tuple[str, ...]]:
 
 
 def _of_chat(answer: Fields) -> list[Native]:
-    choice = _at(answer, "choices", 0)
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    if not isinstance(message, Mapping):
+    message = chat_message(answer)
+    if message is None:
         return []
     kept = {key: value for key, value in message.items() if value is not None and value != []}
     return [{"content": None, **kept, "role": "assistant"}]
+
+
+def chat_message(answer: Fields) -> Fields | None:
+    """The message of an answer in the shape of Chat Completions: that of its first choice."""
+    choice = _first(answer, "choices")
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    return message if isinstance(message, Mapping) else None
 
 
 def _of_responses(answer: Fields) -> list[Native]:
@@ -203,7 +209,7 @@ def _of_anthropic(answer: Fields) -> list[Native]:
 
 
 def _of_gemini(answer: Fields) -> list[Native]:
-    candidate = _at(answer, "candidates", 0)
+    candidate = _first(answer, "candidates")
     content = candidate.get("content") if isinstance(candidate, Mapping) else None
     return [{"role": "model", **content}] if isinstance(content, Mapping) and content.get("parts") else []
 
@@ -214,9 +220,9 @@ def _of_bedrock(answer: Fields) -> list[Native]:
     return [message] if isinstance(message, Mapping) else []
 
 
-def _at(fields: Fields, key: str, place: int) -> Native:
+def _first(fields: Fields, key: str) -> Native:
     value = fields.get(key)
-    return value[place] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > place else None
+    return value[0] if isinstance(value, list) and value else None
 
 
 def _format(request: Fields, key: str, more: Sequence[Native], fields: Fields) -> str | None:

@@ -10,6 +10,7 @@ from agentctx.core.message import Native, Part, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
+from agentctx.transcripts.exchanges import chat_message
 from agentctx.transcripts.files import Fields, Read, left_out, parse
 from agentctx.transcripts.frameworks import Turns, calls_beside, content_parts
 
@@ -166,10 +167,7 @@ def _bills(sample: Fields) -> dict[str, tuple[Native, float | None]]:
     found: dict[str, tuple[Native, float | None]] = {}
     for event in _model_events(sample):
         output = event.get("output")
-        choices = output.get("choices") if isinstance(output, Mapping) else None
-        first = choices[0] if isinstance(choices, list) and choices else None
-        message = first.get("message") if isinstance(first, Mapping) else None
-        if isinstance(output, Mapping) and isinstance(message, Mapping):
+        if isinstance(output, Mapping) and (message := chat_message(output)) is not None:
             found[str(message.get("id"))] = output.get("usage"), seconds(event.get("timestamp"))
     return found
 

@@ -12,6 +12,7 @@ from agentctx.core.message import Native, Part, Text, Thinking, ToolCall, ToolRe
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import string_of
 from agentctx.transcripts.costs import seconds, usage_of
+from agentctx.transcripts.exchanges import chat_message
 from agentctx.transcripts.files import Fields, Read, left_out, parse
 from agentctx.transcripts.frameworks import Turns, arguments, content_parts
 
@@ -168,7 +169,7 @@ def _act(conversation: _Conversation, event: Fields) -> None:
 def _answer(conversation: _Conversation, event: Fields, args: dict[str, Any]) -> None:
     response = _response_of(event)
     bill = {"usage": response.get("usage"), "model": response.get("model"), "timestamp": event.get("timestamp")}
-    if (message := _message_of(response)) is not None:
+    if (message := chat_message(response)) is not None:
         conversation.ask(string_of(response, "id"), _parts(message), bill)
     elif event.get("action") == "message":
         conversation.ask(None, content_parts(args.get("content")), bill)
@@ -207,13 +208,6 @@ def _response_of(event: Fields) -> Fields:
     """The model's whole answer, as LiteLLM gave it; empty when the event does not have it."""
     found = (_metadata(event) or {}).get("model_response")
     return found if isinstance(found, Mapping) else {}
-
-
-def _message_of(response: Fields) -> Fields | None:
-    choices = response.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, Mapping) else None
-    return message if isinstance(message, Mapping) else None
 
 
 def _parts(message: Fields) -> list[Part]:
