@@ -176,7 +176,7 @@ class MessageMeter:
         if seen is not None and seen[0] is tools:
             return seen[2], seen[3]
         real = tuple(tool for tool in tools if not is_marker_tool(tool))
-        now: list[object] = [len(tools), *((tool.name, tool.description, tool.parameters) for tool in real)]
+        now: list[object] = [(tool.name, tool.description, tool.parameters, tool.source) for tool in tools]
         if seen is None or seen[1] != now:
             self._key.tools = seen = (tools, _copied(now), self._tool_tokens(real), sum(map(tool_bytes, tools)))
         return seen[2], seen[3]

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Context, Message, Text, Tool, count
+from agentctx.engine.reading import reader
 from agentctx.models.table import profile
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.counting import default_counter
@@ -155,3 +156,27 @@ def test_tools_cost_the_same_in_all_formats_of_one_model(model, fields):
         plain = message if name in {"gemini", "bedrock"} else {"role": "user", "content": "q"}
         costs[name] = count([plain], format=name, model=model, tools=[tool]) - count([plain], format=name, model=model)
     assert len(set(costs.values())) == 1, costs
+
+
+SERVER_TOOLS = {
+    "openai-responses": [
+        {"type": "web_search"},
+        {"type": "web_search", "filters": {"allowed_domains": ["example.org"] * 20}},
+        {"type": "file_search", "vector_store_ids": ["vs_1"]},
+    ],
+    "anthropic": [
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["example.org"] * 20},
+        {"type": "computer_20250124", "name": "computer", "display_width_px": 1, "display_height_px": 1},
+    ],
+}
+
+
+@pytest.mark.parametrize("format_name", SERVER_TOOLS)
+def test_server_tools_are_counted_whatever_was_counted_before(format_name):
+    """What a provider's own tool costs is told by its definition, also where its name is another one's."""
+    read, tools = reader([], format=format_name, counter=TiktokenCounter()), SERVER_TOOLS[format_name]
+    contexts = [Context((), *read.head(None, [tool])) for tool in tools]
+    sizes = [(read.meter.fixed(each), read.meter.bytes(each)) for each in (*contexts, *contexts[::-1])]
+    assert sizes == sizes[::-1]
+    assert len(set(sizes)) == len(tools)
