@@ -2,6 +2,7 @@
 
 import gc
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,18 @@ def only_this_machine():
     pytest_socket._remove_restrictions()
 
 
+@pytest.fixture(scope="module")
+def ending():
+    """End a server while the next tests run, before the module ends: uvicorn takes more than a tenth of a second."""
+    with ThreadPoolExecutor() as threads:
+        ended = []
+        yield lambda server: ended.append(threads.submit(server.__exit__, None, None, None))
+    for each in ended:
+        each.result()
+
+
 @pytest.fixture
-def serve():
+def serve(ending):
     """Serve a provider's application behind a desk until the test ends; gives the desk and the server's address."""
     running = []
 
@@ -55,7 +66,7 @@ def serve():
 
     yield start
     for server in running:
-        server.__exit__(None, None, None)
+        ending(server)
 
 
 @pytest.fixture

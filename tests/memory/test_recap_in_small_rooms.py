@@ -108,9 +108,8 @@ async def test_changed_files_are_named_in_all_the_room_that_is_free(kind, in_ses
             free = window - view.report.tokens_after
             recaps = [recap for each in view.context.messages if (recap := recap_of(each)) is not None]
             gone = [change for change in view.report.in_force if change.outcome is Outcome.DROPPED]
-            missing = [
-                n for n in range(14) if f"part{n}.py" in str(said[:end]) and f"part{n}.py" not in str(view.messages)
-            ]
+            passed, shown = str(said[:end]), str(view.messages)
+            missing = [n for n in range(14) if f"part{n}.py" in passed and f"part{n}.py" not in shown]
             cuts += bool(gone)
             if gone and not recaps:
                 least = meter.message(Recap(len(gone), len(gone) // 2, 9).written())
