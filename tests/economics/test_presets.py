@@ -331,7 +331,7 @@ class Walk:
             self.compactions += view.report.first_changed is not None
             before = sent
             ask = {"type": "tool_use", "id": f"t{turn}", "name": "read", "input": {"line": turn}}
-            text = f"line {turn}. " * (20 + turn * 37 % 200)
+            text = f"-line-{turn}." * (20 + turn * 37 % 200)  # one word to a ledger
             told = {"type": "tool_result", "tool_use_id": f"t{turn}", "content": text}
             self.history += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told]}]
         return self
