@@ -8,7 +8,7 @@ from attrs import evolve
 
 from agentctx.core.budget import Budget
 from agentctx.core.protection import has_user_words
-from agentctx.economics.costs import pays_back
+from agentctx.economics.conditions import pays_back
 from agentctx.engine.options import as_budget
 from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError

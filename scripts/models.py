@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentctx.models.profile import CLOSED, OPEN_WEIGHTS, OWN_WINDOWS
+from agentctx.models.profile import CLOSED_WEIGHTS, HOSTS_WITH_OWN_WINDOWS, OPEN_WEIGHT_WINDOWS
 from agentctx.models.table import ALIKE, families_of, forms_of, key_of, read_name
 
 TARGET = Path(__file__).parents[1] / "agentctx" / "models" / "models.json"
@@ -172,7 +172,7 @@ def cautious(table: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, 
     made = dict(table)
     for name, row in table.items():
         before = earlier.get(name, {})
-        if row.get("litellm_provider") in OWN_WINDOWS and usable(row) and usable(before):
+        if row.get("litellm_provider") in HOSTS_WITH_OWN_WINDOWS and usable(row) and usable(before):
             made[name] = {**row, "max_input_tokens": min(row["max_input_tokens"], before["max_input_tokens"])}
     return made
 
@@ -207,7 +207,7 @@ def makers(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         models.setdefault(name, kept)
     for name in sorted(models):
         plain = plain_name(name)  # "claude" alone would answer for every Claude to come
-        if re.search(r"\d", plain) and CLOSED.match(key_of(plain)):
+        if re.search(r"\d", plain) and CLOSED_WEIGHTS.match(key_of(plain)):
             models.setdefault(plain, models[name])
     return models
 
@@ -235,7 +235,7 @@ def agreed(hosts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, in
     told: dict[str, list[int]] = defaultdict(list)
     for rows in hosts.values():
         for key, row in rows.items():
-            if re.search(r"[a-z]{3}.*\d", key) and not CLOSED.match(key):
+            if re.search(r"[a-z]{3}.*\d", key) and not CLOSED_WEIGHTS.match(key):
                 told[list(forms_of(key))[-1]].append(row["window"])
     return {key: usual(windows) for key, windows in told.items() if len(windows) > 1 or re.search(r"\d[bm](-|$)", key)}
 
@@ -266,7 +266,7 @@ def differing(
             kept := {
                 key: row
                 for key, row in rows.items()
-                if host in OWN_WINDOWS or own.get(key) != row or stretched(key, row)
+                if host in HOSTS_WITH_OWN_WINDOWS or own.get(key) != row or stretched(key, row)
             }
         )
     }
@@ -274,7 +274,7 @@ def differing(
 
 def stretched(key: str, row: Mapping[str, Any]) -> bool:
     """Whether a host serves open weights with more than they were trained for."""
-    trained = next((OPEN_WEIGHTS[each] for each in families_of(key) if each in OPEN_WEIGHTS), None)
+    trained = next((OPEN_WEIGHT_WINDOWS[each] for each in families_of(key) if each in OPEN_WEIGHT_WINDOWS), None)
     return trained is not None and not key.endswith("-latest") and row["window"] * ALIKE > trained
 
 

@@ -1,6 +1,7 @@
 """What is known of models, as data: of one in its profile, of whole families by how their names begin.
 
-Windows and prices of single models stand in ``models.json``; what stands here is what the providers' pages say beside.
+Of families stand here, as the providers' pages say it: how images and tools count, how reasoning is bound, how the
+prompt cache works (``cache_rules``), and windows. Windows and prices of single models stand in ``models.json``.
 """
 
 from __future__ import annotations
@@ -280,40 +281,42 @@ class CacheRules:
         return tokens - tokens % self.step if self.kind == "prefix" else tokens
 
 
-OPENAI = CacheRules(
+OPENAI_CACHE = CacheRules(
     "prefix", step=128, ttl=10 * MINUTE, ttl_long=24 * HOUR, source="OpenAI, prompt caching: up to GPT-5.5"
 )
-OPENAI_24H = evolve(OPENAI, ttl=24 * HOUR, source="OpenAI, prompt caching: gpt-5.5 keeps prefixes for 24 hours only")
-OPENAI_TURNS = CacheRules(
+OPENAI_24H_CACHE = evolve(
+    OPENAI_CACHE, ttl=24 * HOUR, source="OpenAI, prompt caching: gpt-5.5 keeps prefixes for 24 hours only"
+)
+OPENAI_TURNS_CACHE = CacheRules(
     "turns",
     ttl=30 * MINUTE,
     ttl_long=12 * HOUR,
     write_fee=True,
     source="OpenAI, prompt caching: GPT-5.6 and later; at most 4 writes a request, reads among the latest 80 places",
 )
-ANTHROPIC = CacheRules(
+ANTHROPIC_CACHE = CacheRules(
     "marks", ttl_long=HOUR, write_fee=True, source="Anthropic, prompt caching; also Claude on Bedrock and Vertex"
 )
-NOVA = CacheRules("marks", smallest=1_000, source="AWS, prompt caching for Amazon Nova: no fee for writing")
-DEEPSEEK = CacheRules(
+NOVA_CACHE = CacheRules("marks", smallest=1_000, source="AWS, prompt caching for Amazon Nova: no fee for writing")
+DEEPSEEK_CACHE = CacheRules(
     "prefix", smallest=64, step=64, ttl=2 * HOUR, source="DeepSeek, context caching: hours to days; 2 hours assumed"
 )
-GEMINI = CacheRules(
+GEMINI_CACHE = CacheRules(
     "prefix", smallest=2_048, ttl=HOUR, source="Gemini, implicit caching: no lifetime is given; 1 hour assumed"
 )
-AUTOMATIC = CacheRules(
+AUTOMATIC_CACHE = CacheRules(
     "prefix", step=64, ttl=10 * MINUTE, source="xAI, Moonshot, Z.ai, Mistral and others: automatic; details assumed"
 )
-NONE = CacheRules("none", source="the model table has no price for cached input")
+NO_CACHE = CacheRules("none", source="the model table has no price for cached input")
 
 _CACHES = (
-    (lazy_pattern(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)|chat-latest"), OPENAI_TURNS),
-    (lazy_pattern(r"gpt-5\.5"), OPENAI_24H),
-    (lazy_pattern(r"gpt|chatgpt|codex|o\d"), OPENAI),
-    (lazy_pattern(r"claude"), ANTHROPIC),
-    (lazy_pattern(r"nova"), NOVA),
-    (lazy_pattern(r"deepseek"), DEEPSEEK),
-    (lazy_pattern(r"gemini"), GEMINI),
+    (lazy_pattern(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)|chat-latest"), OPENAI_TURNS_CACHE),
+    (lazy_pattern(r"gpt-5\.5"), OPENAI_24H_CACHE),
+    (lazy_pattern(r"gpt|chatgpt|codex|o\d"), OPENAI_CACHE),
+    (lazy_pattern(r"claude"), ANTHROPIC_CACHE),
+    (lazy_pattern(r"nova"), NOVA_CACHE),
+    (lazy_pattern(r"deepseek"), DEEPSEEK_CACHE),
+    (lazy_pattern(r"gemini"), GEMINI_CACHE),
 )
 
 
@@ -321,17 +324,17 @@ def cache_rules(model: ModelProfile) -> CacheRules:
     """The rules of the cache that serves a model; of an unlisted model, by whether cached input has a price."""
     rules = next((rules for pattern, rules in _CACHES if pattern.match(model.family)), None)
     if rules is None or (rules.kind == "prefix" and model.prices.cached is None):
-        rules = NONE if model.prices.cached is None else AUTOMATIC
+        rules = NO_CACHE if model.prices.cached is None else AUTOMATIC_CACHE
     return rules if model.min_cache is None else evolve(rules, smallest=int(model.min_cache))
 
 
-def warmth(rules: CacheRules, idle: float, *, long: bool = False) -> float:
+def warmth_at(rules: CacheRules, idle: float, *, long: bool = False) -> float:
     """The share of the last request that the cache still holds after ``idle`` seconds: all of it, or nothing."""
     lives = rules.ttl_long if long and rules.ttl_long is not None else rules.ttl
     return 1.0 if rules.kind != "none" and idle <= lives else 0.0
 
 
-OWN_WINDOWS = frozenset(
+HOSTS_WITH_OWN_WINDOWS = frozenset(
     {
         *("github_copilot", "chatgpt", "microsoft_365_copilot", "cloudflare", "novita", "sambanova", "snowflake"),
         *("nebius", "wandb", "tensormesh", "zerogpu", "libertai", "watsonx", "oci", "scaleway", "opencode_go"),
@@ -341,28 +344,28 @@ OWN_WINDOWS = frozenset(
 """Hosts that serve models with windows of their own, often smaller ones: of what they are not known to serve nothing
 is known. What GitHub Models takes in one request depends on the account, from 8,000 tokens on."""
 
-CLOSED = lazy_pattern(
+CLOSED_WEIGHTS = lazy_pattern(
     r"(?:openai-|anthropic-)?(?:gpt(?!-oss)|chatgpt|o\d|codex|claude|gemini|grok|amazon|nova|titan|sonar|pplx|chat-latest|palmyra)"
 )
 """Models whose weights are not open: only their makers say what their windows are."""
 
-INPUT_APART = lazy_pattern(r"(?:gpt-?(?:[5-9]|\d\d|chat)|chat-latest)")
-INPUT_OF = {128_000: 111_616, 400_000: 272_000, 1_050_000: 922_000}
+_INPUT_APART = lazy_pattern(r"(?:gpt-?(?:[5-9]|\d\d|chat)|chat-latest)")
+_INPUT_OF = {128_000: 111_616, 400_000: 272_000, 1_050_000: 922_000}
 """OpenAI's models since gpt-5 by their whole windows: the most input, whatever the answer takes. The table has the one
 number of some and the other of others. Source: OpenAI's model pages."""
 
 
 def most_input(plain: str, window: int) -> int | None:
     """The most input of a model whose answer has room of its own; None where the answer shares the window."""
-    if not INPUT_APART.match(plain):
+    if not _INPUT_APART.match(plain):
         return None
-    return INPUT_OF.get(window, window if window in INPUT_OF.values() else None)
+    return _INPUT_OF.get(window, window if window in _INPUT_OF.values() else None)
 
 
-LONGER = ((lazy_pattern(r"claude-sonnet-4(?:-5)?(?:-2|@|$)"), 1_000_000),)
+WINDOWS_ON_REQUEST = ((lazy_pattern(r"claude-sonnet-4(?:-5)?(?:-2|@|$)"), 1_000_000),)
 """Windows that a model has when it is asked for (``claude-sonnet-4-5[1m]``). Source: Anthropic, context windows."""
 
-OPEN_WEIGHTS: dict[str, int] = {
+OPEN_WEIGHT_WINDOWS: dict[str, int] = {
     **dict.fromkeys(("llama2", "llama2-chat", "llama2-uncensored", "vicuna", "orca-mini"), 4_096),
     "llama3": 8_192,
     **dict.fromkeys(("llama3-1", "llama3-2", "llama3-3", "llama3-2-vision"), 128_000),
@@ -433,7 +436,7 @@ of its own has a row of its own. Source:
 ``max_position_embeddings`` in the models' ``config.json``, or the card where it says less. Whoever serves them may
 give less: Ollama takes ``num_ctx``, vLLM ``--max-model-len``."""
 
-OLDER: dict[str, tuple[int, int]] = {
+RETIRED_WINDOWS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("gpt4-turbo-preview", "gpt4-vision-preview", "gpt4-0125-preview"), (128_000, 4_096)),
     "gpt4-0314": (8_192, 4_096),
     **dict.fromkeys(("gpt4-32k0314", "gpt4-32k0613"), (32_768, 4_096)),

@@ -26,16 +26,16 @@ from agentctx.models.profile import (
     ADAPTIVE_THINKING,
     BOUND_THINKING,
     CL100K,
-    CLOSED,
+    CLOSED_WEIGHTS,
+    HOSTS_WITH_OWN_WINDOWS,
     IMAGES,
-    LONGER,
     NO_PREFILL,
-    OLDER,
-    OPEN_WEIGHTS,
-    OWN_WINDOWS,
+    OPEN_WEIGHT_WINDOWS,
+    RETIRED_WINDOWS,
     SYSTEM_IN_MESSAGES,
     TOKEN_PERCENT,
     TOOL_OVERHEAD,
+    WINDOWS_ON_REQUEST,
     ImageRule,
     ModelProfile,
     Prices,
@@ -274,7 +274,7 @@ def _serves(said: ModelName, named: ModelName) -> bool:
 
 def _has_own(host: str, keys: Sequence[str]) -> bool:
     """Whether a host is known to serve a model in its own way."""
-    return host in OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
+    return host in HOSTS_WITH_OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
 
 
 @lru_cache(1024)
@@ -325,7 +325,7 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
 
 def _window(plain: str, window: int, stated: int | None) -> int:
     """The window that a name states, but no longer one than the model has."""
-    longest = max((longer for pattern, longer in LONGER if pattern.match(plain)), default=0)
+    longest = max((longer for pattern, longer in WINDOWS_ON_REQUEST if pattern.match(plain)), default=0)
     return window if stated is None else min(stated, max(window, longest))
 
 
@@ -347,7 +347,7 @@ def _row(name: ModelName) -> tuple[str, Row] | None:
     own = _own_row(name, keys)
     told = [found for host in name.hosts if (found := _first(_table()["hosts"].get(host, {}), keys)) is not None]
     if not told:
-        return None if own is None or OWN_WINDOWS.intersection(name.hosts) else own[1:]
+        return None if own is None or HOSTS_WITH_OWN_WINDOWS.intersection(name.hosts) else own[1:]
     place, least = min(told, key=lambda found: found[1]["window"])
     if own is None:
         return name.plain, least
@@ -363,7 +363,7 @@ def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | N
     were trained for, no name that does not say who serves them stretches.
     """
     models: Mapping[str, Row] = _table()["models"]
-    trained = _first(OPEN_WEIGHTS, tuple(families_of(name.plain)))
+    trained = _first(OPEN_WEIGHT_WINDOWS, tuple(families_of(name.plain)))
     most = None if trained is None or name.plain.endswith("-latest") else trained[1]  # that is a maker's own service
     if name.given in models:
         return 0, name.plain, _within(models[name.given], most if name.given == name.plain else None)
@@ -374,7 +374,7 @@ def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | N
         if known := [window for window in windows if window is not None]:
             plain = name.plain if found is None else _spelled(found)
             return place, plain, _within({**row, "window": min(known)}, most)
-    if (older := _first(OLDER, keys)) is not None:
+    if (older := _first(RETIRED_WINDOWS, keys)) is not None:
         return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
     return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
 
@@ -413,7 +413,7 @@ def _index() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in sorted(_table()["models"], key=lambda each: (len(each), each)):
         plain = _spelled(name)
-        if plain == name or CLOSED.match(plain):
+        if plain == name or CLOSED_WEIGHTS.match(plain):
             found.setdefault(key_of(plain), name)
     return found
 
@@ -625,4 +625,4 @@ def _shorter(text: str) -> str:
         if found := pattern.match(text):
             return text[: found.start("end")]
     shorter = _SUFFIX.sub("", text)
-    return shorter if shorter != text or CLOSED.match(text) else _PACKED.sub("", text)
+    return shorter if shorter != text or CLOSED_WEIGHTS.match(text) else _PACKED.sub("", text)

@@ -17,7 +17,7 @@ from agentctx.core.budget import Budget, MediaLimits
 from agentctx.core.changes import Change, ChangeLog, Outcome, Span, numbers
 from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.units import broken_pair
-from agentctx.economics.truncation import Suspicion
+from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.plan import Plan
 from agentctx.engine.reasoning import opening
 from agentctx.errors import ConfigError, InvalidInput

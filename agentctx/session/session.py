@@ -24,7 +24,7 @@ from agentctx.core.report import (
     View,
 )
 from agentctx.economics.costs import clearing_forecast, expected_forecast, priced, warmth_after
-from agentctx.economics.truncation import Suspicion
+from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
 from agentctx.engine.originals import StoreShelf, name_of_recall, tells_apart, waiting_once

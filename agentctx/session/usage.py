@@ -25,7 +25,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Media, Native, Opaque, Part, Thinking, ToolResult
 from agentctx.core.report import SilentTruncationSuspected, StageReport
-from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
+from agentctx.economics.silent_truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.engine.listeners import logger
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, known_profile

@@ -6,7 +6,7 @@ from attrs import field, frozen
 
 from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Context
-from agentctx.economics.costs import Condition, Test
+from agentctx.economics.conditions import Condition, Test
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_stages
 from agentctx.engine.run_stages import Holder, in_phase

@@ -8,26 +8,26 @@ from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import CachedBlock, Prompt
 from agentctx.economics.costs import Usage, cost
 from agentctx.models.profile import (
-    ANTHROPIC,
-    DEEPSEEK,
-    GEMINI,
-    NONE,
-    NOVA,
-    OPENAI,
-    OPENAI_TURNS,
+    ANTHROPIC_CACHE,
+    DEEPSEEK_CACHE,
+    GEMINI_CACHE,
+    NO_CACHE,
+    NOVA_CACHE,
+    OPENAI_CACHE,
+    OPENAI_TURNS_CACHE,
     cache_rules,
-    warmth,
+    warmth_at,
 )
 from agentctx.models.table import profile
 
 KINDS = {
-    "gpt-5.4": OPENAI,
-    "gpt-5.6-sol": OPENAI_TURNS,
-    "claude-sonnet-5-5": ANTHROPIC,
-    "deepseek/deepseek-v4-pro": DEEPSEEK,
-    "gemini/gemini-2.5-pro": GEMINI,
-    "amazon.nova-pro-v1:0": NOVA,
-    "gpt-5.5-pro": NONE,
+    "gpt-5.4": OPENAI_CACHE,
+    "gpt-5.6-sol": OPENAI_TURNS_CACHE,
+    "claude-sonnet-5-5": ANTHROPIC_CACHE,
+    "deepseek/deepseek-v4-pro": DEEPSEEK_CACHE,
+    "gemini/gemini-2.5-pro": GEMINI_CACHE,
+    "amazon.nova-pro-v1:0": NOVA_CACHE,
+    "gpt-5.5-pro": NO_CACHE,
 }
 
 
@@ -67,12 +67,12 @@ def test_an_entry_lives_to_its_last_second(model):
     simulator = CacheSimulator(rules)
     seconds = (0, rules.ttl, 2 * rules.ttl, 3 * rules.ttl + 1)
     assert [simulator.send(prompt, at).cached > 0 for at in seconds] == [False, True, True, False]
-    assert [warmth(rules, idle) for idle in (rules.ttl, rules.ttl + 1)] == [1, 0]
+    assert [warmth_at(rules, idle) for idle in (rules.ttl, rules.ttl + 1)] == [1, 0]
 
 
 def test_claude_finds_nothing_behind_a_mark():
     """Of a request that was written to its end, none is read when only an earlier place is marked."""
-    simulator = CacheSimulator(ANTHROPIC)
+    simulator = CacheSimulator(ANTHROPIC_CACHE)
     simulator.send(Prompt.of([head(mark=None), said(1, 500, "short")]), 0)
     assert simulator.send(Prompt.of([head(), said(1, 500)]), 1) == Usage(500, written=10_000)
 
@@ -81,7 +81,7 @@ def test_claude_finds_nothing_behind_a_mark():
 def test_openai_before_5_6_reads_steps(shared, cached):
     """From 1,024 tokens on whole steps of 128 are read; the rest costs as plain input."""
     first, second = [CachedBlock(0, shared)], [CachedBlock(0, shared), said(1, 400)]
-    simulator = CacheSimulator(OPENAI)
+    simulator = CacheSimulator(OPENAI_CACHE)
     simulator.send(Prompt.of(first), 0)
 
     assert simulator.send(Prompt.of(second), 1) == Usage(shared + 400 - cached, cached)
@@ -127,7 +127,7 @@ def test_gpt_5_6_over_272k_costs_twice_as_a_whole():
 def test_gpt_5_6_writes_at_most_four_places(place, read):
     """Beside the end of the last turn the latest three marks are written; earlier ones are not."""
     marked = [CachedBlock(0, 2_000, "short"), *(CachedBlock(number, 100, "short") for number in range(1, 4))]
-    simulator = CacheSimulator(OPENAI_TURNS)
+    simulator = CacheSimulator(OPENAI_TURNS_CACHE)
     simulator.send(Prompt.of([*marked, said(9, 100)]), 0)
 
     sent = [*marked[: place + 1], said(8, 5_000)]
@@ -136,7 +136,7 @@ def test_gpt_5_6_writes_at_most_four_places(place, read):
 
 def test_gpt_5_6_writes_only_the_last_end_of_a_turn():
     """Going back to an earlier one, nothing is found there."""
-    simulator, first = CacheSimulator(OPENAI_TURNS), [head(mark=None), said(1, 500)]
+    simulator, first = CacheSimulator(OPENAI_TURNS_CACHE), [head(mark=None), said(1, 500)]
     simulator.send(Prompt.of([*first, answer(1), said(2, 500)]), 0)
     assert simulator.send(Prompt.of(first), 1).cached == 0
 
@@ -144,7 +144,7 @@ def test_gpt_5_6_writes_only_the_last_end_of_a_turn():
 @pytest.mark.parametrize(("later", "read"), [(79, 2_000), (80, 0)])
 def test_gpt_5_6_tries_the_latest_eighty_places(later, read):
     """An entry more than eighty places before the end is not found."""
-    simulator = CacheSimulator(OPENAI_TURNS)
+    simulator = CacheSimulator(OPENAI_TURNS_CACHE)
     simulator.send(Prompt.of([said(0, 2_000)]), 0)
 
     sent = [said(0, 2_000), *(said(number, 10) for number in range(1, later + 1))]
@@ -153,7 +153,7 @@ def test_gpt_5_6_tries_the_latest_eighty_places(later, read):
 
 def test_gpt_5_6_counts_no_answers_among_the_places():
     """Only ends of turns and marks are tried, and the last end of a turn is written also before a mark."""
-    simulator = CacheSimulator(OPENAI_TURNS)
+    simulator = CacheSimulator(OPENAI_TURNS_CACHE)
     simulator.send(Prompt.of([said(0, 2_000), CachedBlock("marked", 100, "short")]), 0)
 
     later = [block for number in range(1, 80) for block in (answer(number, 10), said(number, 10))]
@@ -163,7 +163,7 @@ def test_gpt_5_6_counts_no_answers_among_the_places():
 def test_gpt_5_6_lives_half_an_hour_after_its_last_use():
     """Used every 29 minutes an entry stays; after 31 it is gone."""
     prompt = Prompt.of([said(0, 2_000)])
-    simulator = CacheSimulator(OPENAI_TURNS)
+    simulator = CacheSimulator(OPENAI_TURNS_CACHE)
 
     cached = [simulator.send(prompt, minutes * 60).cached for minutes in (0, 29, 58, 89.1)]
     assert cached == [0, 2_000, 2_000, 0]

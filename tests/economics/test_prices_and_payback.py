@@ -20,7 +20,7 @@ from agentctx.economics.costs import (
     made_forecast,
 )
 from agentctx.models import ModelProfile, Prices
-from agentctx.models.profile import NONE
+from agentctx.models.profile import NO_CACHE
 from agentctx.models.table import profile
 from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
@@ -135,7 +135,7 @@ def test_what_the_next_call_brings_is_new_in_either_case():
 
 def test_other_rules_than_the_models_can_be_given():
     """As for a server of one's own that caches nothing."""
-    found = forecast(CLAUDE, CutTokens(5_000, 7_000, 8_000), rules=NONE)
+    found = forecast(CLAUDE, CutTokens(5_000, 7_000, 8_000), rules=NO_CACHE)
 
     assert (found.without, found.with_cut) == pytest.approx((0.2, 0.12))
 

@@ -9,7 +9,7 @@ from hypothesis.strategies import integers, sampled_from
 
 from agentctx import Budget, UnknownModel
 from agentctx.models import ImageRule, ModelProfile, Prices, register_model, table
-from agentctx.models.profile import OPEN_WEIGHTS
+from agentctx.models.profile import OPEN_WEIGHT_WINDOWS
 from agentctx.models.table import encoding_for, families_of, find, profile
 
 TABLE = files("agentctx.models") / "models.json"
@@ -117,7 +117,8 @@ def test_a_window_in_the_name_never_makes_it_larger(name, window):
 def test_no_bare_name_of_open_weights_is_stretched():
     """What a name without a host is given is no more than the weights were trained for, whatever anyone serves."""
     trained = {
-        key: next((OPEN_WEIGHTS[each] for each in families_of(key) if each in OPEN_WEIGHTS), None) for key in OPEN
+        key: next((OPEN_WEIGHT_WINDOWS[each] for each in families_of(key) if each in OPEN_WEIGHT_WINDOWS), None)
+        for key in OPEN
     }
     assert [key for key, most in trained.items() if most and (window_of(key) or 0) * 0.95 > most] == []
 
