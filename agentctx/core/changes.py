@@ -1,7 +1,7 @@
 """What happened to every message: computed from before and after, never told by the stage; and what of it still holds.
 
-``match`` tells a ``Change`` for each message; ``ChangeLog`` keeps those in force small: messages that left together are
-one line of it.
+``match`` lays the messages before and after beside each other; ``ChangeLog`` keeps the changes in force small: messages
+that left together are one line of it.
 """
 
 from __future__ import annotations

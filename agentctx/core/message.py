@@ -563,8 +563,8 @@ _TEXTS: Mapping[type, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
 """The fields of each part that hold text."""
 
 
-AT_ONCE = 16
-"""Messages: where they come a few at a time, so many are taken out of its sight together."""
+UNTRACKED_TOGETHER = 16
+"""Messages: where they come a few at a time, so many are taken out of the garbage collector's sight together."""
 
 _TEXT_ONLY: set[type] = {Text, Thinking, ToolCall}
 """Types whose values hold nothing beside text, numbers and the like, and the payload of the caller, who knows nothing

@@ -81,7 +81,7 @@ def took_too_long(begun: float, limit: float) -> bool:
 
 T = TypeVar("T")
 
-AT_ONCE = 16
+_PUT_TOGETHER = 16
 """So many contents are put into a store at the same time."""
 
 _ELSEWHERE = frozenset({Outcome.MOVED, Outcome.ADDED, Outcome.KEPT})
@@ -289,7 +289,7 @@ class StoreShelf:
     async def _put_all(self, missing: Sequence[bytes]) -> None:
         work = partial(self._put_each, iter(missing))
         with self._waiting() as scope:
-            await side_by_side([work] * min(AT_ONCE, len(missing)))
+            await side_by_side([work] * min(_PUT_TOGETHER, len(missing)))
         if scope.cancelled_caught:
             said = "did not keep all"
             place, known = id(self.store), self.known.handles

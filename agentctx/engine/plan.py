@@ -15,7 +15,7 @@ from agentctx.engine.listeners import as_listeners, tell
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import Reader
-from agentctx.engine.run_stages import Holder, in_phase
+from agentctx.engine.run_stages import Holder
 from agentctx.errors import UnknownModel
 from agentctx.protocols import (
     Call,
@@ -268,6 +268,18 @@ class Plan(Holder):
             rebilled_tokens=report.rebilled_tokens,
         )
         await tell(told, event)
+
+
+def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:
+    """The stages that run in a phase of a step, also those within stages.
+
+    Args:
+        stages: The stages, in order.
+        phase: The part of the step.
+        governing: The budget, as it was configured, that holds around them.
+    """
+    narrowed = (declared(stage).in_phase(phase, governing) for stage in stages)
+    return tuple(stage for stage in narrowed if stage is not None)
 
 
 @frozen(eq=False, repr=False)

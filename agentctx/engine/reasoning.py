@@ -112,14 +112,14 @@ def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
 def _first(trail: Trail, before: Context) -> int | None:
     """The first place whose reasoning has lost its prefix, now or at an earlier step; None when none has."""
     after = trail.context
-    if opening(before) != opening(after):
+    if head_of(before) != head_of(after):
         return 0
     now = first_unbound(before.messages, after.messages) if trail.reports else None
     places = [place for place in (now, trail.unbound_from) if place is not None]
     return min(places, default=None)
 
 
-def opening(context: Context) -> tuple[object, ...]:
+def head_of(context: Context) -> tuple[object, ...]:
     """What stands before all messages: the system prompt, and the tools that are not loaded later."""
     natives = [mapping_or_none(tool.source) or {"tool": tool} for tool in context.tools]
     at_once = [native for native in natives if native.get("defer_loading") is not True]

@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
 
-from agentctx.core.budget import Budget
 from agentctx.core.changes import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.core.message import Context, Message, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.core.pace import paced
@@ -30,7 +29,7 @@ from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
 from agentctx.engine.repair import sendable
 from agentctx.errors import StageError
 from agentctx.offload import offload
-from agentctx.protocols import Asked, Call, ContextStrategy, Phase, Stage, declared, run_plain
+from agentctx.protocols import Asked, Call, ContextStrategy, Stage, declared, run_plain
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -155,18 +154,6 @@ class Holder(Stage):
         """Run the stages that it is time for."""
         mending = tuple(stage for stage in map(declared, self.stages or ()) if stage.refers)
         return await self.run_inner(run_alone, context, evolve(call, mending=(*call.mending, *mending)))
-
-
-def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:
-    """The stages that run in a phase of a step, also those within stages.
-
-    Args:
-        stages: The stages, in order.
-        phase: The part of the step.
-        governing: The budget, as it was configured, that holds around them.
-    """
-    narrowed = (declared(stage).in_phase(phase, governing) for stage in stages)
-    return tuple(stage for stage in narrowed if stage is not None)
 
 
 async def _checked(name: str, before: Context, after: object) -> Made:

@@ -19,7 +19,7 @@ from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.units import broken_pair
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.plan import Plan
-from agentctx.engine.reasoning import opening
+from agentctx.engine.reasoning import head_of
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import shown
 from agentctx.providers.native import clean_text, from_json, to_json
@@ -803,7 +803,7 @@ def dump_head_seen(known: State) -> str | None:
 def dump_opening(known: State) -> str | None:
     """The digest of the system prompt and tools that reasoning is bound to."""
     if known.ctx is not None:
-        return digest(opening(known.ctx.context(()))).hex()
+        return digest(head_of(known.ctx.context(()))).hex()
     return None if known.head_digest is None else known.head_digest.content.hex()
 
 

@@ -35,7 +35,7 @@ from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
-from agentctx.session.compaction import Background
+from agentctx.session.background import Background
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import (
     Preparing,

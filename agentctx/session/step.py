@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from attrs import evolve, fields_dict
 
 from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
-from agentctx.core.message import AT_ONCE, ROLES, Context, Message, Native, untrack
+from agentctx.core.message import ROLES, UNTRACKED_TOGETHER, Context, Message, Native, untrack
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
@@ -274,7 +274,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
         new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
     seen = snapshots(arrived, known)
-    if len(new) >= AT_ONCE:
+    if len(new) >= UNTRACKED_TOGETHER:
         for kept in paced([*seen, *new]):
             untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
     return _Arrivals(record, new, seen, answered_from(record, natives, new, reader.wire))
@@ -455,75 +455,6 @@ async def _decided_anew(refused: Step) -> Step | None:
     return evolve(step, idle=refused.idle)
 
 
-def report_on(done: Committed, step: Step, started: float) -> Report:
-    """The report on a step.
-
-    Args:
-        done: What the step has become.
-        step: The step.
-        started: When the step began, by ``perf_counter``.
-    """
-    record, ctx, trail = done.record, step.ctx, step.trail
-    tail = sum(map(ctx.reader.meter.weight, record.view[record.final :])) if record.final < len(record.view) else 0
-    budget, reports = ctx.budget, trail.reports
-    cleared = step.cleared_tokens if step.cleared_by_provider else 0
-    began = reports[0].tokens_before if reports else trail.tokens
-    taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
-    found, moved = _found_again(done, step)
-    billed = partial(
-        bill,
-        ctx.reader.profile,
-        sent=done.last_tokens,
-        prefix=found,
-        size=trail.tokens - cleared,
-        idle=step.idle,
-        moved=moved,
-    )
-    more = sum(stage.tokens_before - began for stage in taken_off) if taken_off else 0
-    report = Report(
-        stages=(*taken_off, *reports),
-        in_force=done.in_force,
-        messages_before=len(record.seen),
-        messages_after=len(record.view),
-        tokens_before=more + ctx.head_tokens + record.history_tokens,
-        tokens_after=trail.tokens,
-        bytes_before=ctx.head_bytes + record.history_bytes,
-        bytes_after=ctx.head_bytes + record.view_bytes + tail,
-        limit=None if budget is None else budget.limit,
-        first_changed=done.first_changed,
-        prefix_tokens=done.prefix,
-        rebilled_tokens=max(0, done.last_tokens - done.prefix),
-        cleared_tokens=cleared,
-        seconds=perf_counter() - started,
-        forecast=partial(billed, given=began),
-    )
-    return report if step.skipped is None else step.skipped.told(report, lambda more: billed(given=began + more))
-
-
-def _found_again(done: Committed, step: Step) -> tuple[int, int | None]:
-    """Tokens that this call finds in the provider's cache; and those that later ones find, where each is cut anew."""
-    if done.first_changed is None:
-        return done.prefix, None
-    ctx = step.ctx
-    anew = not step.remembered and any(declared(stage).moves_prefix for stage in ctx.plan.at_once)
-    found = found_again(step.as_sent, done.first_changed, ctx.bare_call) if done.prefix or anew else 0
-    return min(done.prefix, found), (found if anew else None)
-
-
-def view_of(step: Step, given: Given, report: Report) -> View:
-    """The view that a step made; system prompt and tools as the caller passed them where no stage touched them."""
-    record, chosen, ctx = step.record, step.trail.context, step.ctx
-    system, tools = given.system, given.tools
-    if chosen.tools is not ctx.given_head.tools:
-        tools = [tool.source for tool in chosen.tools]
-    if chosen.system is not ctx.given_head.system:
-        system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
-    options: Mapping[str, Native] = {}
-    if step.trail.unbound_from is not None or step.trail.asked is not None:
-        options = options_of(step.trail, ctx.bare_call)
-    return View(list(record.out), system, tools, report, step.as_sent, options, tuple(record.origins))
-
-
 class Committed(NamedTuple):
     """A step that has become what is known.
 
@@ -573,7 +504,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     shared = min(last.intact, start + (_shared_start(shown, record.shown[start:]) if shown else 0))
     first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if state.cleared_by_provider or step.cleared_by_provider:
-        prefix = _read_alike(state, step, shared) if same_head else 0
+        prefix = _prefix_beside_clearing(state, step, shared) if same_head else 0
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
@@ -663,7 +594,7 @@ def _prefix(state: State, step: Step, shared: int, *, same_head: bool) -> tuple[
     return (shared if state.steps else None), tokens
 
 
-def _read_alike(state: State, step: Step, shared: int) -> int:
+def _prefix_beside_clearing(state: State, step: Step, shared: int) -> int:
     """Tokens of the first ``shared`` messages, and of what precedes them, up to where the provider clears otherwise."""
     before, now, ctx = state.cleared_by_provider, step.cleared_by_provider, step.ctx
     otherwise = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
@@ -697,9 +628,9 @@ async def _entered(step: Step, *, on_copy: bool) -> Record:
 def _enter(step: Step) -> None:
     """Make what the step worked out what is known of the conversation. Nothing in it waits."""
     record, trail, read = step.record, step.trail, step.read
-    start, messages, new = trail.start, trail.context.messages, read.messages[len(read.messages) - len(read.seen) :]
+    start, messages = trail.start, trail.context.messages
     written, shown = _outgoing(step)  # first: what cannot be written leaves the record as it was
-    record.remember(read.seen, new, read.sizes)
+    record.remember(read.seen, read.new, read.sizes)
     if trail.reports or record.tail_origin:
         _log(step)
     replaced = record.view[start:]
@@ -714,7 +645,7 @@ def _enter(step: Step) -> None:
         for message in paced(messages):
             untrack(message)  # those that a stage made
         record.forget_dropped(step.natives, _dropped(trail.reports))
-    if len(read.seen) < AT_ONCE:
+    if len(read.seen) < UNTRACKED_TOGETHER:
         _let_gather(record, len(read.seen))
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
@@ -729,7 +660,7 @@ def _enter(step: Step) -> None:
 def _let_gather(record: Record, more: int) -> None:
     """Take what has come a few at a time out of the garbage collector's sight once it is enough to be worth it."""
     record.tracked += more
-    if record.tracked >= AT_ONCE:
+    if record.tracked >= UNTRACKED_TOGETHER:
         for kept in (*record.seen[-record.tracked :], *record.view[-record.tracked :]):
             untrack(kept)
         record.tracked = 0
@@ -817,3 +748,72 @@ def _note_names(record: Record, wire: WireFormat, gone: Sequence[Message], new: 
         if record.items.get(name) is message:
             del record.items[name]
     record.items |= names_of(new, wire)
+
+
+def report_on(done: Committed, step: Step, started: float) -> Report:
+    """The report on a step.
+
+    Args:
+        done: What the step has become.
+        step: The step.
+        started: When the step began, by ``perf_counter``.
+    """
+    record, ctx, trail = done.record, step.ctx, step.trail
+    tail = sum(map(ctx.reader.meter.weight, record.view[record.final :])) if record.final < len(record.view) else 0
+    budget, reports = ctx.budget, trail.reports
+    cleared = step.cleared_tokens if step.cleared_by_provider else 0
+    began = reports[0].tokens_before if reports else trail.tokens
+    taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
+    found, moved = _found_again(done, step)
+    billed = partial(
+        bill,
+        ctx.reader.profile,
+        sent=done.last_tokens,
+        prefix=found,
+        size=trail.tokens - cleared,
+        idle=step.idle,
+        moved=moved,
+    )
+    more = sum(stage.tokens_before - began for stage in taken_off) if taken_off else 0
+    report = Report(
+        stages=(*taken_off, *reports),
+        in_force=done.in_force,
+        messages_before=len(record.seen),
+        messages_after=len(record.view),
+        tokens_before=more + ctx.head_tokens + record.history_tokens,
+        tokens_after=trail.tokens,
+        bytes_before=ctx.head_bytes + record.history_bytes,
+        bytes_after=ctx.head_bytes + record.view_bytes + tail,
+        limit=None if budget is None else budget.limit,
+        first_changed=done.first_changed,
+        prefix_tokens=done.prefix,
+        rebilled_tokens=max(0, done.last_tokens - done.prefix),
+        cleared_tokens=cleared,
+        seconds=perf_counter() - started,
+        forecast=partial(billed, given=began),
+    )
+    return report if step.skipped is None else step.skipped.told(report, lambda more: billed(given=began + more))
+
+
+def _found_again(done: Committed, step: Step) -> tuple[int, int | None]:
+    """Tokens that this call finds in the provider's cache; and those that later ones find, where each is cut anew."""
+    if done.first_changed is None:
+        return done.prefix, None
+    ctx = step.ctx
+    anew = not step.remembered and any(declared(stage).moves_prefix for stage in ctx.plan.at_once)
+    found = found_again(step.as_sent, done.first_changed, ctx.bare_call) if done.prefix or anew else 0
+    return min(done.prefix, found), (found if anew else None)
+
+
+def view_of(step: Step, given: Given, report: Report) -> View:
+    """The view that a step made; system prompt and tools as the caller passed them where no stage touched them."""
+    record, chosen, ctx = step.record, step.trail.context, step.ctx
+    system, tools = given.system, given.tools
+    if chosen.tools is not ctx.given_head.tools:
+        tools = [tool.source for tool in chosen.tools]
+    if chosen.system is not ctx.given_head.system:
+        system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
+    options: Mapping[str, Native] = {}
+    if step.trail.unbound_from is not None or step.trail.asked is not None:
+        options = options_of(step.trail, ctx.bare_call)
+    return View(list(record.out), system, tools, report, step.as_sent, options, tuple(record.origins))

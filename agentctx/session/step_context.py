@@ -18,7 +18,7 @@ from agentctx.engine.cache_markers import Marked, check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader as reader_of
-from agentctx.engine.reasoning import opening
+from agentctx.engine.reasoning import head_of
 from agentctx.engine.repair import REPAIR
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.skipped import Skipped
@@ -221,7 +221,7 @@ class State:
         """System prompt and tools of the last request where they were others than now; else None."""
         last = self.ctx
         if last is None:
-            same = self.head_digest is None or self.head_digest == opening(ctx.context(()))
+            same = self.head_digest is None or self.head_digest == head_of(ctx.context(()))
             return None if same else (Message("system", ()), ())  # what they were is not known any more
         if ctx.system is last.system and ctx.tools is last.tools:
             return None

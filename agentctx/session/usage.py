@@ -3,13 +3,13 @@
 A report of usage is read (``prompt_tokens``), judged (``judge``), and learned from, and so is a refusal
 (``LearnedLimits``): it is the budget of each model of a session, corrected by what its answers taught.
 
-One refusal may be of one request alone: a gateway that fell back to a smaller deployment, a proxy set up wrongly for an
-hour. So a limit holds only as long as the provider does not take larger prompts, by its own count. What it took before
-the refusal speaks against the limit, too; where the same is refused again, it does not any more.
-
 How far our count is off (``Calibration``): the size of the last real prompt is the anchor, and only what was appended
 since then has to be estimated, so the error is the ratio's error times the tokens since the last report. The ratio is
 learned from differences between reports, in which everything that never changes (tools, system prompt) cancels.
+
+One refusal may be of one request alone: a gateway that fell back to a smaller deployment, a proxy set up wrongly for an
+hour. So a limit (``OverflowLimit``) holds only as long as the provider does not take larger prompts, by its own count.
+What it took before the refusal speaks against the limit, too; where the same is refused again, it does not any more.
 """
 
 from __future__ import annotations
@@ -39,94 +39,224 @@ if TYPE_CHECKING:
     from agentctx.models.profile import ModelProfile
     from agentctx.providers.overflow import Overflow
 
-CONTRADICTED = 10
-"""So many accepted prompts that were larger than a limit say that it is none. A few may be sums of several prompts,
-which some providers report when tools ran on the server."""
 
-OBEYED = 64
-"""So many accepted prompts after the one error that named a limit, the room of before is tried once more: whoever obeys
-a limit never contradicts it. Refused again, it is believed."""
+def prompt_tokens(usage: Native) -> int | None:
+    """The tokens of the whole prompt, cached parts included, from any provider's ``usage``; None when it is not told.
 
-FEW = 16
-"""So many are enough where larger ones were accepted."""
+    Some report the whole prompt, others its parts, which are added up. It is not told where there is no usage at all or
+    an empty one, where the field is empty or 0, and where only the answer was counted, as Ollama does when the prompt
+    was cached. One that raises when it is read tells nothing, either; that is said in the log, once for each kind.
 
-REMEMBERED = 32
-"""The sizes of so many accepted prompts are remembered."""
+    Raises:
+        InvalidInput: If it is no usage, or has a number that no prompt can have.
+    """
+    if usage is None or not _is_readable(usage) or (isinstance(usage, Mapping) and not usage):
+        return None
+    total = _total(usage)
+    if total is None and not _leaves_it_out(usage):
+        shown = serialise(usage)[:200]
+        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {shown}")
+    return total or None
 
 
-@define(eq=False, repr=False)
-class OverflowLimit:
-    """The most that a provider takes, as far as its errors and its answers tell.
+def output_tokens(usage: Native) -> int | None:
+    """The tokens of the answer, as the provider calls them; None when it does not say."""
+    return next((amount for name in _keys().answer if (amount := _field(usage, name)) is not None), None)
+
+
+def cleared_tokens(applied_edits: Native) -> int:
+    """The tokens that a provider says it cleared of a prompt, in all of its edits.
+
+    Raises:
+        InvalidInput: If these are no edits, or one has a number that no prompt can have.
+    """
+    edits = applied_edits if isinstance(applied_edits, Sequence) and not isinstance(applied_edits, str) else None
+    amounts = [None] if edits is None else [_field(edit, "cleared_input_tokens") for edit in edits]
+    if None in amounts:
+        what = "expected context_management.applied_edits of the response, each with its cleared_input_tokens"
+        raise InvalidInput("applied_edits", what)
+    return sum(amount or 0 for amount in amounts)
+
+
+def is_one_prompt(usage: Native) -> bool:
+    """Whether ``usage`` is that of one prompt: with server tools or compaction, some sum several rounds."""
+    return all(_is_one(usage, keys) for keys in _keys().summing)
+
+
+MOST = 2**32 - 1
+"""The largest number of tokens that is believed."""
+
+
+@frozen
+class _Keys:
+    """The keys of all providers.
 
     Args:
-        tokens: The most by our count, in tokens; None when no error taught any, or it was given up.
-        stated: The same by the provider's count: a larger prompt that it takes contradicts the limit.
-        accepted: The sizes of the last prompts that it took, by its count, in tokens.
-        given_up: The limit, by the provider's count, that was given up last; None once a larger prompt was taken.
-        obeyed: So many prompts were accepted since one error named the limit; None where it is believed, or guessed.
+        prompt: Those of prompts, each with the parts to add; with none it is the whole prompt.
+        answer: Those of answers.
+        summing: Those of the providers that may sum several prompts.
     """
 
-    tokens: int | None = None
-    stated: int | None = None
-    accepted: deque[int] = field(factory=lambda: deque(maxlen=REMEMBERED))
-    given_up: int | None = None
-    obeyed: int | None = None
-
-    def taken(self, billed: int) -> bool:
-        """Take in that the provider took a prompt of this size, by its count, and say whether a limit was given up."""
-        self.accepted.append(billed)
-        if self.given_up is not None and billed > self.given_up:
-            self.given_up = None
-        if self.stated is None:
-            return False
-        larger = sum(size > self.stated for size in self.accepted)
-        if self.obeyed is not None:
-            self.obeyed += 1
-        if larger < CONTRADICTED and (self.obeyed or 0) < (FEW if larger else OBEYED):
-            return False
-        self.given_up = self.stated
-        self.reset()
-        return True
-
-    def refused(self, tokens: int, stated: int, *, named: bool = False) -> None:
-        """Take in that the provider takes no more than this; of two limits the smaller one holds.
-
-        Args:
-            tokens: The most by our count.
-            stated: The most by the provider's count, as it says or as far as it can be told.
-            named: Whether it says so.
-        """
-        if self.given_up is not None and stated <= self.given_up:
-            self.accepted.clear()  # refused again, and nothing larger was taken in between
-            self.obeyed = None
-        elif self.stated is None or stated < self.stated:
-            self.obeyed = 0 if named else None
-        self.given_up = None
-        self.tokens = tokens if self.tokens is None else min(tokens, self.tokens)
-        self.stated = stated if self.stated is None else min(stated, self.stated)
-
-    def reset(self) -> None:
-        """Forget the limit; what was accepted stays known."""
-        self.tokens = self.stated = self.obeyed = None
+    prompt: Mapping[str, tuple[str, ...]]
+    answer: tuple[str, ...]
+    summing: tuple[UsageKeys, ...]
 
 
-WORTH_IT = 0.99
-"""A correction that leaves this share of the budget or more is not made: it would move the cut for nothing."""
+def _keys() -> _Keys:
+    return _merged(usage_keys())
 
-SAFE = 0.98
-"""Share of a limit that an error named which is used from then on."""
 
-NEARLY = 0.95
-"""A provider that clears this share of what was expected clears as it says."""
+@cache
+def _merged(every: tuple[UsageKeys, ...]) -> _Keys:
+    """The keys of several formats, those that tell of a whole prompt first."""
+    parts: dict[str, tuple[str, ...]] = {name: () for keys in every for name in keys.prompt}
+    parts |= {name: keys.parts for keys in every if keys.parts for name in keys.prompt}
+    whole_first = dict(sorted(parts.items(), key=lambda one: bool(one[1])))
+    answer = tuple(dict.fromkeys(name for keys in every for name in keys.answer))
+    return _Keys(whole_first, answer, tuple(keys for keys in every if keys.rounds))
 
-STRICTLY = 0.95
-"""The next view has at most this share of the one that was refused."""
 
-BLIND = 0.75
-"""Share of the refused view when the error names no number."""
+def _is_readable(usage: Native) -> bool:
+    """Whether everything that is looked at can be: the properties of an object are somebody's own code."""
+    try:
+        known = _keys()
+        for name in (*known.prompt, *(part for parts in known.prompt.values() for part in parts), *known.answer):
+            _value(usage, name)
+        for keys in known.summing:
+            _value(usage, keys.rounds)
+            tools = _value(usage, keys.server_tools[0])
+            for name in keys.server_tools[1]:
+                _value(tools, name)
+    except Exception as error:  # noqa: BLE001 - the answer is paid for: it must not be lost over its bill
+        _say_unreadable(f"{type(usage).__module__}.{type(usage).__qualname__}", type(error).__name__)
+        return False
+    return True
 
-MOST_RESERVED = 0.5
-"""Share of a limit that an error named which is kept free for the answer at most: the reserve was set for another."""
+
+@cache
+def _say_unreadable(kind: str, error: str) -> None:
+    logger.warning("a usage teaches nothing: reading %s raised %s; pass the usage of the response itself", kind, error)
+
+
+def _total(usage: Native) -> int | None:
+    for name, parts in _keys().prompt.items():
+        if (amount := _field(usage, name)) is not None:
+            return amount + sum(_field(usage, part) or 0 for part in parts)
+    return None
+
+
+def _leaves_it_out(usage: Native) -> bool:
+    """Whether it is a usage that does not say how large the prompt was, and says nothing impossible of it either."""
+    known = _keys().prompt
+    empty = all(_value(usage, name) is None for name in known)
+    named = isinstance(usage, Mapping) and any(name in usage for name in known)
+    return empty and (named or output_tokens(usage) is not None or any(hasattr(usage, name) for name in known))
+
+
+def _is_one(usage: Native, keys: UsageKeys) -> bool:
+    rounds, tools = _value(usage, keys.rounds), _value(usage, keys.server_tools[0])
+    if tools is not None and any(_field(tools, name) for name in keys.server_tools[1]):
+        return False
+    return not isinstance(rounds, Sequence) or len(rounds) < 2
+
+
+def _field(usage: Native, name: str) -> int | None:
+    value = _value(usage, name)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON knows one kind of number
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
+
+
+def _value(usage: Native, name: str) -> Native:
+    return usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+
+
+@frozen
+class Judgement:
+    """What a report of usage is worth.
+
+    Args:
+        doubt: Why the prompt was probably cut; None when it was not.
+        whole: Whether the whole prompt is billed, so that something can be learned from its size.
+    """
+
+    doubt: Suspicion | None = None
+    whole: bool = True
+
+
+def judge(
+    usage: Native,
+    billed: int,
+    limits: LearnedLimits,
+    reader: Reader,
+    context: Context,
+    *,
+    sent: int,
+    new_tokens: int,
+    cleared: int = 0,
+) -> Judgement:
+    """Whether the provider seems to have cut the prompt that ``usage`` bills, or left a part out of the bill.
+
+    Args:
+        usage: The response's usage.
+        billed: The size of the prompt in it, in tokens.
+        limits: How the provider counts, compared to us.
+        reader: What has read and counted the prompt.
+        context: The prompt as it was sent.
+        sent: The prompt by our own count, in tokens.
+        new_tokens: Tokens of it that the prompt before did not have.
+        cleared: Tokens that the provider has cleared of it, as it was asked to: they are billed to nobody.
+    """
+    billed += cleared
+    calibration, profile = limits.calibration, reader.profile
+    expected = calibration.expected(sent)
+    output = output_tokens(usage)
+    window = None if profile is None or cleared else profile.window
+    calibrated = calibration.anchor is not None
+    uncertain = 0
+    if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
+        uncertain = sum(_uncertain(message.parts, reader.meter) for message in context.messages)
+        uncertain += (
+            0 if calibrated else reader.meter.fixed(context)
+        )  # tools may be deferred, and schemas are written in many ways
+    new = round(new_tokens * expected / max(1, sent))
+    doubt = suspect_truncation(
+        billed,
+        expected,
+        fresh=new,
+        uncertain=round(uncertain * expected / max(1, sent)),
+        calibrated=calibrated,
+        window=window,
+        output=output,
+        stopped_by_length=output == 0,
+    )
+    return Judgement(doubt, doubt is None and not leaves_out_cached(billed, expected, new))
+
+
+def suspected(
+    doubt: Suspicion, profile: ModelProfile | None, messages: int, session: str | None, step: int
+) -> SilentTruncationSuspected:
+    """The event that tells of a suspicion.
+
+    Args:
+        doubt: The suspicion.
+        profile: What is known of the model.
+        messages: How many messages were sent.
+        session: The session's id.
+        step: The number of the step whose prompt was cut.
+    """
+    said = StageReport("server", (), doubt.sent, doubt.billed, 0.0, (doubt.why,))
+    window = None if profile is None else profile.window
+    return SilentTruncationSuspected(
+        (said,), messages, messages, doubt.sent, doubt.billed, session, step, why=doubt.why, window=window
+    )
+
+
+def _uncertain(parts: Iterable[Part], meter: Meter) -> int:
+    """Tokens of parts that providers count in ways of their own, or drop: media, reasoning, what we cannot read."""
+    unclear = [part for part in parts if isinstance(part, (Media, Opaque, Thinking))]
+    within = sum(_uncertain(part.content, meter) for part in parts if isinstance(part, ToolResult))
+    return within + (meter.parts(unclear) if unclear else 0)
 
 
 SAMPLES = 16
@@ -285,9 +415,99 @@ def _follows(sound: tuple[int, int], local: int, billed: int) -> bool:
 
 
 def _median(values: Sequence[float]) -> float:
-    """As that of ``statistics``, which takes longer to import than all of this package's counting."""
+    """As that of ``statistics``, which takes longer to import than all of the counting."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+CONTRADICTED = 10
+"""So many accepted prompts that were larger than a limit say that it is none. A few may be sums of several prompts,
+which some providers report when tools ran on the server."""
+
+OBEYED = 64
+"""So many accepted prompts after the one error that named a limit, the room of before is tried once more: whoever obeys
+a limit never contradicts it. Refused again, it is believed."""
+
+FEW = 16
+"""So many are enough where larger ones were accepted."""
+
+REMEMBERED = 32
+"""The sizes of so many accepted prompts are remembered."""
+
+
+@define(eq=False, repr=False)
+class OverflowLimit:
+    """The most that a provider takes, as far as its errors and its answers tell.
+
+    Args:
+        tokens: The most by our count, in tokens; None when no error taught any, or it was given up.
+        stated: The same by the provider's count: a larger prompt that it takes contradicts the limit.
+        accepted: The sizes of the last prompts that it took, by its count, in tokens.
+        given_up: The limit, by the provider's count, that was given up last; None once a larger prompt was taken.
+        obeyed: So many prompts were accepted since one error named the limit; None where it is believed, or guessed.
+    """
+
+    tokens: int | None = None
+    stated: int | None = None
+    accepted: deque[int] = field(factory=lambda: deque(maxlen=REMEMBERED))
+    given_up: int | None = None
+    obeyed: int | None = None
+
+    def taken(self, billed: int) -> bool:
+        """Take in that the provider took a prompt of this size, by its count, and say whether a limit was given up."""
+        self.accepted.append(billed)
+        if self.given_up is not None and billed > self.given_up:
+            self.given_up = None
+        if self.stated is None:
+            return False
+        larger = sum(size > self.stated for size in self.accepted)
+        if self.obeyed is not None:
+            self.obeyed += 1
+        if larger < CONTRADICTED and (self.obeyed or 0) < (FEW if larger else OBEYED):
+            return False
+        self.given_up = self.stated
+        self.reset()
+        return True
+
+    def refused(self, tokens: int, stated: int, *, named: bool = False) -> None:
+        """Take in that the provider takes no more than this; of two limits the smaller one holds.
+
+        Args:
+            tokens: The most by our count.
+            stated: The most by the provider's count, as it says or as far as it can be told.
+            named: Whether it says so.
+        """
+        if self.given_up is not None and stated <= self.given_up:
+            self.accepted.clear()  # refused again, and nothing larger was taken in between
+            self.obeyed = None
+        elif self.stated is None or stated < self.stated:
+            self.obeyed = 0 if named else None
+        self.given_up = None
+        self.tokens = tokens if self.tokens is None else min(tokens, self.tokens)
+        self.stated = stated if self.stated is None else min(stated, self.stated)
+
+    def reset(self) -> None:
+        """Forget the limit; what was accepted stays known."""
+        self.tokens = self.stated = self.obeyed = None
+
+
+WORTH_IT = 0.99
+"""A correction that leaves this share of the budget or more is not made: it would move the cut for nothing."""
+
+SAFE = 0.98
+"""Share of a limit that an error named which is used from then on."""
+
+NEARLY = 0.95
+"""A provider that clears this share of what was expected clears as it says."""
+
+STRICTLY = 0.95
+"""The next view has at most this share of the one that was refused."""
+
+BLIND = 0.75
+"""Share of the refused view when the error names no number."""
+
+MOST_RESERVED = 0.5
+"""Share of a limit that an error named which is kept free for the answer at most: the reserve was set for another."""
 
 
 @define(eq=False, repr=False)
@@ -451,222 +671,3 @@ class LimitsByModel:
         made = LimitsByModel(self.plan, model, own)
         made.known = deepcopy(self.known)
         return made
-
-
-@frozen
-class Judgement:
-    """What a report of usage is worth.
-
-    Args:
-        doubt: Why the prompt was probably cut; None when it was not.
-        whole: Whether the whole prompt is billed, so that something can be learned from its size.
-    """
-
-    doubt: Suspicion | None = None
-    whole: bool = True
-
-
-def judge(
-    usage: Native,
-    billed: int,
-    limits: LearnedLimits,
-    reader: Reader,
-    context: Context,
-    *,
-    sent: int,
-    new_tokens: int,
-    cleared: int = 0,
-) -> Judgement:
-    """Whether the provider seems to have cut the prompt that ``usage`` bills, or left a part out of the bill.
-
-    Args:
-        usage: The response's usage.
-        billed: The size of the prompt in it, in tokens.
-        limits: How the provider counts, compared to us.
-        reader: What has read and counted the prompt.
-        context: The prompt as it was sent.
-        sent: The prompt by our own count, in tokens.
-        new_tokens: Tokens of it that the prompt before did not have.
-        cleared: Tokens that the provider has cleared of it, as it was asked to: they are billed to nobody.
-    """
-    billed += cleared
-    calibration, profile = limits.calibration, reader.profile
-    expected = calibration.expected(sent)
-    output = output_tokens(usage)
-    window = None if profile is None or cleared else profile.window
-    calibrated = calibration.anchor is not None
-    uncertain = 0
-    if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
-        uncertain = sum(_uncertain(message.parts, reader.meter) for message in context.messages)
-        uncertain += (
-            0 if calibrated else reader.meter.fixed(context)
-        )  # tools may be deferred, and schemas are written in many ways
-    new = round(new_tokens * expected / max(1, sent))
-    doubt = suspect_truncation(
-        billed,
-        expected,
-        fresh=new,
-        uncertain=round(uncertain * expected / max(1, sent)),
-        calibrated=calibrated,
-        window=window,
-        output=output,
-        stopped_by_length=output == 0,
-    )
-    return Judgement(doubt, doubt is None and not leaves_out_cached(billed, expected, new))
-
-
-def suspected(
-    doubt: Suspicion, profile: ModelProfile | None, messages: int, session: str | None, step: int
-) -> SilentTruncationSuspected:
-    """The event that tells of a suspicion.
-
-    Args:
-        doubt: The suspicion.
-        profile: What is known of the model.
-        messages: How many messages were sent.
-        session: The session's id.
-        step: The number of the step whose prompt was cut.
-    """
-    said = StageReport("server", (), doubt.sent, doubt.billed, 0.0, (doubt.why,))
-    window = None if profile is None else profile.window
-    return SilentTruncationSuspected(
-        (said,), messages, messages, doubt.sent, doubt.billed, session, step, why=doubt.why, window=window
-    )
-
-
-def _uncertain(parts: Iterable[Part], meter: Meter) -> int:
-    """Tokens of parts that providers count in ways of their own, or drop: media, reasoning, what we cannot read."""
-    unclear = [part for part in parts if isinstance(part, (Media, Opaque, Thinking))]
-    within = sum(_uncertain(part.content, meter) for part in parts if isinstance(part, ToolResult))
-    return within + (meter.parts(unclear) if unclear else 0)
-
-
-MOST = 2**32 - 1
-"""The largest number of tokens that is believed."""
-
-
-@frozen
-class _Keys:
-    """The keys of all providers.
-
-    Args:
-        prompt: Those of prompts, each with the parts to add; with none it is the whole prompt.
-        answer: Those of answers.
-        summing: Those of the providers that may sum several prompts.
-    """
-
-    prompt: Mapping[str, tuple[str, ...]]
-    answer: tuple[str, ...]
-    summing: tuple[UsageKeys, ...]
-
-
-def _keys() -> _Keys:
-    return _merged(usage_keys())
-
-
-@cache
-def _merged(every: tuple[UsageKeys, ...]) -> _Keys:
-    """The keys of several formats, those that tell of a whole prompt first."""
-    parts: dict[str, tuple[str, ...]] = {name: () for keys in every for name in keys.prompt}
-    parts |= {name: keys.parts for keys in every if keys.parts for name in keys.prompt}
-    whole_first = dict(sorted(parts.items(), key=lambda one: bool(one[1])))
-    answer = tuple(dict.fromkeys(name for keys in every for name in keys.answer))
-    return _Keys(whole_first, answer, tuple(keys for keys in every if keys.rounds))
-
-
-def prompt_tokens(usage: Native) -> int | None:
-    """The tokens of the whole prompt, cached parts included, from any provider's ``usage``; None when it is not told.
-
-    Some report the whole prompt, others its parts, which are added up. It is not told where there is no usage at all or
-    an empty one, where the field is empty or 0, and where only the answer was counted, as Ollama does when the prompt
-    was cached. One that raises when it is read tells nothing, either; that is said in the log, once for each kind.
-
-    Raises:
-        InvalidInput: If it is no usage, or has a number that no prompt can have.
-    """
-    if usage is None or not _is_readable(usage) or (isinstance(usage, Mapping) and not usage):
-        return None
-    total = _total(usage)
-    if total is None and not _leaves_it_out(usage):
-        shown = serialise(usage)[:200]
-        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {shown}")
-    return total or None
-
-
-def _is_readable(usage: Native) -> bool:
-    """Whether everything that is looked at can be: the properties of an object are somebody's own code."""
-    try:
-        known = _keys()
-        for name in (*known.prompt, *(part for parts in known.prompt.values() for part in parts), *known.answer):
-            _value(usage, name)
-        for keys in known.summing:
-            _value(usage, keys.rounds)
-            tools = _value(usage, keys.server_tools[0])
-            for name in keys.server_tools[1]:
-                _value(tools, name)
-    except Exception as error:  # noqa: BLE001 - the answer is paid for: it must not be lost over its bill
-        _say_unreadable(f"{type(usage).__module__}.{type(usage).__qualname__}", type(error).__name__)
-        return False
-    return True
-
-
-@cache
-def _say_unreadable(kind: str, error: str) -> None:
-    logger.warning("a usage teaches nothing: reading %s raised %s; pass the usage of the response itself", kind, error)
-
-
-def _total(usage: Native) -> int | None:
-    for name, parts in _keys().prompt.items():
-        if (amount := _field(usage, name)) is not None:
-            return amount + sum(_field(usage, part) or 0 for part in parts)
-    return None
-
-
-def _leaves_it_out(usage: Native) -> bool:
-    """Whether it is a usage that does not say how large the prompt was, and says nothing impossible of it either."""
-    known = _keys().prompt
-    empty = all(_value(usage, name) is None for name in known)
-    named = isinstance(usage, Mapping) and any(name in usage for name in known)
-    return empty and (named or output_tokens(usage) is not None or any(hasattr(usage, name) for name in known))
-
-
-def cleared_tokens(applied_edits: Native) -> int:
-    """The tokens that a provider says it cleared of a prompt, in all of its edits.
-
-    Raises:
-        InvalidInput: If these are no edits, or one has a number that no prompt can have.
-    """
-    edits = applied_edits if isinstance(applied_edits, Sequence) and not isinstance(applied_edits, str) else None
-    amounts = [None] if edits is None else [_field(edit, "cleared_input_tokens") for edit in edits]
-    if None in amounts:
-        what = "expected context_management.applied_edits of the response, each with its cleared_input_tokens"
-        raise InvalidInput("applied_edits", what)
-    return sum(amount or 0 for amount in amounts)
-
-
-def is_one_prompt(usage: Native) -> bool:
-    """Whether ``usage`` is that of one prompt: with server tools or compaction, some sum several rounds."""
-    return all(_is_one(usage, keys) for keys in _keys().summing)
-
-
-def _is_one(usage: Native, keys: UsageKeys) -> bool:
-    rounds, tools = _value(usage, keys.rounds), _value(usage, keys.server_tools[0])
-    if tools is not None and any(_field(tools, name) for name in keys.server_tools[1]):
-        return False
-    return not isinstance(rounds, Sequence) or len(rounds) < 2
-
-
-def _field(usage: Native, name: str) -> int | None:
-    value = _value(usage, name)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON knows one kind of number
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
-
-
-def output_tokens(usage: Native) -> int | None:
-    """The tokens of the answer, as the provider calls them; None when it does not say."""
-    return next((amount for name in _keys().answer if (amount := _field(usage, name)) is not None), None)
-
-
-def _value(usage: Native, name: str) -> Native:
-    return usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)

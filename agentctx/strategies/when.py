@@ -9,7 +9,8 @@ from agentctx.core.message import Context
 from agentctx.economics.conditions import Condition, Test
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_stages
-from agentctx.engine.run_stages import Holder, in_phase
+from agentctx.engine.plan import in_phase
+from agentctx.engine.run_stages import Holder
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Stage, declared
 
