@@ -73,7 +73,7 @@ class Codebook:
         phrases: What each number stands for.
 
     Example:
-        >>> from agentctx.core.codes import Codebook
+        >>> from agentctx.core.references import Codebook
         >>> book = Codebook({512: "/home/dev/project"})
         >>> print(book.encoded("/home/dev/project/app.py, /home/dev/projects"))
         [Codes 6661: §512=/home/dev/project] §512/app.py, /home/dev/projects

@@ -447,7 +447,7 @@ def without_thoughts(text: str) -> str:
     """An answer without what was thought before it; all of it may be that.
 
     Example:
-        >>> from agentctx.engine.no_summary import without_thoughts
+        >>> from agentctx.engine.summary import without_thoughts
         >>> without_thoughts("<think>What did they want?</think>Goal: mend it")
         'Goal: mend it'
     """
@@ -458,7 +458,7 @@ def says_nothing(text: str) -> bool:
     r"""Whether there is nothing to be seen in a summary but headings, signs, and words for nothing.
 
     Example:
-        >>> from agentctx.engine.no_summary import says_nothing
+        >>> from agentctx.engine.summary import says_nothing
         >>> says_nothing("Goal: \u200b"), says_nothing("N/A"), says_nothing("Goal: mend it")
         (True, True, False)
     """
@@ -525,7 +525,7 @@ def alone(text: str) -> str:
     r"""The words of a summary without headings, or of a short one behind its only heading; empty for other records.
 
     Example:
-        >>> from agentctx.engine.no_summary import alone
+        >>> from agentctx.engine.summary import alone
         >>> alone("Goal: mend it"), alone("Goal: mend it\nNext step: test")
         ('mend it', '')
     """

@@ -1,6 +1,6 @@
 """To the provider and back: requests with the client's own header fields, signed where AWS wants it, answers as bytes.
 
-The one file for httpx, and for botocore.
+The one file of the proxy for httpx, and for botocore.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What happens, as lines: in the log for people, as JSON for machines; and what of an event is told at all.
 
-That is names and numbers, what a step saved, and nothing of what is said in a conversation.
+That is names and numbers, what a step saved, and nothing of what is said in a conversation unless asked for.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import pytest
 
 from agentctx import frameworks
 
+PACKAGE = Path(frameworks.__file__).parents[1]
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read when litellm is imported: nothing is fetched
 PARTS = (
     "agentctx",
@@ -129,6 +130,38 @@ def test_docstrings_of_methods_name_what_is_passed():
         if missing or not said:
             unsaid[place] = missing
     assert unsaid == {}
+
+
+def shown_imports():
+    """What docstrings import from the package: the file, the module and the name; those of private names, too."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r">>> (from|import) agentctx", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                for example in doctest.DocTestParser().get_examples(ast.get_docstring(node) or ""):
+                    if re.match(r"(from|import) agentctx\b", example.source):
+                        said = ast.parse(example.source).body[0]
+                        for each in said.names:
+                            named = (said.module, each.name) if isinstance(said, ast.ImportFrom) else (each.name, None)
+                            yield str(path.relative_to(PACKAGE)), *named
+
+
+def is_there(module, name):
+    """Whether a module is there and has a name; of one whose framework is not installed it is taken as said."""
+    try:
+        found = import_module(module)
+        return name is None or hasattr(found, name) or bool(import_module(f"{module}.{name}"))
+    except ImportError as error:
+        return (error.name or "").partition(".")[0] != "agentctx"
+
+
+def test_what_examples_import_is_there():
+    """Each import from the package that stands in any docstring of it finds what it names."""
+    found = sorted(set(shown_imports()), key=str)
+    assert found
+    assert [each for each in found if not is_there(*each[1:])] == []
 
 
 @pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in PUBLIC.items() for name in names])
