@@ -127,17 +127,15 @@ def _bare(text: str) -> str:
 
 
 def few_numbers(text: str) -> str:
-    r"""The same, and of lines in a row only the first, the last and each tenth line of the file with their numbers.
+    r"""A text as ``without_blanks`` gives it; of lines in a row only the first, the last and each tenth have numbers.
 
-    ``all_numbers`` gives the others theirs again: no text is made shorter so that would read in another way then.
+    These tell the others' (``between``): no text is made shorter that would read in another way then.
 
     Example:
-        >>> from agentctx.core.numbered_lines import all_numbers, few_numbers
+        >>> from agentctx.core.numbered_lines import few_numbers
         >>> lines = [f"{number:>6}\tline" for number in range(8, 14)]
         >>> few_numbers("\n".join(lines)).split("\n")
         ['8\tline', 'line', '10\tline', 'line', 'line', '13\tline']
-        >>> all_numbers(few_numbers("\n".join(lines))).split("\n")[-2]
-        '12\tline'
     """
     numbers = _numbers(text)
     if not numbers:
@@ -184,14 +182,3 @@ def between(lines: Sequence[str]) -> Iterator[range]:
         if 1 < place - before == now - number and sign == head[2] and number // _EACH == (now - 1) // _EACH:
             yield range(before + 1, place)
         before, number, sign = place, now, head[2]
-
-
-def all_numbers(text: str) -> str:
-    """A text with a number before each line whose number others tell."""
-    lines = text.split("\n")
-    for places in list(between(lines)):
-        head = _HEAD.match(lines[places.start - 1])
-        if head is not None:
-            for place in places:
-                lines[place] = f"{int(head[1]) + place - places.start + 1}{head[2]}{lines[place]}"
-    return "\n".join(lines)

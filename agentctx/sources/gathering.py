@@ -465,14 +465,15 @@ _TICKS = re.compile(r"`{3,}")
 
 
 def one_line(text: str) -> str:
-    """A title or a path on one line, without characters that would start something new."""
+    """A title or a path on one line, without characters that would start something new: in any source's text."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def section(title: str, content: str) -> str:
     """A heading and the content in a fence that is longer than any in it, so that nothing in it can close it.
 
-    It begins with a hash and ends with line breaks: sections that follow one another cost what they cost apart.
+    So items are written, and by other sources what they keep in the prompt. It begins with a hash and ends with line
+    breaks: sections that follow one another cost what they cost apart.
     """
     fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(content))])
     return f"### {one_line(title)}\n{fence}\n{content.rstrip()}\n{fence}\n\n"
@@ -523,7 +524,7 @@ def _marked(piece: str, lines: int, keep: Literal["head", "tail"]) -> str:
 
 
 def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any], None]:
-    """A validator of attrs for an option of a source that is a whole number."""
+    """A validator of attrs for an option of a source that is a whole number; it stands with what all sources share."""
 
     def check(instance: object, attribute: Native, value: Native) -> None:
         if value is None and optional:

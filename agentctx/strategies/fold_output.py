@@ -1,7 +1,9 @@
 """Fold what tools print, by its kind: what an agent needs stays.
 
-A kind is a function that takes a text for its own by what stands in it, or gives it as it is. ``headers``, ``tenths``,
-``numbers``, ``hits`` and ``paths`` only say the same shorter. The others leave lines out, and say how many.
+A kind is a function that takes a text for its own by what stands in it, or gives it as it is. ``tenths``, ``numbers``,
+``hits`` and ``paths`` leave nothing out, but for the folded contents of ``node_modules`` and the like; ``headers``
+leaves out ids and counts that no call asks for, ``terminal`` what was written over, ``html`` the markup. The others
+leave lines out, and say how many.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call
-from agentctx.strategies.rewrite_results import Asked, Pointer, RewriteResults
+from agentctx.strategies.rewrite_results import AnsweredCall, Pointer, RewriteResults
 
 Mark = Callable[[str], str]
 """What stands for lines that are left out, given what they were."""
@@ -140,7 +142,7 @@ class FoldOutput(RewriteResults):
         """What folds each kind, in the order in which they are looked for."""
         return [fold for kind, fold in FOLDS.items() if kind in self.kinds]
 
-    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: Asked, /) -> str:
+    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> str:
         """The text with each kind folded that gets smaller by it.
 
         Args:
@@ -159,7 +161,7 @@ class FoldOutput(RewriteResults):
         return text
 
 
-def _as_asked(fold: Fold, text: str, mark: Mark, asked: Asked) -> str:
+def _as_asked(fold: Fold, text: str, mark: Mark, asked: AnsweredCall) -> str:
     """A text folded, where the call that it answers does not tell that it is of another kind."""
     made = fold(text, mark)
     if made == text or fold not in (headers, html, matches):

@@ -64,7 +64,7 @@ class _OldestFirst(Stage):
         raise NotImplementedError
 
 
-def _excluded(exclude: Iterable[str]) -> frozenset[str]:
+def _excluded_from_clearing(exclude: Iterable[str]) -> frozenset[str]:
     return as_names("ClearToolResults: exclude must be a list of tool names", exclude)
 
 
@@ -104,7 +104,7 @@ class ClearToolResults(_OldestFirst):
     """
 
     keep_last: int
-    exclude: frozenset[str] = field(default=frozenset(), converter=_excluded)
+    exclude: frozenset[str] = field(default=frozenset(), converter=_excluded_from_clearing)
     placeholder: str = CLEARED
 
     def __attrs_post_init__(self) -> None:
@@ -225,7 +225,7 @@ def _failed(result: ToolResult) -> bool:
     return how_it_ended(result.text, is_error=result.is_error).startswith("exit")
 
 
-def _left_by_provider(exclude: Iterable[str]) -> frozenset[str]:
+def _excluded_from_provider(exclude: Iterable[str]) -> frozenset[str]:
     return as_names("ClearByProvider: exclude must be a list of tool names", exclude)
 
 
@@ -274,7 +274,7 @@ class ClearByProvider(Stage):
     trigger: int
     keep: int
     at_least: int | None = field(default=None, kw_only=True)
-    exclude: frozenset[str] = field(default=frozenset(), converter=_left_by_provider, kw_only=True)
+    exclude: frozenset[str] = field(default=frozenset(), converter=_excluded_from_provider, kw_only=True)
     inputs: bool = field(default=False, kw_only=True)
     thinking: int | Literal["all"] | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PROVIDER

@@ -18,7 +18,7 @@ from agentctx.protocols import Call, Scope, Stage
 Pointer = Callable[[], str]
 """Says how to get the whole result back, for a text that leaves something out."""
 
-Asked = Callable[[], ToolCall | None]
+AnsweredCall = Callable[[], ToolCall | None]
 """Says which call a result answers, if that is to be seen."""
 
 
@@ -43,7 +43,7 @@ class RewriteResults(Stage):
         """Whether a glance cannot rule out that it has to do with a text."""
         return True
 
-    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: Asked, /) -> str:
+    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> str:
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class RewriteResults(Stage):
         found = results_of(context.messages)
         return frozenset(id(result) for _, result, tool in found if (result.name or tool) in self.exclude)
 
-    def shorter(self, message: Message, result: ToolResult, call: Call, asked: Asked) -> ToolResult:
+    def shorter(self, message: Message, result: ToolResult, call: Call, asked: AnsweredCall) -> ToolResult:
         """A result with its texts rewritten; itself where that is not shorter."""
         parts = [self._part(part, call, lambda: call.pointer(message, result), asked) for part in result.content]
         if not any(map(is_not, parts, result.content)):
@@ -97,7 +97,7 @@ class RewriteResults(Stage):
         made = result.with_content(tuple(parts))
         return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
 
-    def _part(self, part: Part, call: Call, pointer: Pointer, asked: Asked) -> Part:
+    def _part(self, part: Part, call: Call, pointer: Pointer, asked: AnsweredCall) -> Part:
         if not isinstance(part, Text) or not self.concerns_text(part.text):
             return part
         if not self.of_objects and call.wire is not None and call.wire.is_object(part):
@@ -142,7 +142,7 @@ class CompactJson(RewriteResults):
         """Whether it begins as JSON does."""
         return may_be_json(text)
 
-    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: Asked, /) -> str:
+    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> str:
         """The text without blanks, if it is JSON."""
         return compact(text)
 
@@ -184,6 +184,6 @@ class TabulateJson(RewriteResults):
         """Whether it begins as JSON does, and has a string."""
         return may_be_json(text) and '"' in text
 
-    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: Asked, /) -> str:
+    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> str:
         """The text with tables, if it is JSON with objects of one shape, and without quotes that need not be."""
         return tabulate(text)

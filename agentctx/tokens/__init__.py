@@ -1,4 +1,4 @@
-"""What a message costs: counters, the formulas around them, and what they learn."""
+"""What a message costs: counters, and the formulas around them."""
 
 from typing import TYPE_CHECKING
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, ToolCall
-from agentctx.core.numbered_lines import all_numbers, between
+from agentctx.core.numbered_lines import between
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
@@ -213,6 +213,16 @@ NUMBERED = st.lists(
     min_size=1,
     max_size=4,
 )
+
+
+def all_numbers(text):
+    """A text with a number before each line whose number others tell."""
+    lines = text.split("\n")
+    for places in list(between(lines)):
+        number, sign = re.match(r"(\d+)([→\t])", lines[places.start - 1]).groups()
+        for place in places:
+            lines[place] = f"{int(number) + place - places.start + 1}{sign}{lines[place]}"
+    return "\n".join(lines)
 
 
 @given(NUMBERED, st.sampled_from("→\t"), st.data())
