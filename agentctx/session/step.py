@@ -545,12 +545,12 @@ def _known_after(
 def _committed_nowhere(state: State, step: Step) -> Committed:
     """What a step from nothing made, for the report; no later step goes on from it, so nothing else is noted."""
     record, trail, read, wire = step.record, step.trail, step.read, step.ctx.reader.wire
-    messages, known = trail.context.messages, enumerate(zip(trail.context.messages, trail.origins, strict=True))
+    messages, pairs = trail.context.messages, zip(trail.context.messages, trail.origins, strict=True)
     record.out = [
         step.natives[origin]
         if origin is not None and message.untouched
         else write_native(wire, message, place_of(origin, place))
-        for place, (message, origin) in paced(known)
+        for place, (message, origin) in paced(enumerate(pairs))
     ]
     record.seen, record.view, record.origins, record.final = read.seen, list(messages), trail.origins, len(messages)
     record.history_tokens, record.history_bytes = sum(read.sizes.tokens), sum(read.sizes.bytes)
@@ -569,8 +569,8 @@ def _told_nowhere(step: Step, reports: Sequence[StageReport]) -> ChangesInForce:
     log = ChangeLog(spans=[] if left is None else list(left.spans()))
     log.write(change for report in reports for change in report.changes)
     roles = [ROLES.index(message.role) for message in read.messages]
-    known = log.snapshot(read.sizes.tokens, roles, record.added())
-    return known if left is None else left.in_force(known, reports)
+    in_force = log.snapshot(read.sizes.tokens, roles, record.added())
+    return in_force if left is None else left.in_force(in_force, reports)
 
 
 def _same_head(state: State, ctx: StepContext, given: Given) -> bool:
