@@ -19,7 +19,7 @@ from transcript import transcript
 
 from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.cut import lay_out
-from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, candidates_of, relevances, scores, traits_of
+from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, candidates_of, relevances, scores_of, traits_of
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 
@@ -124,7 +124,7 @@ async def case(count: int, seed: int) -> Case:
     laid_out = candidates_of(context, lay_out(context, told), told, told.size(context) // 2, 0)
     traits = [traits_of(unit.of(context.messages)) for unit in laid_out.units]
     weights = STRATEGIES["hybrid"]
-    return Case(laid_out, scores(laid_out, weights, traits, await relevances(traits, weights, TASK, None)))
+    return Case(laid_out, scores_of(laid_out, weights, traits, await relevances(traits, weights, TASK, None)))
 
 
 def greedy(case: Case, rank: Callable[[int], float]) -> list[int]:

@@ -89,7 +89,7 @@ STRATEGIES: Mapping[str, Weights] = MappingProxyType(
 )
 """What counts, by the name of the strategy."""
 
-TRIES = 3
+_TRIES = 3
 """How often room is made for a note before it is left out."""
 
 
@@ -186,45 +186,45 @@ class Pack(Stage):
         relevant = await relevances(laid_out.traits, self.weights, laid_out.task, self.relevance)
         return await run_plain(partial(self._packed, laid_out, relevant), self.effort(context, call), context, call)
 
-    def _laid_out(self, limit: int, aim: int, context: Context, call: Call) -> LaidOut:
+    def _laid_out(self, limit: int, aim: int, context: Context, call: Call) -> _LaidOut:
         """What there is to choose from."""
         context, layout = shrink_open_round(context, limit, call)
         full = candidates_of(context, layout, call, aiming_below(aim, layout.floor, call), self.keep_last)
-        task = task_of(context.messages) if self.task is None else self.task
-        return LaidOut(context, full, [traits_of(unit.of(context.messages)) for unit in full.units], task)
+        task = _task_of(context.messages) if self.task is None else self.task
+        return _LaidOut(context, full, [traits_of(unit.of(context.messages)) for unit in full.units], task)
 
-    def _packed(self, laid_out: LaidOut, relevant: Sequence[float], _context: Context, call: Call) -> Context:
+    def _packed(self, laid_out: _LaidOut, relevant: Sequence[float], _context: Context, call: Call) -> Context:
         """Return the context with what is worth most."""
         context, full = laid_out.context, laid_out.candidates
-        packed = self._decided(context, full, scores(full, self.weights, laid_out.traits, relevant), call)
+        packed = self._decided(context, full, scores_of(full, self.weights, laid_out.traits, relevant), call)
         if packed.is_whole:
             return context
         name = self.strategy if isinstance(self.strategy, str) else "own weights"
-        after = packed_context(context, packed, call, f"worth less than what stays in {full.aim:,} tokens ({name})")
-        for line in in_words(context, packed, name, call.size(after)):
+        after = _packed_context(context, packed, call, f"worth less than what stays in {full.aim:,} tokens ({name})")
+        for line in _in_words(context, packed, name, call.size(after)):
             call.remark(line)
         return after
 
-    def _decided(self, context: Context, full: Candidates, scores: Sequence[int], call: Call) -> Packed:
+    def _decided(self, context: Context, full: Candidates, scores: Sequence[int], call: Call) -> _Packed:
         """What stays, and how."""
-        short = shortened(context, full, call) if self.strategy == "compression" else {}
+        short = _shortened(context, full, call) if self.strategy == "compression" else {}
         small = full.resized({index: sum(map(call.count, messages)) for index, messages in short.items()})
         chosen, note = self._chosen(context, small, scores, call)
         spare = small.room - small.tokens(chosen) - (0 if note is None else call.count(note))
         growths = {index: full.sizes[index] - small.sizes[index] for index in short}
-        cut = still_short(short, chosen, growths, spare)
-        return Packed(full, chosen, {index: short[index] for index in cut}, note)
+        cut = _still_short(short, chosen, growths, spare)
+        return _Packed(full, chosen, {index: short[index] for index in cut}, note)
 
     def _chosen(
         self, context: Context, small: Candidates, scores: Sequence[int], call: Call
     ) -> tuple[tuple[int, ...], Message | None]:
         """The units to keep, and the note if it is wanted, has room, and is worth what goes for it."""
         chosen = best = small.pick(scores, small.room)
-        for _ in range(TRIES if self.note else 0):
-            gone = left_out(context, small, chosen)
+        for _ in range(_TRIES if self.note else 0):
+            gone = _left_out(context, small, chosen)
             if not gone:
                 break
-            note = note_of(gone)
+            note = _note_of(gone)
             cost = call.count(note)
             if small.tokens(chosen) + cost <= small.room:
                 lost = small.worth(scores, best) - small.worth(scores, chosen)
@@ -234,7 +234,7 @@ class Pack(Stage):
 
 
 @frozen
-class LaidOut:
+class _LaidOut:
     """A request laid out for packing.
 
     Args:
@@ -251,7 +251,7 @@ class LaidOut:
 
 
 @frozen
-class Packed:
+class _Packed:
     """What was decided."""
 
     candidates: Candidates
@@ -392,7 +392,7 @@ def _needs(context: Context, every: Iterable[Unit], loose: Sequence[Unit]) -> tu
     return tuple(needs)
 
 
-def task_of(messages: Sequence[Message]) -> str:
+def _task_of(messages: Sequence[Message]) -> str:
     """What the user said first and last, notes of what was left out aside."""
     latest = (index for index in last_words(messages, len(messages)) if not is_note(messages[index]))
     places = dict.fromkeys((*first_task(messages), *(index for index in [next(latest, None)] if index is not None)))
@@ -434,11 +434,11 @@ async def relevances(
     return shares(await (Bm25() if relevance is None else relevance)(task, texts), len(texts))
 
 
-STEPS = 1_000_000
+_STEPS = 1_000_000
 """Scores are taken to this many parts of one."""
 
 
-def scores(
+def scores_of(
     candidates: Candidates, weights: Weights, traits: Sequence[Traits], relevances: Sequence[float]
 ) -> list[int]:
     """What a token of each unit is worth; above 0, and of equal units the later is worth more.
@@ -447,7 +447,7 @@ def scores(
     """
     parts = 2 * (candidates.total + 1)
     found = [
-        round(STEPS * weights.score(one, recency_score(place, candidates.total), relevance)) * parts + 2 * place + 1
+        round(_STEPS * weights.score(one, recency_score(place, candidates.total), relevance)) * parts + 2 * place + 1
         for place, one, relevance in zip(candidates.places, traits, relevances, strict=True)
     ]
     for question, answer in candidates.questions:
@@ -455,13 +455,13 @@ def scores(
     return found
 
 
-FADING = 3.0
+_FADING = 3.0
 """How fast recency falls: the oldest unit has exp(-3), a twentieth of the newest."""
 
 
 def recency_score(place: int, count: int) -> float:
     """How recent the unit at ``place`` of ``count`` is: 1 for the last, 0.05 for the first."""
-    return 1.0 if count <= 1 else exp(-FADING * (1 - place / (count - 1)))
+    return 1.0 if count <= 1 else exp(-_FADING * (1 - place / (count - 1)))
 
 
 def role_score(messages: Sequence[Message]) -> float:
@@ -490,21 +490,21 @@ def _is_trouble(text: str) -> bool:
     return any(stem in small for stem in _STEMS) and _TROUBLE.search(small) is not None
 
 
-LENGTHS = ((100, 1.0), (500, 0.8), (2_000, 0.6))
-"""Up to so many characters, and the score for it; longer ones have ``LONG``."""
+_LENGTHS = ((100, 1.0), (500, 0.8), (2_000, 0.6))
+"""Up to so many characters, and the score for it; longer ones have ``_LONG``."""
 
-LONG = 0.4
+_LONG = 0.4
 
 
 def length_score(characters: int) -> float:
     """The score for being short."""
-    return next((score for most, score in LENGTHS if characters <= most), LONG)
+    return next((score for most, score in _LENGTHS if characters <= most), _LONG)
 
 
 CORE = 36
 """How many items around the first that greed has no room for are decided exactly."""
 
-STATES = 2_000
+_STATES = 2_000
 """How many ways of filling the room are kept in mind at a time; it bounds the time."""
 
 
@@ -517,7 +517,7 @@ def choose(worths: Sequence[int], sizes: Sequence[int], limit: int) -> tuple[int
     which are decided exactly (Pisinger 1995, "An expanding-core algorithm for the exact 0-1 knapsack
     problem", without the expanding; states that cannot beat what is known are dropped by Dantzig's bound). So the
     worth is never below that of greed, nor below half of the best possible; and it is the best possible for up to
-    ``CORE`` items, unless more than ``STATES`` ways stay in the running. The time grows like sorting.
+    ``CORE`` items, unless more than ``_STATES`` ways stay in the running. The time grows like sorting.
 
     Of items that are alike the later is taken.
 
@@ -643,14 +643,14 @@ def _hopeful(states: list[_State], items: _Items, following: Sequence[int], room
         worth, size = items.worths[following[0]], items.sizes[following[0]]
         bounds = ((state[1] + -(-(room - state[0]) * worth // size), state) for state in states)
         hopeful = [(bound, state) for bound, state in bounds if bound >= bar]
-    if len(hopeful) <= STATES:
+    if len(hopeful) <= _STATES:
         return [state for _, state in hopeful]
-    best = sorted(hopeful, key=lambda one: (-one[0], one[1][0]))[:STATES]
+    best = sorted(hopeful, key=lambda one: (-one[0], one[1][0]))[:_STATES]
     return sorted(state for _, state in best)
 
 
 def _best_with_needs(among: Candidates, scores: Sequence[int], others: Sequence[int], room: int) -> frozenset[int]:
-    """The choice of others that is worth most, each only with all that it needs; exact within ``STATES`` ways.
+    """The choice of others that is worth most, each only with all that it needs; exact within ``_STATES`` ways.
 
     Ways to fill the room are compared where they have the same of what later units need.
     """
@@ -672,24 +672,25 @@ def _best_with_needs(among: Candidates, scores: Sequence[int], others: Sequence[
         for state in chain(states, taken):
             alike.setdefault(state[2] & asked_later[place + 1], []).append(state)
         states = list(chain.from_iterable(_undominated(each, ()) for each in alike.values()))
-        if len(states) > STATES:
-            states = sorted(states, key=lambda state: state[0] * most - state[1])[:STATES]  # what the rest may be worth
+        if len(states) > _STATES:
+            # by what the rest may be worth
+            states = sorted(states, key=lambda state: state[0] * most - state[1])[:_STATES]
     best = max(states, key=lambda state: (state[1], -state[0]))
     return frozenset(index for index in others if best[2] & bit[index])
 
 
-SHORT = 200
+_SHORT = 200
 """The tokens that an old tool result is cut to."""
 
-OLD = 0.7
+_OLD = 0.7
 """Units of this recency or less are old: all but about the last eighth."""
 
 
-def shortened(context: Context, candidates: Candidates, call: Call) -> dict[int, tuple[Message, ...]]:
+def _shortened(context: Context, candidates: Candidates, call: Call) -> dict[int, tuple[Message, ...]]:
     """The messages of old units whose results were too long, with these cut; by the unit's index in the candidates."""
     found: dict[int, tuple[Message, ...]] = {}
     for index, (unit, place) in enumerate(zip(candidates.units, candidates.places, strict=True)):
-        if index in candidates.recent or index in candidates.preferred or recency_score(place, candidates.total) > OLD:
+        if index in candidates.recent or index in candidates.preferred or recency_score(place, candidates.total) > _OLD:
             continue
         before = unit.of(context.messages)
         after = tuple(_short(message, call) for message in before)
@@ -701,13 +702,13 @@ def shortened(context: Context, candidates: Candidates, call: Call) -> dict[int,
 def _short(message: Message, call: Call) -> Message:
     def cut(result: ToolResult) -> ToolResult:
         text = result.text
-        shorter = cut_to_tokens(text, SHORT, call.counter, Cut())
+        shorter = cut_to_tokens(text, _SHORT, call.counter, Cut())
         return result if shorter == text else with_text(result, shorter)
 
     return edit_results(message, cut)
 
 
-def still_short(
+def _still_short(
     short: Mapping[int, tuple[Message, ...]], chosen: Sequence[int], growths: Mapping[int, int], spare: int
 ) -> Iterable[int]:
     """Which of the chosen units must stay short: those for which there is not room in full, the latest asked first."""
@@ -716,7 +717,7 @@ def still_short(
     return [index for index in latest_first if index not in in_full]
 
 
-def packed_context(context: Context, packed: Packed, call: Call, why: str) -> Context:
+def _packed_context(context: Context, packed: _Packed, call: Call, why: str) -> Context:
     """The context with the chosen units, and reasons in the report for all that changed."""
     messages: list[Message | None] = list(context.messages)
     chosen = frozenset(packed.chosen)
@@ -752,7 +753,7 @@ def _place(context: Context, messages: Sequence[Message | None]) -> int:
     return next(unit.stop for unit in units(context.messages) if task[0] in unit.places)
 
 
-def in_words(context: Context, packed: Packed, strategy: str, tokens: int) -> list[str]:
+def _in_words(context: Context, packed: _Packed, strategy: str, tokens: int) -> list[str]:
     """What is said of it in the report: how much stays, and what was left out."""
     candidates = packed.candidates
     kept, free = len(packed.chosen), len(candidates.units)
@@ -760,38 +761,38 @@ def in_words(context: Context, packed: Packed, strategy: str, tokens: int) -> li
     stay = f"({stayed:,} had to stay, {len(candidates.recent):,} recent)"
     filled = f"{tokens:,} of {candidates.aim:,} tokens, {100 * tokens / candidates.aim:.1f}%"
     lines = [f"kept {stayed + kept:,} of {candidates.total:,} units {stay}; {filled}; {strategy}"]
-    line = dropped_line(left_out(context, candidates, packed.chosen))
+    line = dropped_line(_left_out(context, candidates, packed.chosen))
     return [*lines, line] if line else lines
 
 
-def left_out(context: Context, candidates: Candidates, chosen: Sequence[int]) -> list[Message]:
+def _left_out(context: Context, candidates: Candidates, chosen: Sequence[int]) -> list[Message]:
     """The messages of the units that were not chosen, but for notes of what was left out before."""
     kept = frozenset(chosen)
     gone = (unit for index, unit in enumerate(candidates.units) if index not in kept)
     return [message for unit in gone for message in unit.of(context.messages) if not is_note(message)]
 
 
-TOPICS = 5
+_TOPICS = 5
 """How many topics are named."""
 
-TOPIC_CHARACTERS = 50
+_TOPIC_CHARACTERS = 50
 """The longest topic, in characters."""
 
-SHORTEST_TOPIC = 5
+_SHORTEST_TOPIC = 5
 """Lines shorter than this name no topic, in characters."""
 
-OPENING = "Earlier: "
+_OPENING = "Earlier: "
 """How the line begins."""
 
 
-def note_of(messages: Sequence[Message]) -> Message:
+def _note_of(messages: Sequence[Message]) -> Message:
     """A user message that says what was left out."""
     return Message("user", (Text(f"[{dropped_line(messages)}]"),))
 
 
 def is_note(message: Message) -> bool:
     """Whether this is such a message."""
-    return message.role == "user" and message.text.startswith(f"[{OPENING}")
+    return message.role == "user" and message.text.startswith(f"[{_OPENING}")
 
 
 def dropped_line(messages: Sequence[Message]) -> str:
@@ -804,7 +805,7 @@ def dropped_line(messages: Sequence[Message]) -> str:
     counted = ((calls, "tool call"), (users, "user message"), (models, "assistant message"))
     told = [f"{_many(len(messages), 'message')} dropped", *(_many(*each) for each in counted if each[0])]
     topics = _topics(messages)
-    return OPENING + "; ".join([*told, f"topics: {', '.join(topics)}"] if topics else told)
+    return _OPENING + "; ".join([*told, f"topics: {', '.join(topics)}"] if topics else told)
 
 
 def _many(count: int, what: str) -> str:
@@ -815,15 +816,15 @@ def _topics(messages: Sequence[Message]) -> list[str]:
     topics: dict[str, None] = {}
     for topic in _first_lines(messages):
         topics.setdefault(topic)
-        if len(topics) == TOPICS:
+        if len(topics) == _TOPICS:
             break
     return list(topics)
 
 
 def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
-    """The first line of each message that says something, at most ``TOPIC_CHARACTERS`` long, in whole clusters."""
+    """The first line of each message that says something, at most ``_TOPIC_CHARACTERS`` long, in whole clusters."""
     for message in messages:
-        start = message.text[: 40 * TOPIC_CHARACTERS].lstrip()
+        start = message.text[: 40 * _TOPIC_CHARACTERS].lstrip()
         line = start.split("\n", 1)[0].strip()
-        if len(line) >= SHORTEST_TOPIC:
-            yield line if len(line) <= TOPIC_CHARACTERS else line[: floor(line, TOPIC_CHARACTERS - 1)].rstrip() + "…"
+        if len(line) >= _SHORTEST_TOPIC:
+            yield line if len(line) <= _TOPIC_CHARACTERS else line[: floor(line, _TOPIC_CHARACTERS - 1)].rstrip() + "…"
