@@ -1,4 +1,8 @@
-"""The ledger: what was done to files, what ran, and exact values out of what was left out, told within some tokens."""
+"""The ledger: what was done to files, what ran, and exact values out of what was left out, told within some tokens.
+
+``Ledger`` is the stage, and says how much room there is. ``Memory`` finds what is told, and writes both ``Sections``;
+``ArtifactTrail`` is the section of files and commands, which ``trail_in`` reads back at the next cut.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,8 @@ from agentctx.memory.values import (
     candidate_of,
     carried,
     error_lines,
-    ledger_of,
     said_in,
+    value_lines,
     values_in,
 )
 from agentctx.protocols import Call, Scope, Stage, TokenCounter, searched_text
@@ -35,31 +39,12 @@ TRAIL, VALUES = "Files and commands", "Exact values"
 """The headings of what a ledger writes into the recap."""
 
 
-def _all(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
+def _as_extractors(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
     given: object = extractors
     if isinstance(given, str) or not isinstance(given, Iterable):
         msg = f"extractors: expected a list of functions, got {given!r}"
         raise ConfigError(msg)
     return tuple(extractors)
-
-
-def _share(_instance: object, _attribute: object, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        msg = f"Ledger: share: expected a share of the window, between 0 and 1, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _extractors(_instance: object, _attribute: object, value: tuple[Extractor, ...]) -> None:
-    for place, extractor in enumerate(value):
-        if not callable(extractor) or isinstance(extractor, type):
-            msg = f"Ledger: extractors[{place}] is {extractor!r}; it is a function from a text to texts or values"
-            raise ConfigError(msg)
-
-
-def _rule(_instance: object, _attribute: object, value: ArtifactRule | None) -> None:
-    if value is not None and (not callable(value) or isinstance(value, type)):
-        msg = f"Ledger: rule is {value!r}; it is a function of a call and its result, or None"
-        raise ConfigError(msg)
 
 
 @frozen
@@ -104,9 +89,9 @@ class Ledger(Stage):
         seen: 4c1f09d
     """
 
-    share: float = field(default=0.03, validator=_share)
-    extractors: tuple[Extractor, ...] = field(default=(), converter=_all, validator=_extractors)
-    rule: ArtifactRule | None = field(default=None, validator=_rule)
+    share: float = 0.03
+    extractors: tuple[Extractor, ...] = field(default=(), converter=_as_extractors)
+    rule: ArtifactRule | None = None
     max_tokens: int | None = field(default=None, kw_only=True)
     redact: Redactor = field(default=redact_secrets, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
@@ -114,6 +99,17 @@ class Ledger(Stage):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
+        share: object = self.share
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+            msg = f"Ledger: share: expected a share of the window, between 0 and 1, got {share!r}"
+            raise ConfigError(msg)
+        for place, extractor in enumerate(self.extractors):
+            if not callable(extractor) or isinstance(extractor, type):
+                msg = f"Ledger: extractors[{place}] is {extractor!r}; it is a function from a text to texts or values"
+                raise ConfigError(msg)
+        if self.rule is not None and (not callable(self.rule) or isinstance(self.rule, type)):
+            msg = f"Ledger: rule is {self.rule!r}; it is a function of a call and its result, or None"
+            raise ConfigError(msg)
         check_tokens("Ledger: max_tokens", self.max_tokens)
         check_redactor("Ledger", self.redact)
 
@@ -173,11 +169,11 @@ class Ledger(Stage):
             raise ConfigError(msg)
         left = gone(context, call)
         if _is_cut(left, call):
-            return self._told(left, context, call)
+            return self._told_anew(left, context, call)
         _remember(call)
         return context
 
-    def _told(self, left: Gone, context: Context, call: Call) -> Context:
+    def _told_anew(self, left: Gone, context: Context, call: Call) -> Context:
         visible = tuple(message for message in context.messages if not is_recap(message))
         besides, wanted, known = call.counter.count(_HEADINGS), self._most(call), _earlier(call)
         most = None
@@ -322,7 +318,7 @@ class Memory:
         said by the user: "Never touch order #W5199551"
     """
 
-    extractors: tuple[Extractor, ...] = field(default=(), converter=_all)
+    extractors: tuple[Extractor, ...] = field(default=(), converter=_as_extractors)
     rule: ArtifactRule | None = None
     redact: Redactor = redact_secrets
 
@@ -348,10 +344,10 @@ class Memory:
         """
         read = list(read_calls(gone, visible, self.rule))
         trail = trail_in(earlier.trail).knowing(earlier.changes).after(self._safe(read))
-        told = trail.text(tokens // _TRAIL, counter, most)
+        told = trail.text(tokens // _TRAIL_DIVISOR, counter, most)
         room = tokens - counter.count(told) if told else tokens
         found = self.candidates(gone, read, earlier.ledger)
-        values = ledger_of(found, self._shown(visible, told), room, counter, self.redact)
+        values = value_lines(found, self._seen_anyway(visible, told), room, counter, self.redact)
         return Sections(values, told, trail.changes)
 
     def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
@@ -396,7 +392,7 @@ class Memory:
             age = 1 - place / len(gone)
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    self._result(found, part, _name(results.get(id(part))), age)
+                    self._result(found, part, _secret_file(results.get(id(part))), age)
                 elif isinstance(part, (Text, Thinking)):
                     self._words(found, message, part.text, age)
             for call in message.calls:
@@ -421,14 +417,14 @@ class Memory:
     def _call(self, found: dict[str, Candidate], read: ReadCall | None, age: float) -> None:
         if read is None:
             return
-        name = _name(read)
+        name = _secret_file(read)
         given = "\n".join(self.redact(_said(text), name) for text in _leaves(self.redact(read.call.arguments, "")))
         for value in set(values_in(given, self.extractors)):
             known = candidate_of(found, value, age)
             known.calls += 1
             known.called = age
 
-    def _shown(self, visible: Iterable[Message], trail: str) -> Callable[[str], bool]:
+    def _seen_anyway(self, visible: Iterable[Message], trail: str) -> Callable[[str], bool]:
         """Tells what is to be seen anyway."""
         texts = [trail, *(text for message in visible for text in _texts(message))]
         values = {value.text for text in texts for value in values_in(text)}
@@ -436,7 +432,7 @@ class Memory:
         return lambda text: text in values or text in whole
 
 
-_TRAIL = 6
+_TRAIL_DIVISOR = 6
 """What ran, and what was read, is told in one part in so many of the room."""
 
 
@@ -457,7 +453,7 @@ def _said(text: str) -> str:
     return without_marks(untabulate(written, _LONGER * len(written)))
 
 
-def _name(read: ReadCall | None) -> str:
+def _secret_file(read: ReadCall | None) -> str:
     """The file that a call is about, when all that is in it may be secret."""
     paths = () if read is None else (each.path for each in read.did if isinstance(each, FileEvent))
     return next((path for path in paths if is_credential_file(path) or is_environment_file(path)), "")
@@ -524,9 +520,9 @@ class ArtifactTrail:
         for each in done:
             if isinstance(each, FileEvent):
                 known = files.pop(each.path, None)
-                files[each.path] = _after(known, each)
+                files[each.path] = _file_after(known, each)
             else:
-                _run(runs, each)
+                _note_run(runs, each)
         return ArtifactTrail(files, runs, self.left_out)
 
     @property
@@ -644,7 +640,7 @@ class RunTrail:
     times: int = 1
 
 
-def _after(known: FileTrail | None, event: FileEvent) -> FileTrail:
+def _file_after(known: FileTrail | None, event: FileEvent) -> FileTrail:
     """What is known of a file after something else was done to it."""
     if known is None or (event.did.changes and not known.did.changes):
         return FileTrail(event.path, event.did, 1, event.to)
@@ -656,8 +652,8 @@ def _after(known: FileTrail | None, event: FileEvent) -> FileTrail:
     return FileTrail(event.path, Did.CREATED if new else event.did, known.times + 1, event.to)
 
 
-def _run(runs: dict[str, RunTrail], event: RunEvent) -> None:
-    command = _told(event.command)
+def _note_run(runs: dict[str, RunTrail], event: RunEvent) -> None:
+    command = _shown_command(event.command)
     known = runs.pop(command, None)
     times = event.times + (0 if known is None else known.times)
     runs[command] = RunTrail(command, event.ended or ("" if known is None else known.ended), times)
@@ -670,7 +666,7 @@ _BESIDES = lazy_pattern(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:ta
 """What stands around a command and is not part of what it does."""
 
 
-def _told(command: str) -> str:
+def _shown_command(command: str) -> str:
     """A command on one line, cut to what is told of it."""
     line = _BESIDES.sub("", " ".join(command[: 4 * LONGEST_RUN].split()))
     return line if len(line) <= LONGEST_RUN else f"{line[: LONGEST_RUN - 1]}…"
@@ -682,16 +678,16 @@ _IMPORTANT = lazy_pattern(
 )
 
 
-_ORDER = (Did.CREATED, Did.WRITTEN, Did.EDITED, Did.RENAMED, Did.DELETED, Did.FAILED, Did.READ)
+_DONE_IN_ORDER = (Did.CREATED, Did.WRITTEN, Did.EDITED, Did.RENAMED, Did.DELETED, Did.FAILED, Did.READ)
 
 
 def _file_lines(files: Sequence[FileTrail], left_out: int = 0, *, shared: bool = False) -> list[str]:
     """A line for each thing that was done, the latest file first."""
     lines = []
-    for did in _ORDER:
+    for did in _DONE_IN_ORDER:
         found = [file for file in reversed(files) if file.did is did]
         if found:
-            lines.append(f"{did.value}: {', '.join(_shared(found) if shared else map(_file_term, found))}")
+            lines.append(f"{did.value}: {', '.join(_by_folder(found) if shared else map(_file_term, found))}")
     return [*lines, f"and {left_out} more changed files"] if left_out else lines
 
 
@@ -701,7 +697,7 @@ def _file_term(file: FileTrail, path: str | None = None) -> str:
     return f"{quoted(file.path if path is None else path)}{to}{times}"
 
 
-def _shared(files: Sequence[FileTrail]) -> Iterator[str]:
+def _by_folder(files: Sequence[FileTrail]) -> Iterator[str]:
     """Terms in which files of one folder share its name: ``src/{a.py, b.py x2}``."""
     folders: dict[str, list[FileTrail]] = {}
     for file in files:
@@ -760,7 +756,7 @@ _RAN = lazy_pattern(
     r"(?: x(?P<times>\d{1,6}))?"
 )
 _MORE = lazy_pattern(r"and (?P<more>\d{1,9}) more changed files")
-_TERM = lazy_pattern(
+_FILE_TERM = lazy_pattern(
     rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
     rf"(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?|{OPEN_QUOTE}"
 )
@@ -768,7 +764,7 @@ _TERM = lazy_pattern(
 
 def _files_in(did: Did, text: str) -> Iterator[FileTrail]:
     folder = ""
-    for found in _TERM.finditer(text):
+    for found in _FILE_TERM.finditer(text):
         if found["open"]:
             folder = found["open"]
         elif found["close"]:

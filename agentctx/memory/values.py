@@ -299,10 +299,10 @@ USED, SEEN, SAID, ERRORS = "used", "seen", "said by the user", "errors"
 """The lines of a ledger: what calls used, what else was there, what the user said, what went wrong."""
 
 
-def ledger_of(
+def value_lines(
     found: Mapping[str, Candidate], shown: Callable[[str], bool], tokens: int, counter: TokenCounter, redact: Redactor
 ) -> str:
-    """The lines of a ledger: of the values that were found those that fit, the likeliest first."""
+    """The lines that tell values, of those that were found as many as fit, the likeliest first."""
     lines: dict[str, dict[str, int]] = {USED: {}, SEEN: {}, SAID: {}, ERRORS: {}}
     left = {name: int(_PARTS.get(name, 1) * tokens) for name in lines}
     room = tokens - counter.count(": \n".join(lines))
@@ -399,5 +399,5 @@ def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
     found: dict[str, Candidate] = {}
     for value in values_in(redact_secrets(text[: _READ * tokens], "")):
         candidate_of(found, value, 0).results = 1
-    told = ledger_of(found, lambda value: value in staying, tokens, counter, redact_secrets)
+    told = value_lines(found, lambda value: value in staying, tokens, counter, redact_secrets)
     return told.removeprefix(f"{SEEN}: ")
