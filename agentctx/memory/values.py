@@ -109,6 +109,8 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
     """
     for found in paced(_WORD.finditer(text)):
         word = found[0]
+        if word.islower() and word.isalpha() and word.isascii():
+            continue  # most words of a text; no value is a plain one
         if len(word) <= LONGEST and not (text.startswith(_KEY_ENDS, found.end()) and _SYMBOL.fullmatch(word)):
             yield from _of_url(word) if found["url"] else _of_word(word)
     for extractor in extractors:

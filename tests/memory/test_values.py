@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.memory import Kind, Memory, Sections, Value, values_in
-from agentctx.memory.values import carried, error_lines, said_in
+from agentctx.memory.values import _of_word, carried, error_lines, said_in
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()
@@ -65,6 +65,12 @@ def test_the_name_of_a_field_is_no_value():
 def test_prose_holds_no_values():
     """Ordinary words, short numbers and fractions are none."""
     assert [] == list(values_in("Please do this and/or that, 3 times out of 10, before we go on."))
+
+
+@given(st.from_regex(r"[a-z]{1,90}", fullmatch=True))
+def test_no_value_is_a_plain_word(word):
+    """Words in lower case are passed over at a glance: the patterns find nothing in them either."""
+    assert [*values_in(word)] == [*_of_word(word)] == []
 
 
 @given(st.text())
