@@ -27,30 +27,11 @@ from agentctx.protocols import Call, ContextStrategy, Notes, declared
 from agentctx.strategies.drop_units import Strict, staying
 
 
-def own_copy(value: object) -> Native:
-    """A copy that shares nothing that can be changed; a value of this library is itself."""
-    if value is None or isinstance(value, (str, int, float, bytes, Message)):
-        return value
-    if type(value) is dict:
-        return {key: own_copy(each) for key, each in value.items()}
-    if type(value) is list:
-        return [own_copy(each) for each in value]
-    return copy.deepcopy(value)
-
-
 def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
     if isinstance(messages, (str, bytes, Mapping, Message)) or not isinstance(messages, Iterable):
         msg = f"Block: messages: expected a list of messages, got {type(messages).__name__}"
         raise ConfigError(msg)
     return tuple(_own_message(place, message) for place, message in enumerate(messages))
-
-
-def _own_message(place: int, message: object) -> Native:
-    try:
-        return own_copy(message)
-    except RecursionError:
-        where = f"messages[{place}]"
-        raise InvalidInput(where, "it is nested too deep, or contains itself") from None
 
 
 @frozen
@@ -111,6 +92,25 @@ class Block:
             messages: What it says instead: native messages or ``Message`` values.
         """
         return evolve(self, messages=cast("tuple[Any, ...]", messages))
+
+
+def _own_message(place: int, message: object) -> Native:
+    try:
+        return own_copy(message)
+    except RecursionError:
+        where = f"messages[{place}]"
+        raise InvalidInput(where, "it is nested too deep, or contains itself") from None
+
+
+def own_copy(value: object) -> Native:
+    """A copy that shares nothing that can be changed; a value of this library is itself."""
+    if value is None or isinstance(value, (str, int, float, bytes, Message)):
+        return value
+    if type(value) is dict:
+        return {key: own_copy(each) for key, each in value.items()}
+    if type(value) is list:
+        return [own_copy(each) for each in value]
+    return copy.deepcopy(value)
 
 
 @frozen

@@ -41,7 +41,7 @@ async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> M
     if request is None:
         return None
     try:
-        call = await _begun(conversations, adapter, body, request)
+        call = await _in_conversation(conversations, adapter, body, request)
     except Deadlock:
         conversations.say_once(_WAITED_FOR)
         call = await _stateless(conversations, adapter, body, request)
@@ -50,34 +50,38 @@ async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> M
     return call
 
 
-async def _begun(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
+async def _in_conversation(
+    conversations: Conversations, adapter: Adapter, body: Body, request: RequestParts
+) -> ModelCall | None:
     """A request in its conversation, if it belongs to one."""
-    async with client.of(body, request, adapter.format) as session:
+    async with conversations.of(body, request, adapter.format) as session:
         if session is None:
-            return await _stateless(client, adapter, body, request)
+            return await _stateless(conversations, adapter, body, request)
         given, model = (request.messages, request.system, request.tools), _model_to_pass(session, request.model)
         view = await session.prepare(*given, model=model, format=adapter.format)
-        return ModelCall(client, client.pipeline, adapter, body, request, session, view)
+        return ModelCall(conversations, conversations.pipeline, adapter, body, request, session, view)
 
 
-async def _stateless(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
+async def _stateless(
+    conversations: Conversations, adapter: Adapter, body: Body, request: RequestParts
+) -> ModelCall | None:
     """A request that belongs to no conversation.
 
     One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,
     and not given to the stages again; one that is made even for that (by a counter) is sent as it is.
     """
-    pipeline = client.pipeline
+    pipeline = conversations.pipeline
     depth = sum(step.plan is pipeline for step in steps_around())
     if depth > 1:
         return None
     if depth == 0:
-        client.note_stateless(request.messages)
-        view = await _alone(client.limits.pipeline_for(request.model), pipeline, adapter, request)
-        return ModelCall(client, pipeline, adapter, body, request, None, view, limits=client.limits)
+        conversations.note_stateless(request.messages)
+        view = await _alone(conversations.limits.pipeline_for(request.model), pipeline, adapter, request)
+        return ModelCall(conversations, pipeline, adapter, body, request, None, view, limits=conversations.limits)
     budget = pipeline.budget_for(request.model)
     bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
     view = await _alone(bare, pipeline, adapter, request)
-    return ModelCall(client, bare, adapter, body, request, None, view)
+    return ModelCall(conversations, bare, adapter, body, request, None, view)
 
 
 _WAITED_FOR = (
@@ -127,7 +131,9 @@ class Conversations:
     key: Key | None = field(default=None, repr=False)
     sessions: Sessions = field(kw_only=True)
     view: View | None = field(default=None, init=False, repr=False)
-    limits: Limits = field(init=False, default=Factory(lambda self: Limits(self.pipeline), takes_self=True), repr=False)
+    limits: StatelessLimits = field(
+        init=False, default=Factory(lambda self: StatelessLimits(self.pipeline), takes_self=True), repr=False
+    )
     _recent: deque[tuple[bytes, bytes, int]] | None = field(
         init=False, factory=lambda: deque(maxlen=RECENT), repr=False
     )
@@ -235,7 +241,7 @@ class ModelCall:
         limits: What is learned of each model's room from the calls that belong to no conversation, as this one.
     """
 
-    client: Conversations
+    conversations: Conversations
     pipeline: Pipeline
     adapter: Adapter
     body: Body
@@ -243,7 +249,7 @@ class ModelCall:
     session: Session | None
     view: View
     recovered: bool = False
-    limits: Limits | None = None
+    limits: StatelessLimits | None = None
 
     def written(self) -> dict[str, Any]:
         """The request to send."""
@@ -268,10 +274,10 @@ class ModelCall:
         passed, model = Given(given.messages, given.system, given.tools), _model_to_pass(session, given.model)
         smaller = await session.recover_call(error, passed, sent, model, self.adapter.format)
         if smaller is not None:
-            self.view = self.client.view = smaller
+            self.view = self.conversations.view = smaller
         return smaller is not None
 
-    async def _cut(self, limits: Limits, error: BaseException, sent: int) -> bool:
+    async def _cut(self, limits: StatelessLimits, error: BaseException, sent: int) -> bool:
         overflow, model = classify_error(error), self.request.model
         if overflow is None:
             return False
@@ -281,12 +287,12 @@ class ModelCall:
         if smaller is None:
             limits.restore(model, before)
         else:
-            self.view = self.client.view = smaller
+            self.view = self.conversations.view = smaller
         allowed = None if budget is None else budget.limit
         observe(self.pipeline.observers, OverflowMet(sent, allowed, smaller is not None, None, model))
         return smaller is not None
 
-    async def _smaller(self, limits: Limits, *, guessed: bool) -> View | None:
+    async def _smaller(self, limits: StatelessLimits, *, guessed: bool) -> View | None:
         try:
             narrowed = limits.pipeline_for(self.request.model, down_to_target=guessed)
             view = await _alone(narrowed, limits.pipeline, self.adapter, self.request)
@@ -337,7 +343,7 @@ class ModelCall:
     def untold(self) -> None:
         """A stream has ended without any usage: say once for this client what brings it."""
         if not self.adapter.tells_usage(self.body):
-            self.client.say_once(_UNTOLD)
+            self.conversations.say_once(_UNTOLD)
 
 
 _UNTOLD = (
@@ -346,13 +352,16 @@ _UNTOLD = (
 )
 
 
-MOST = 64
-"""So many models are remembered; the one that was refused longest ago is forgotten first."""
+MODELS_KNOWN = 64
+"""The limits of so many models are remembered; the one that was refused longest ago is forgotten first."""
 
 
 @define
-class Limits:
-    """The limits that overflows taught, by model. Such a call is cut to the limit, not below: the next is cut anew."""
+class StatelessLimits:
+    """The limits that overflows taught to calls of no conversation, by model.
+
+    Such a call is cut to the limit, not below: the next is cut anew.
+    """
 
     pipeline: Pipeline
     _known: OrderedDict[str | None, OverflowLimit] = field(init=False, factory=OrderedDict)
@@ -381,7 +390,7 @@ class Limits:
             allowance.refused(overflow, sent)
             self._known[model] = allowance.learned
             self._known.move_to_end(model)
-            if len(self._known) > MOST:
+            if len(self._known) > MODELS_KNOWN:
                 self._known.popitem(last=False)
         return before
 
@@ -403,5 +412,5 @@ class Limits:
             return
         with self._guard:
             self._known.setdefault(model, OverflowLimit()).taken(billed)
-            if len(self._known) > MOST:
+            if len(self._known) > MODELS_KNOWN:
                 self._known.popitem(last=False)

@@ -34,6 +34,52 @@ from agentctx.replay import Recording, Step, calls_of, reader_of, replay
 from agentctx.retention import Watch, needs, watched
 from agentctx.users_code import described
 
+AHEAD = 16_000_000
+"""So many bytes of sessions are read ahead, as JSON: what takes longest goes first, and a corpus that is larger than
+memory streams."""
+
+
+def compare(
+    sessions: Iterable[tuple[str, Recording]],
+    contenders: Sequence[Contender],
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    model: str | None = None,
+    results: Results | None = None,
+    ahead: int = AHEAD,
+) -> Iterator[Measured | Failed]:
+    """Replay each session through each pipeline, and give one row for each pair, as they are done.
+
+    Args:
+        sessions: What each session is called, and the session; they are read as they are needed.
+        contenders: The pipelines.
+        executor: Runs them: of ``concurrent.futures``, or Dask's or Ray's. Without one, they run here, one by one.
+        workers: How many it runs at once; without it, as many as there are processors here.
+        model: The model, when it is not the recorded one.
+        results: Rows that are there already are given as they are, and new ones are put down.
+        ahead: With an executor, so many bytes of sessions are read ahead, as JSON: of them what takes longest goes
+            first, so that no worker is left alone with it at the end.
+
+    Yields:
+        A row for each pair, or why there is none.
+
+    Example:
+        >>> from agentctx.comparison import Contender, compare
+        >>> from agentctx.replay import Recording
+        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        >>> pipelines = [Contender.of("all", preset="everything", window=4_000)]
+        >>> [row.calls for row in compare([("greeting", Recording(said))], pipelines)]
+        [1]
+    """
+    pairs = _pairs(sessions, contenders, model)
+    if executor is None:
+        for pair in pairs:
+            known = None if results is None else results.get(pair.key)
+            yield known or _taken(pair, _measured(pair.recording, pair.contender, pair.session, model), results)
+        return
+    yield from _Run(executor, workers or os.cpu_count() or 1, ahead, model, results).rows(pairs)
+
 
 @frozen
 class Measured:
@@ -232,11 +278,6 @@ _SUMMED = (
     *("calls", "tokens_given", "tokens_sent", "prefix_tokens"),
     *("compactions", "invalid", "overflowed"),
 )
-IN_FLIGHT = 2
-"""So many pairs are with each worker: it never waits for one."""
-AHEAD = 16_000_000
-"""So many bytes of sessions are read ahead, as JSON: what takes longest goes first, and a corpus that is larger than
-memory streams."""
 
 
 @frozen
@@ -260,48 +301,6 @@ class Failed:
     session: str
     pipeline: str
     error: str
-
-
-def compare(
-    sessions: Iterable[tuple[str, Recording]],
-    contenders: Sequence[Contender],
-    *,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    model: str | None = None,
-    results: Results | None = None,
-    ahead: int = AHEAD,
-) -> Iterator[Measured | Failed]:
-    """Replay each session through each pipeline, and give one row for each pair, as they are done.
-
-    Args:
-        sessions: What each session is called, and the session; they are read as they are needed.
-        contenders: The pipelines.
-        executor: Runs them: of ``concurrent.futures``, or Dask's or Ray's. Without one, they run here, one by one.
-        workers: How many it runs at once; without it, as many as there are processors here.
-        model: The model, when it is not the recorded one.
-        results: Rows that are there already are given as they are, and new ones are put down.
-        ahead: With an executor, so many bytes of sessions are read ahead, as JSON: of them what takes longest goes
-            first, so that no worker is left alone with it at the end.
-
-    Yields:
-        A row for each pair, or why there is none.
-
-    Example:
-        >>> from agentctx.comparison import Contender, compare
-        >>> from agentctx.replay import Recording
-        >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
-        >>> pipelines = [Contender.of("all", preset="everything", window=4_000)]
-        >>> [row.calls for row in compare([("greeting", Recording(said))], pipelines)]
-        [1]
-    """
-    pairs = _pairs(sessions, contenders, model)
-    if executor is None:
-        for pair in pairs:
-            known = None if results is None else results.get(pair.key)
-            yield known or _taken(pair, _measured(pair.recording, pair.contender, pair.session, model), results)
-        return
-    yield from _Run(executor, workers or os.cpu_count() or 1, ahead, model, results).rows(pairs)
 
 
 @frozen
@@ -396,6 +395,10 @@ class _Waiting:
         """How long a pair will take; of a pipeline that nothing is known of, longer than the others."""
         seconds, size = self._took.get(pair.contender, (float("inf"), 1))
         return pair.size * seconds / max(1, size), pair.size
+
+
+IN_FLIGHT = 2
+"""So many pairs are with each worker: it never waits for one."""
 
 
 @define

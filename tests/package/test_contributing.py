@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`((?:agentctx|tests|scripts)/[\w./]*)`", GUIDE)))
-NAMED = re.findall(r"`(agentctx/[\w./]+\.py)` \(((?:`\w+`(?:, )?)+)\)", GUIDE)
+NAMED = re.findall(r"`(agentctx/[\w./]+\.py)` \(((?:`[\w.]+`(?:, )?)+)\)", GUIDE)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -20,10 +20,13 @@ def test_what_the_guide_names_is_there(path):
 
 @pytest.mark.parametrize(("path", "names"), NAMED, ids=[path for path, _ in NAMED])
 def test_what_the_guide_finds_in_a_file_is_defined_there(path, names):
-    """Each name that stands behind a file is a class, a function or a value of it."""
+    """Each name that stands behind a file is a class, a function or a value of it, or of the class before its dot."""
     text = (ROOT / path).read_text(encoding="utf-8")
-    for name in re.findall(r"\w+", names):
-        assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b|^{name}\b.*=", text, re.MULTILINE), name
+    for owner, name in re.findall(r"(?:(\w+)\.)?(\w+)", names):
+        within = re.search(rf"^class {owner}\b.*?(?=^\w|\Z)", text, re.MULTILINE | re.DOTALL) if owner else None
+        assert within or not owner, owner
+        defined = rf"^ *(?:async )?(?:def|class) {name}\b|^{name}\b.*="
+        assert re.search(defined, within.group() if within else text, re.MULTILINE), name
 
 
 def test_the_layers_are_those_that_are_checked():
