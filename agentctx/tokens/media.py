@@ -1,8 +1,9 @@
-"""Images, sounds, films and documents: what they cost, and how blocks carry them.
+"""Images, sounds, films and documents: found in blocks that carry them, and what each costs.
 
-Their base64 is never counted as text; what a text document says is. Images follow the providers' published formulas:
-OpenAI's guide to images (tiles, patches), Anthropic's page on vision (28-pixel patches, 2026-08), Google's page on
-tokens (258 a tile). An office document costs its text. The rest are estimates, each said where it is made.
+Their base64 is never counted as text; what a text document says is. First stands how they are found where a block is
+not understood (``carried``), then what each costs (``media_tokens``), by kind. Images follow the providers' published
+formulas: OpenAI's guide to images (tiles, patches), Anthropic's page on vision (28-pixel patches, 2026-08), Google's
+page on tokens (258 a tile). An office document costs its text. The rest are estimates, each said where it is made.
 """
 
 from __future__ import annotations
@@ -24,10 +25,248 @@ from agentctx.models.profile import ImageRule
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
+
+def carried(block: object) -> Carried:
+    """Find the media in a block that is not understood, at any depth: as base64, bytes, a file or a stream.
+
+    Such a block is counted as text, but what it carries is no text: it is taken out.
+
+    Args:
+        block: Any JSON value; also SDK objects, bytes, paths and streams within it.
+    """
+    found = Carried(block)
+    found.rest = _walk(block, _Place(), found)
+    return found
+
+
+@define(eq=False, repr=False)
+class Carried:
+    """What a block carries beside words.
+
+    Args:
+        rest: The block, an empty string in the place of all that was found.
+        media: The media in it.
+        encrypted: Tokens of what is encrypted in it; estimate.
+    """
+
+    rest: object
+    media: list[Media] = field(factory=list)
+    encrypted: int = 0
+
+
+@frozen(eq=False, repr=False)
+class _Place:
+    """Where a value stands.
+
+    Args:
+        key: Its key.
+        media_type: The MIME type that is said around it, if any.
+        inline: Whether base64 is what has to stand here.
+        depth: How deep it is.
+        around: The containers that it stands in, by their ids.
+    """
+
+    key: str = ""
+    media_type: str | None = None
+    inline: bool = False
+    depth: int = 0
+    around: frozenset[int] = frozenset()
+
+    def within(self, container: object) -> _Place:
+        return evolve(self, depth=self.depth + 1, around=self.around | {id(container)})
+
+
+_DEEPEST = 100
+
+_CARRIER_KEYS = frozenset({"data", "bytes", "blob", "file_data", "b64_json", "base64"})
+"""Keys under which content stands beside its type."""
+
+_READ_KEYS = frozenset(
+    {"text", "stdout", "stderr", "output", "code", "query", "title", "context", "name", "filename", "description"}
+    | {"displayName", "display_name", "caption"}
+)
+"""Keys whose strings the model reads as they stand, whatever they look like."""
+
+_MODEL_KEYS = frozenset({"input", "arguments", "args"})
+"""Keys of what a model wrote itself: no media."""
+
+
+def _walk(value: object, place: _Place, found: Carried) -> Native:
+    if isinstance(value, str):
+        return _string(value, place, found)
+    if value is None or isinstance(value, (int, float)):
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview, PathLike, IOBase)):
+        return _file_or_bytes(value, place, found)
+    if place.depth > _DEEPEST or id(value) in place.around:
+        return value
+    inner = place.within(value)
+    if isinstance(value, (list, tuple)):
+        return [_walk(each, inner, found) for each in value]
+    fields = value if isinstance(value, Mapping) else _dumped(value)
+    return value if fields is None else dict(_entries(fields, inner, found))
+
+
+def _dumped(value: object) -> Mapping[Native, Native] | None:
+    dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
+    dumped = dump(exclude_unset=True) if callable(dump) else None
+    return dumped if isinstance(dumped, Mapping) else None
+
+
+def _entries(fields: Mapping[Any, Any], place: _Place, found: Carried) -> Iterator[tuple[Any, Any]]:
+    said = _media_type(fields)
+    inline = fields.get("type") == "base64" or (said or place.media_type or "text").partition("/")[0] != "text"
+    here = evolve(place, media_type=said or place.media_type, inline=inline and fields.get("type") != "text")
+    for key, value in fields.items():
+        yield key, value if key in _MODEL_KEYS else _walk(value, evolve(here, key=str(key)), found)
+
+
+_TYPE_KEYS = ("media_type", "mimeType", "mime_type")
+"""Keys under which a block names the MIME type of what it carries."""
+
+_FAMILY_OF_FORMAT: Mapping[str, str] = {
+    **dict.fromkeys(("png", "jpeg", "gif", "webp"), "image"),
+    **dict.fromkeys(("mp3", "wav", "flac", "ogg", "opus", "aac", "pcm16"), "audio"),
+    **dict.fromkeys(("mp4", "mov", "mkv", "webm", "mpeg", "mpg", "wmv", "flv", "three_gp"), "video"),
+    **dict.fromkeys(("pdf", "doc", "docx", "xls", "xlsx"), "application"),
+    **dict.fromkeys(("txt", "md", "csv", "html"), "text"),
+}
+"""Families of MIME types by the formats that providers name."""
+
+
+def _media_type(fields: Mapping[Any, Any]) -> str | None:
+    """The MIME type that a block names, or makes of a format that it names."""
+    named = next((fields[key] for key in _TYPE_KEYS if isinstance(fields.get(key), str)), None)
+    if named is not None:
+        return str(named)
+    suffix = fields.get("format")
+    family = _FAMILY_OF_FORMAT.get(suffix) if isinstance(suffix, str) else None
+    return None if family is None else f"{family}/{'plain' if family == 'text' else suffix}"
+
+
+_SIGNATURE_KEYS = frozenset({"signature", "thoughtSignature", "thought_signature"})
+"""Keys of signatures: providers check them, and no model reads them."""
+
+_ENCRYPTED_CHARACTERS = 4
+"""Of base64 for a token: three bytes; estimate."""
+
+
+def _string(text: str, place: _Place, found: Carried) -> str:
+    if place.key in _SIGNATURE_KEYS and _BASE64.fullmatch(text):
+        return ""
+    if place.key.startswith("encrypted") and _BASE64.fullmatch(text):
+        found.encrypted += -(-len(text) // _ENCRYPTED_CHARACTERS)
+        return ""
+    if (url := _DATA_URL.match(text)) is not None and place.key != "text":
+        found.media.append(media_of(text[url.end() :], url[1] or None))
+        return ""
+    if not _is_file(text, place):
+        return text
+    found.media.append(media_of(text, place.media_type))
+    return ""
+
+
+def _file_or_bytes(value: object, place: _Place, found: Carried) -> str:
+    """Bytes are media where their type is said or seen; else they count as the base64 that they are sent as."""
+    try:
+        data = base64_of(value) or ""
+    except (OSError, ValueError):  # reading the message says so; a count may not
+        return ""
+    if place.media_type is None and _by_magic(data) is None and not _is_file(data, place):
+        return data
+    found.media.append(media_of(data, place.media_type))
+    return ""
+
+
+_BASE64 = lazy_pattern(r"[A-Za-z0-9+/_\r\n-]++={0,2}\s*")
+_MIXED = (lazy_pattern("[A-Z]"), lazy_pattern("[a-z]"), lazy_pattern("[0-9]"))
+_DATA_URL = lazy_pattern(r"data:([^;,]*)(?:;[^;,]*)*;base64,")
+_RECOGNISABLE = 32
+"""From so many characters on, base64 that begins as the usual files do is taken for a file."""
+
+_UNMISTAKABLE = 1024
+"""From so many characters on, base64 is taken for a file however it begins: nothing else is so long."""
+
+_SHORTEST_LINE = 48
+"""No line of base64 that is wrapped is shorter, but for the last one."""
+
+
+def _is_file(text: str, place: _Place) -> bool:
+    """Whether a string is a file in base64: as its neighbours say, as it begins, or since nothing else is so long."""
+    if place.key in _READ_KEYS or not _BASE64.fullmatch(text):
+        return False
+    if place.inline and place.key in _CARRIER_KEYS:
+        return True
+    if len(text) >= _RECOGNISABLE and _by_magic(text) is not None:
+        return True
+    unmistakable = len(text) >= _UNMISTAKABLE and not 0 <= text.find("\n") < _SHORTEST_LINE
+    return unmistakable and place.key != "content" and all(letters.search(text) for letters in _MIXED)
+
+
+def base64_of(value: object) -> str | None:
+    """Content in base64, from bytes, a path or a binary stream (which is then where it was before); else None.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If the stream is closed or cannot go back.
+    """
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return b64encode(value).decode("ascii")
+    if isinstance(value, PathLike):
+        with open(value, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+            return b64encode(file.read()).decode("ascii")
+    return b64encode(_read_whole(value)).decode("ascii") if isinstance(value, IOBase) else None
+
+
+def _read_whole(stream: Native) -> bytes:
+    """All that a stream holds, from its start on."""
+    place = stream.tell()
+    stream.seek(0)
+    try:
+        content = stream.read()
+    finally:
+        stream.seek(place)
+    return content.encode() if isinstance(content, str) else bytes(content)
+
+
+_SEEN_OR_HEARD = frozenset({"image", "audio", "video"})
+
+
+def media_of(data: str, media_type: str | None = None) -> Media:
+    """Content in base64 as media; of which kind, its type says, else how it begins.
+
+    Args:
+        data: The base64.
+        media_type: Its MIME type, when known.
+    """
+    known = media_type or _by_magic(data)
+    family = (known or "").partition("/")[0]
+    return Media(family if family in _SEEN_OR_HEARD else "document", known, data)
+
+
+_MAGIC: tuple[tuple[str, str], ...] = (
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi0", "application/pdf"),
+    ("SUQz", "audio/mpeg"),
+    ("T2dnU", "audio/ogg"),
+    ("ZkxhQ", "audio/flac"),
+    ("GkXfo", "video/webm"),
+    ("UEsDB", "application/zip"),
+)
+"""How base64 of the usual files begins."""
+
+
+def _by_magic(data: str) -> str | None:
+    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), None)
+
+
 Size = tuple[int, int]
 """Width and height in pixels."""
 
-UNKNOWN_SIZE: Size = (1024, 1024)
+_UNKNOWN_SIZE: Size = (1024, 1024)
 """Pixels of an image that is carried by reference, or whose size cannot be told; the size of OpenAI's examples."""
 
 _AUDIO_BYTES = 16_000  # a second of speech as 128 kbit/s MP3; estimate
@@ -37,13 +276,13 @@ _UNKNOWN_SECONDS = 60  # of sound or film carried by reference; estimate
 _PAGE_BYTES = 50_000  # of a PDF page; estimate
 _UNKNOWN_PAGES = 10  # of a document carried by reference; estimate
 
-AUDIO_TOKENS = 32
+_AUDIO_TOKENS = 32
 """Tokens a second of sound (Gemini's published rate; OpenAI's is lower)."""
 
-VIDEO_TOKENS = 263
+_VIDEO_TOKENS = 263
 """Tokens a second of film (Gemini's published rate at one frame a second)."""
 
-PAGE_TEXT = 500
+_PAGE_TEXT = 500
 """Tokens of text on a page, for providers that read a document's text beside its picture; estimate."""
 
 _TEXT_TYPES = lazy_pattern(
@@ -67,16 +306,16 @@ def media_tokens(part: Media, rule: ImageRule, count: Callable[[str], int]) -> i
             return image_tokens(_size_of(part), rule, part.detail)
         case "audio":
             wav = part.media_type in {"audio/wav", "audio/x-wav", "audio/pcm16"}
-            return ceil(AUDIO_TOKENS * _seconds(part, _WAV_BYTES if wav else _AUDIO_BYTES))
+            return ceil(_AUDIO_TOKENS * _seconds(part, _WAV_BYTES if wav else _AUDIO_BYTES))
         case "video":
-            return ceil(VIDEO_TOKENS * _seconds(part, _VIDEO_BYTES))
+            return ceil(_VIDEO_TOKENS * _seconds(part, _VIDEO_BYTES))
         case _:
             text = office_text(_bytes_of(part) or b"") if may_be_office(part) else document_text(part)
             return _pages(part) * page_tokens(rule) if text is None else max(1, count(text))
 
 
 def _size_of(part: Media) -> Size:
-    return (None if part.data is None else image_size(part.data)) or UNKNOWN_SIZE
+    return (None if part.data is None else image_size(part.data)) or _UNKNOWN_SIZE
 
 
 def _seconds(part: Media, rate: int) -> float:
@@ -136,7 +375,7 @@ def page_tokens(rule: ImageRule) -> int:
     """
     if rule.kind == "gemini":
         return 258
-    return PAGE_TEXT + image_tokens(UNKNOWN_SIZE, rule, None)
+    return _PAGE_TEXT + image_tokens(_UNKNOWN_SIZE, rule, None)
 
 
 def image_tokens(size: Size, rule: ImageRule, detail: str | None = None) -> int:
@@ -237,7 +476,7 @@ def _cells(length: float, cell: int) -> int:
     return max(1, ceil(length / cell - 1e-9))
 
 
-_STEPS = (256, 64 * 1024, 1024 * 1024)  # bytes to decode; a JPEG may hold a preview and a profile before its size
+_IMAGE_STEPS = (256, 64 * 1024, 1024 * 1024)  # bytes to decode; a JPEG may hold a preview and a profile before its size
 
 
 def image_size(data: str) -> Size | None:
@@ -246,9 +485,9 @@ def image_size(data: str) -> Size | None:
     Args:
         data: The image in base64. Only as much of it is decoded as the format needs, at most 1 MB.
     """
-    for step in _STEPS:
+    for step in _IMAGE_STEPS:
         head = _decoded_start(data, step)
-        found = _size(head)
+        found = _size_in(head)
         if found is not None or len(head) < step:
             return found
     return None
@@ -263,8 +502,8 @@ def _decoded_start(data: str, size: int) -> bytes:
         return b""
 
 
-def _size(head: bytes) -> Size | None:
-    for signature, offset, read in _FORMATS:
+def _size_in(head: bytes) -> Size | None:
+    for signature, offset, read in _IMAGE_FORMATS:
         if head.startswith(signature, offset):
             found = read(head)
             return found if found is not None and found[0] > 0 and found[1] > 0 else None
@@ -317,34 +556,34 @@ def _little(number: bytes) -> int:
     return int.from_bytes(number, "little")
 
 
-_FORMATS: tuple[tuple[bytes, int, Callable[[bytes], Size | None]], ...] = (
+_IMAGE_FORMATS: tuple[tuple[bytes, int, Callable[[bytes], Size | None]], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, _png),
     (b"\xff\xd8\xff", 0, _jpeg),
     (b"GIF8", 0, _gif),
     (b"WEBP", 8, _webp),
 )
 
-MOST_BYTES = 4 * 2**20
+MOST_OFFICE_BYTES = 4 * 2**20
 """So many bytes of XML are read of a document; small archives may hold very much."""
 
-ROWS = 1_000
+_MOST_ROWS = 1_000
 """So many rows of a sheet are read."""
 
-DIGITS = 10
+_DIGITS = 10
 """No number of a shared text has so many."""
 
-_ARCHIVE = "UEsDB"  # how the base64 of a zip archive begins
-_TEXTS = lazy_pattern(r"word/(?:document|footnotes|endnotes|comments)\.xml|ppt/slides/slide\d+\.xml")
-_SHEETS = lazy_pattern(r"xl/worksheets/[\w.-]+\.xml")
-_SHARED = "xl/sharedStrings.xml"
-_BREAK = lazy_pattern(r"</w:p>|</a:p>|</si>|<w:br/>")
+_ZIP_BASE64 = "UEsDB"  # how the base64 of a zip archive begins
+_OFFICE_TEXTS = lazy_pattern(r"word/(?:document|footnotes|endnotes|comments)\.xml|ppt/slides/slide\d+\.xml")
+_OFFICE_SHEETS = lazy_pattern(r"xl/worksheets/[\w.-]+\.xml")
+_SHARED_TEXTS = "xl/sharedStrings.xml"
+_END_OF_LINE = lazy_pattern(r"</w:p>|</a:p>|</si>|<w:br/>")
 _TAG = lazy_pattern(r"<[^<>]*>")
 _CELL = lazy_pattern(r"<(row|c|v|t)\b([^<>]*)>([^<]*)")
 
 
 def may_be_office(part: Media) -> bool:
     """Whether a document is a zip archive, as those of offices are."""
-    return part.kind == "document" and part.data is not None and part.data.startswith(_ARCHIVE)
+    return part.kind == "document" and part.data is not None and part.data.startswith(_ZIP_BASE64)
 
 
 def office_text(content: bytes) -> str | None:
@@ -354,14 +593,14 @@ def office_text(content: bytes) -> str | None:
     try:
         with ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()
-            texts, sheets = (sorted(filter(pattern.fullmatch, names)) for pattern in (_TEXTS, _SHEETS))
+            texts, sheets = (sorted(filter(pattern.fullmatch, names)) for pattern in (_OFFICE_TEXTS, _OFFICE_SHEETS))
             if not texts and not sheets:
                 return None
             read = _Reader(archive).read
-            shared = _plain(read(_SHARED)).split("\n") if sheets and _SHARED in names else []
+            shared = _plain(read(_SHARED_TEXTS)).split("\n") if sheets and _SHARED_TEXTS in names else []
             told = [
                 *(_plain(read(name)) for name in texts),
-                *("".join(_cells_of(read(name), shared)) for name in sheets),
+                *("".join(_sheet_cells(read(name), shared)) for name in sheets),
             ]
     except (BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError):
         return None
@@ -378,7 +617,7 @@ class _Reader:
     """
 
     archive: ZipFile
-    left: int = MOST_BYTES
+    left: int = MOST_OFFICE_BYTES
 
     def read(self, name: str) -> str:
         """A file's characters, up to where the limit is."""
@@ -396,252 +635,23 @@ def _unescaped(text: str) -> str:
 
 def _plain(xml: str) -> str:
     """The characters of XML, a paragraph or a shared text a line."""
-    return _unescaped(_TAG.sub("", _BREAK.sub("\n", xml)))
+    return _unescaped(_TAG.sub("", _END_OF_LINE.sub("\n", xml)))
 
 
-def _cells_of(xml: str, shared: list[str]) -> Iterator[str]:
+def _sheet_cells(xml: str, shared: list[str]) -> Iterator[str]:
     """The values of a sheet's cells; many of them are numbers of shared texts."""
     rows, kind = 0, ""
     for found in _CELL.finditer(xml):
         tag, attributes, value = found.groups()
         if tag == "row":
             rows += 1
-            if rows > ROWS:
+            if rows > _MOST_ROWS:
                 return
             yield "\n"
         elif tag == "c":
             kind = attributes
         elif tag == "v" and 't="s"' in kind:
-            place = int(value) if value.isdecimal() and len(value) < DIGITS else len(shared)
+            place = int(value) if value.isdecimal() and len(value) < _DIGITS else len(shared)
             yield f"{shared[place] if place < len(shared) else ''}\t"
         else:
             yield _unescaped(value) + "\t"
-
-
-_MAGIC: tuple[tuple[str, str], ...] = (
-    ("iVBORw0KGgo", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi0", "application/pdf"),
-    ("SUQz", "audio/mpeg"),
-    ("T2dnU", "audio/ogg"),
-    ("ZkxhQ", "audio/flac"),
-    ("GkXfo", "video/webm"),
-    ("UEsDB", "application/zip"),
-)
-"""How base64 of the usual files begins."""
-
-_FAMILIES: Mapping[str, str] = {
-    **dict.fromkeys(("png", "jpeg", "gif", "webp"), "image"),
-    **dict.fromkeys(("mp3", "wav", "flac", "ogg", "opus", "aac", "pcm16"), "audio"),
-    **dict.fromkeys(("mp4", "mov", "mkv", "webm", "mpeg", "mpg", "wmv", "flv", "three_gp"), "video"),
-    **dict.fromkeys(("pdf", "doc", "docx", "xls", "xlsx"), "application"),
-    **dict.fromkeys(("txt", "md", "csv", "html"), "text"),
-}
-"""Families of MIME types by the formats that providers name."""
-
-_TYPES = ("media_type", "mimeType", "mime_type")
-_KINDS = frozenset({"image", "audio", "video"})
-_CARRIERS = frozenset({"data", "bytes", "blob", "file_data", "b64_json", "base64"})
-"""Keys under which content stands beside its type."""
-
-_READ = frozenset(
-    {"text", "stdout", "stderr", "output", "code", "query", "title", "context", "name", "filename", "description"}
-    | {"displayName", "display_name", "caption"}
-)
-"""Keys whose strings the model reads as they stand, whatever they look like."""
-
-_MADE = frozenset({"input", "arguments", "args"})
-"""Keys of what a model wrote itself: no media."""
-
-_BASE64 = lazy_pattern(r"[A-Za-z0-9+/_\r\n-]++={0,2}\s*")
-_MIXED = (lazy_pattern("[A-Z]"), lazy_pattern("[a-z]"), lazy_pattern("[0-9]"))
-_DATA_URL = lazy_pattern(r"data:([^;,]*)(?:;[^;,]*)*;base64,")
-_RECOGNISABLE = 32
-"""From so many characters on, base64 that begins as the usual files do is taken for a file."""
-
-_UNMISTAKABLE = 1024
-"""From so many characters on, base64 is taken for a file however it begins: nothing else is so long."""
-
-_LINE = 48
-"""No line of base64 that is wrapped is shorter, but for the last one."""
-
-_SIGNATURES = frozenset({"signature", "thoughtSignature", "thought_signature"})
-"""Keys of signatures: providers check them, and no model reads them."""
-
-_ENCRYPTED_CHARACTERS = 4
-"""Of base64 for a token: three bytes; estimate."""
-
-_DEEPEST = 100
-
-
-def base64_of(value: object) -> str | None:
-    """Content in base64, from bytes, a path or a binary stream (which is then where it was before); else None.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If the stream is closed or cannot go back.
-    """
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return b64encode(value).decode("ascii")
-    if isinstance(value, PathLike):
-        with open(value, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
-            return b64encode(file.read()).decode("ascii")
-    return b64encode(_read_whole(value)).decode("ascii") if isinstance(value, IOBase) else None
-
-
-def _read_whole(stream: Native) -> bytes:
-    """All that a stream holds, from its start on."""
-    place = stream.tell()
-    stream.seek(0)
-    try:
-        content = stream.read()
-    finally:
-        stream.seek(place)
-    return content.encode() if isinstance(content, str) else bytes(content)
-
-
-def media_of(data: str, media_type: str | None = None) -> Media:
-    """Content in base64 as media; of which kind, its type says, else how it begins.
-
-    Args:
-        data: The base64.
-        media_type: Its MIME type, when known.
-    """
-    known = media_type or _by_magic(data)
-    family = (known or "").partition("/")[0]
-    return Media(family if family in _KINDS else "document", known, data)
-
-
-def _by_magic(data: str) -> str | None:
-    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), None)
-
-
-@define(eq=False, repr=False)
-class Carried:
-    """What a block carries beside words.
-
-    Args:
-        rest: The block, an empty string in the place of all that was found.
-        media: The media in it.
-        encrypted: Tokens of what is encrypted in it; estimate.
-    """
-
-    rest: object
-    media: list[Media] = field(factory=list)
-    encrypted: int = 0
-
-
-def carried(block: object) -> Carried:
-    """Find the media in a block that is not understood, at any depth: as base64, bytes, a file or a stream.
-
-    Such a block is counted as text, but what it carries is no text: it is taken out.
-
-    Args:
-        block: Any JSON value; also SDK objects, bytes, paths and streams within it.
-    """
-    found = Carried(block)
-    found.rest = _walk(block, _Place(), found)
-    return found
-
-
-@frozen(eq=False, repr=False)
-class _Place:
-    """Where a value stands.
-
-    Args:
-        key: Its key.
-        media_type: The MIME type that is said around it, if any.
-        inline: Whether base64 is what has to stand here.
-        depth: How deep it is.
-        around: The containers that it stands in, by their ids.
-    """
-
-    key: str = ""
-    media_type: str | None = None
-    inline: bool = False
-    depth: int = 0
-    around: frozenset[int] = frozenset()
-
-    def within(self, container: object) -> _Place:
-        return evolve(self, depth=self.depth + 1, around=self.around | {id(container)})
-
-
-def _walk(value: object, place: _Place, found: Carried) -> Native:
-    if isinstance(value, str):
-        return _text(value, place, found)
-    if value is None or isinstance(value, (int, float)):
-        return value
-    if isinstance(value, (bytes, bytearray, memoryview, PathLike, IOBase)):
-        return _content(value, place, found)
-    if place.depth > _DEEPEST or id(value) in place.around:
-        return value
-    inner = place.within(value)
-    if isinstance(value, (list, tuple)):
-        return [_walk(each, inner, found) for each in value]
-    fields = value if isinstance(value, Mapping) else _dumped(value)
-    return value if fields is None else dict(_entries(fields, inner, found))
-
-
-def _dumped(value: object) -> Mapping[Native, Native] | None:
-    dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
-    dumped = dump(exclude_unset=True) if callable(dump) else None
-    return dumped if isinstance(dumped, Mapping) else None
-
-
-def _entries(fields: Mapping[Any, Any], place: _Place, found: Carried) -> Iterator[tuple[Any, Any]]:
-    said = _media_type(fields)
-    inline = fields.get("type") == "base64" or (said or place.media_type or "text").partition("/")[0] != "text"
-    here = evolve(place, media_type=said or place.media_type, inline=inline and fields.get("type") != "text")
-    for key, value in fields.items():
-        yield key, value if key in _MADE else _walk(value, evolve(here, key=str(key)), found)
-
-
-def _media_type(fields: Mapping[Any, Any]) -> str | None:
-    """The MIME type that a block names, or makes of a format that it names."""
-    named = next((fields[key] for key in _TYPES if isinstance(fields.get(key), str)), None)
-    if named is not None:
-        return str(named)
-    suffix = fields.get("format")
-    family = _FAMILIES.get(suffix) if isinstance(suffix, str) else None
-    return None if family is None else f"{family}/{'plain' if family == 'text' else suffix}"
-
-
-def _text(text: str, place: _Place, found: Carried) -> str:
-    if place.key in _SIGNATURES and _BASE64.fullmatch(text):
-        return ""
-    if place.key.startswith("encrypted") and _BASE64.fullmatch(text):
-        found.encrypted += -(-len(text) // _ENCRYPTED_CHARACTERS)
-        return ""
-    if (url := _DATA_URL.match(text)) is not None and place.key != "text":
-        found.media.append(media_of(text[url.end() :], url[1] or None))
-        return ""
-    if not _is_file(text, place):
-        return text
-    found.media.append(media_of(text, place.media_type))
-    return ""
-
-
-def _is_file(text: str, place: _Place) -> bool:
-    """Whether a string is a file in base64: as its neighbours say, as it begins, or since nothing else is so long."""
-    if place.key in _READ or not _BASE64.fullmatch(text):
-        return False
-    if place.inline and place.key in _CARRIERS:
-        return True
-    if len(text) >= _RECOGNISABLE and _by_magic(text) is not None:
-        return True
-    unmistakable = len(text) >= _UNMISTAKABLE and not 0 <= text.find("\n") < _LINE
-    return unmistakable and place.key != "content" and all(letters.search(text) for letters in _MIXED)
-
-
-def _content(value: object, place: _Place, found: Carried) -> str:
-    """Bytes are media where their type is said or seen; else they count as the base64 that they are sent as."""
-    try:
-        data = base64_of(value) or ""
-    except (OSError, ValueError):  # reading the message says so; a count may not
-        return ""
-    if place.media_type is None and _by_magic(data) is None and not _is_file(data, place):
-        return data
-    found.media.append(media_of(data, place.media_type))
-    return ""
