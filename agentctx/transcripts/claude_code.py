@@ -37,6 +37,61 @@ _REMARKS = frozenset(
 """Kinds of lines that are the program's own."""
 
 
+def read(lines: LogLines) -> Iterator[Read]:
+    """The conversation of a session, then those of its sub-agents.
+
+    Raises:
+        InvalidInput: If the model has said nothing in it, and nothing was said to it.
+    """
+    log, others = _Log(), list[Fields]()
+    for _, line in lines:
+        log.add(line)
+        if not _is_known(line):
+            others.append({"type": line.get("type")})
+    if not log.said:
+        raise InvalidInput(lines.name, "this is a Claude Code session in which nothing was said: no model was called")
+    main = [said for said in log.said if not said.side]
+    chains = _chains(log)
+    if not main:
+        agent, main = next(iter(chains.items()))
+        del chains[agent]
+    notes = (
+        *lines.notes,
+        *left_out(others),
+        _UNSEEN,
+        *_of(len(chains), "side chain", "of sub-agents stands apart: --all replays it too"),
+    )
+    yield _read(log, main, log.id, notes)
+    for place, (agent, said) in enumerate(chains.items(), 1):
+        yield _read(log, said, f"{log.id}/{agent or place}", ())
+
+
+def _is_known(line: Fields) -> bool:
+    """Whether a line is of a kind that Claude Code writes."""
+    kind = str(line.get("type"))
+    return kind in _REMARKS or (kind in _SAID_IN and isinstance(line.get("message"), Mapping))
+
+
+def glance(lines: Iterable[bytes]) -> Glance:
+    """What a session's file says of the calls: only the lines of answers are parsed."""
+    billed: dict[int, Billed] = {}
+    places: dict[str, int] = {}
+    project = None
+    for line in lines:
+        begins = project is None and b'"cwd"' in line
+        if not begins and not (b'"usage"' in line and b'"assistant"' in line):
+            continue
+        fields = object_of(line)
+        project = project or string_of(fields, "cwd")
+        message = _seen_by_the_model(fields)
+        if message is not None and fields["type"] == "assistant":
+            answer = string_of(message, "id") or f"line {len(places)}"
+            said = _said(None, message, fields)
+            _bill(billed, places.setdefault(answer, len(places)), said)
+    calls = tuple(billed.values())
+    return Glance(project, next((one.model for one in reversed(calls) if one.model), None), calls)
+
+
 @frozen
 class _Said:
     """One line that the model saw or wrote.
@@ -120,61 +175,6 @@ class _Log:
             seen.add(uuid)
             uuid = self.parents[uuid]
         return uuid
-
-
-def read(lines: LogLines) -> Iterator[Read]:
-    """The conversation of a session, then those of its sub-agents.
-
-    Raises:
-        InvalidInput: If the model has said nothing in it, and nothing was said to it.
-    """
-    log, others = _Log(), list[Fields]()
-    for _, line in lines:
-        log.add(line)
-        if not _is_known(line):
-            others.append({"type": line.get("type")})
-    if not log.said:
-        raise InvalidInput(lines.name, "this is a Claude Code session in which nothing was said: no model was called")
-    main = [said for said in log.said if not said.side]
-    chains = _chains(log)
-    if not main:
-        agent, main = next(iter(chains.items()))
-        del chains[agent]
-    notes = (
-        *lines.notes,
-        *left_out(others),
-        _UNSEEN,
-        *_of(len(chains), "side chain", "of sub-agents stands apart: --all replays it too"),
-    )
-    yield _read(log, main, log.id, notes)
-    for place, (agent, said) in enumerate(chains.items(), 1):
-        yield _read(log, said, f"{log.id}/{agent or place}", ())
-
-
-def _is_known(line: Fields) -> bool:
-    """Whether a line is of a kind that Claude Code writes."""
-    kind = str(line.get("type"))
-    return kind in _REMARKS or (kind in _SAID_IN and isinstance(line.get("message"), Mapping))
-
-
-def glance(lines: Iterable[bytes]) -> Glance:
-    """What a session's file says of the calls: only the lines of answers are parsed."""
-    billed: dict[int, Billed] = {}
-    places: dict[str, int] = {}
-    project = None
-    for line in lines:
-        begins = project is None and b'"cwd"' in line
-        if not begins and not (b'"usage"' in line and b'"assistant"' in line):
-            continue
-        fields = object_of(line)
-        project = project or string_of(fields, "cwd")
-        message = _seen_by_the_model(fields)
-        if message is not None and fields["type"] == "assistant":
-            answer = string_of(message, "id") or f"line {len(places)}"
-            said = _said(None, message, fields)
-            _bill(billed, places.setdefault(answer, len(places)), said)
-    calls = tuple(billed.values())
-    return Glance(project, next((one.model for one in reversed(calls) if one.model), None), calls)
 
 
 def _chains(log: _Log) -> dict[str | None, list[_Said]]:

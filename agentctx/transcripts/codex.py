@@ -28,6 +28,52 @@ _ENDS_OF_ITEMS = ("message", "reasoning", "_call", "_output", "_response", "_ite
 """How the types of items end that early versions write as lines."""
 
 
+def read(lines: LogLines) -> Iterator[Read]:
+    """The conversation of a rollout.
+
+    Raises:
+        InvalidInput: If nothing was said in it.
+    """
+    rollout = _Rollout()
+    for _, line in lines:
+        rollout.add(line)
+    if not rollout.items:
+        raise InvalidInput(lines.name, "this is a Codex session in which nothing was said: no model was called")
+    notes = [*lines.notes, *left_out(rollout.others)]
+    if rollout.compacted:
+        times = "once" if rollout.compacted == 1 else f"{rollout.compacted:,} times"
+        notes.append(f"the session was compacted {times} by Codex itself: its requests were shorter from there on")
+    if rollout.rolled_back:
+        turns = "1 turn that was" if rollout.rolled_back == 1 else f"{rollout.rolled_back:,} turns that were"
+        notes.append(f"{turns} taken back: left out")
+    if rollout.window > 0:
+        notes.append(f"it ran in a window of {rollout.window:,} tokens: --window {rollout.window} replays it in that")
+    recording = Recording(
+        rollout.items,
+        system=rollout.system,
+        format="openai-responses",
+        model=rollout.model,
+        id=rollout.id or None,
+        pending=False,
+        billed=tuple(rollout.billed),
+    )
+    yield Read(recording, (*notes, _UNSEEN))
+
+
+def glance(lines: Iterable[bytes]) -> Glance:
+    """What a rollout says of the calls: only the lines of bills, models and the beginning are parsed."""
+    rollout, project = _Rollout(), None
+    rollout.begin_to_bill()
+    for line in lines:
+        if any(kind in line for kind in _KINDS_OF_REMARKS):
+            fields = object_of(line)
+            if fields.get("type") in ("session_meta", "turn_context", "event_msg"):
+                rollout.add(fields)
+            payload = fields.get("payload")
+            project = project or (string_of(payload, "cwd") if isinstance(payload, Mapping) else None)
+    return Glance(project, rollout.model, tuple(rollout.billed))
+
+
 @define
 class _Rollout:
     """What a rollout has said so far."""
@@ -123,52 +169,6 @@ def _is_item(line: Fields) -> bool:
     """Whether a line of an early version is an item."""
     kind = line.get("type")
     return "role" in line if kind is None else str(kind).endswith(_ENDS_OF_ITEMS) or str(kind) in _NEVER_SENT
-
-
-def read(lines: LogLines) -> Iterator[Read]:
-    """The conversation of a rollout.
-
-    Raises:
-        InvalidInput: If nothing was said in it.
-    """
-    rollout = _Rollout()
-    for _, line in lines:
-        rollout.add(line)
-    if not rollout.items:
-        raise InvalidInput(lines.name, "this is a Codex session in which nothing was said: no model was called")
-    notes = [*lines.notes, *left_out(rollout.others)]
-    if rollout.compacted:
-        times = "once" if rollout.compacted == 1 else f"{rollout.compacted:,} times"
-        notes.append(f"the session was compacted {times} by Codex itself: its requests were shorter from there on")
-    if rollout.rolled_back:
-        turns = "1 turn that was" if rollout.rolled_back == 1 else f"{rollout.rolled_back:,} turns that were"
-        notes.append(f"{turns} taken back: left out")
-    if rollout.window > 0:
-        notes.append(f"it ran in a window of {rollout.window:,} tokens: --window {rollout.window} replays it in that")
-    recording = Recording(
-        rollout.items,
-        system=rollout.system,
-        format="openai-responses",
-        model=rollout.model,
-        id=rollout.id or None,
-        pending=False,
-        billed=tuple(rollout.billed),
-    )
-    yield Read(recording, (*notes, _UNSEEN))
-
-
-def glance(lines: Iterable[bytes]) -> Glance:
-    """What a rollout says of the calls: only the lines of bills, models and the beginning are parsed."""
-    rollout, project = _Rollout(), None
-    rollout.begin_to_bill()
-    for line in lines:
-        if any(kind in line for kind in _KINDS_OF_REMARKS):
-            fields = object_of(line)
-            if fields.get("type") in ("session_meta", "turn_context", "event_msg"):
-                rollout.add(fields)
-            payload = fields.get("payload")
-            project = project or (string_of(payload, "cwd") if isinstance(payload, Mapping) else None)
-    return Glance(project, rollout.model, tuple(rollout.billed))
 
 
 def _more(now: Usage | None, before: Usage | None) -> Usage | None:

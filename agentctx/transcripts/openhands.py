@@ -24,6 +24,51 @@ _KINDS = ("Event", "Observation", "Condensation", "CondensationRequest", "Conden
 _LISTS = ("history", "trajectory", "events")
 
 
+def read(events: Sequence[Native], beside: Fields) -> Read:
+    """The events of a conversation."""
+    said = [event for event in _flat(events) if isinstance(event, Mapping)]
+    conversation = _Conversation(answered=set(_answered(said)))
+    for event in said:
+        _take_in(conversation, event)
+    conversation.flush()
+    name = next((beside[key] for key in ("instance_id", "id") if isinstance(beside.get(key), str)), None)
+    times = conversation.condensed
+    often = "once" if times == 1 else f"{times:,} times"
+    notes = left_out([event for event in said if not _is_known(event)], "event")
+    if times:
+        notes = (*notes, f"the conversation was condensed {often} by OpenHands itself: its requests were shorter")
+    return Read(conversation.turns.recording(tools=conversation.tools, id=name), notes)
+
+
+def read_trajectory(document: Fields, place: str) -> Iterator[Read]:
+    """The events that a line of an evaluation's output, or a saved trajectory, holds."""
+    events: Native = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+    if not events:
+        raise InvalidInput(place, "this trajectory of OpenHands holds no events: no model was called")
+    yield read(events, document)
+
+
+def read_folder(folder: Path, max_bytes: int) -> Iterator[Read]:
+    """The events of a folder as the SDK keeps them: ``events/event-00000-<id>.json``, a file each.
+
+    Args:
+        folder: The conversation's folder, or the one of its events.
+        max_bytes: All events together may have no more.
+
+    Raises:
+        InvalidInput: If no events are in it, one cannot be read, or they are larger together.
+    """
+    files = sorted([*folder.glob("event-*.json"), *folder.glob("events/event-*.json")])
+    if not files:
+        raise InvalidInput(str(folder), "is a directory, not a file")
+    size = sum(file.stat().st_size for file in files)
+    if size > max_bytes:
+        raise InvalidInput(str(folder), f"has more than {max_bytes:,} bytes: pass --max-bytes to read more of it")
+    events = [parse(str(file), (1, file.read_bytes())) for file in files]
+    name = folder.parent.name if folder.name == "events" else folder.name
+    yield read(events, {"id": name})
+
+
 @define
 class _Conversation:
     """What the events have said so far.
@@ -71,51 +116,6 @@ class _Conversation:
     def _stays(self, part: Part) -> bool:
         """Whether a part was sent again: the call that ends a task has no result, and is no call for those after it."""
         return not (isinstance(part, ToolCall) and part.name == "finish" and part.id not in self.answered)
-
-
-def read(events: Sequence[Native], beside: Fields) -> Read:
-    """The events of a conversation."""
-    said = [event for event in _flat(events) if isinstance(event, Mapping)]
-    conversation = _Conversation(answered=set(_answered(said)))
-    for event in said:
-        _take_in(conversation, event)
-    conversation.flush()
-    name = next((beside[key] for key in ("instance_id", "id") if isinstance(beside.get(key), str)), None)
-    times = conversation.condensed
-    often = "once" if times == 1 else f"{times:,} times"
-    notes = left_out([event for event in said if not _is_known(event)], "event")
-    if times:
-        notes = (*notes, f"the conversation was condensed {often} by OpenHands itself: its requests were shorter")
-    return Read(conversation.turns.recording(tools=conversation.tools, id=name), notes)
-
-
-def read_trajectory(document: Fields, place: str) -> Iterator[Read]:
-    """The events that a line of an evaluation's output, or a saved trajectory, holds."""
-    events: Native = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
-    if not events:
-        raise InvalidInput(place, "this trajectory of OpenHands holds no events: no model was called")
-    yield read(events, document)
-
-
-def read_folder(folder: Path, max_bytes: int) -> Iterator[Read]:
-    """The events of a folder as the SDK keeps them: ``events/event-00000-<id>.json``, a file each.
-
-    Args:
-        folder: The conversation's folder, or the one of its events.
-        max_bytes: All events together may have no more.
-
-    Raises:
-        InvalidInput: If no events are in it, one cannot be read, or they are larger together.
-    """
-    files = sorted([*folder.glob("event-*.json"), *folder.glob("events/event-*.json")])
-    if not files:
-        raise InvalidInput(str(folder), "is a directory, not a file")
-    size = sum(file.stat().st_size for file in files)
-    if size > max_bytes:
-        raise InvalidInput(str(folder), f"has more than {max_bytes:,} bytes: pass --max-bytes to read more of it")
-    events = [parse(str(file), (1, file.read_bytes())) for file in files]
-    name = folder.parent.name if folder.name == "events" else folder.name
-    yield read(events, {"id": name})
 
 
 def _flat(events: Sequence[Native]) -> Iterator[Native]:
