@@ -207,8 +207,9 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The text of all text parts, joined as they stand."""
-        texts = [part.text for part in self.content if isinstance(part, Text)]
-        return texts[0] if len(texts) == 1 else "".join(texts)
+        if len(self.content) == 1 and type(only := self.content[0]) is Text:  # as most are
+            return only.text
+        return "".join([part.text for part in self.content if isinstance(part, Text)])
 
     @staticmethod
     def read(call_id: str, content: tuple[Part, ...], name: str | None, source: Native) -> ToolResult:
