@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from threading import local
+from threading import get_ident, local
 from time import perf_counter, sleep
 from typing import TypeVar
 
@@ -59,13 +59,18 @@ def breathe() -> None:
     if since is None:
         return
     now = perf_counter()
-    if now - since > AT_MOST or AHEAD:
+    if now - since > AT_MOST or _others_are_ahead():
         _stand_back(now + PATIENCE)
+
+
+def _others_are_ahead() -> bool:
+    """Whether work of another thread goes ahead; this one's own does where a stage has an event loop of its own."""
+    return bool(AHEAD) and {get_ident()} != AHEAD
 
 
 def _stand_back(until: float) -> None:
     sleep(PAUSE)
-    while AHEAD and perf_counter() < until:
+    while _others_are_ahead() and perf_counter() < until:
         sleep(PAUSE)
     _thread.since = perf_counter()
 
@@ -95,3 +100,7 @@ class Paced(tuple[T, ...]):
         """Its items, one after the other."""
         items = super().__iter__()
         return items if _thread.since is None else chain.from_iterable(_breathing(items))
+
+    def __reduce__(self) -> tuple[type[tuple[T, ...]], tuple[list[T]]]:
+        """Pickled and copied, it is the plain tuple that it equals."""
+        return tuple, ([*self],)

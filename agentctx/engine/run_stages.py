@@ -158,7 +158,8 @@ class Holder(Stage):
 
 async def _checked(name: str, before: Context, after: object) -> Made:
     if not isinstance(after, Context):
-        raise StageError(name, f"returned {type(after).__name__} instead of a Context")
+        kind = tuple if isinstance(after, tuple) else type(after)
+        raise StageError(name, f"returned {kind.__name__} instead of a Context")
     if after.tools is not before.tools and not isinstance(after.tools, tuple):
         raise StageError(name, f"tools: expected a tuple of tools, got {type(after.tools).__name__}")
     wrong = next((place for place, tool in enumerate(after.tools) if not isinstance(tool, Tool)), None)

@@ -48,3 +48,20 @@ def test_each_thread_gives_way_for_itself():
         other.start()
         other.join()
     assert seen == [True]
+
+
+def test_work_of_its_own_that_goes_ahead_holds_no_thread_up(monkeypatch):
+    """A stage in a worker may have an event loop of its own, whose short work goes ahead: of all others."""
+    pauses = []
+    monkeypatch.setattr(pace, "sleep", pauses.append)
+    with giving_way():
+        pace.AHEAD.add(threading.get_ident())
+        try:
+            breathe()
+            assert pauses == []
+            pace.AHEAD.add(-1)
+            monkeypatch.setattr(pace, "PATIENCE", 0.0)
+            breathe()
+            assert pauses == [pace.PAUSE]
+        finally:
+            pace.AHEAD.difference_update((threading.get_ident(), -1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from agentctx import ClearToolResults, CollapseRepeats, Context, Pipeline, TruncateToolOutputs
+from agentctx import ClearToolResults, CollapseRepeats, Context, Pipeline, StageError, TruncateToolOutputs
 from agentctx.core import pace
 from agentctx.core.pace import EVERY, Paced, giving_way
 from agentctx.engine.reading import reader
@@ -81,6 +83,17 @@ def test_the_messages_of_a_context_equal_paced_ones():
     assert (context, context.messages, repr(context)) == (same, before, repr(same))
     assert hash(context.messages[:0]) == hash(())
     assert type(context.with_messages(context.messages[1:]).messages) is tuple
+    kept = pickle.loads(pickle.dumps(context))  # noqa: S301 - its own
+    assert (kept, type(kept.messages)) == (same, tuple)
+
+
+@pytest.mark.anyio
+async def test_a_stage_that_returns_the_messages_is_told_so():
+    """However many there are, the error names what a user knows."""
+    messages = transcript("openai-chat", *[turn for _ in range(300) for turn in (user("a"), assistant("b"))])
+    for given in (messages, messages[:8]):
+        with pytest.raises(StageError, match="returned tuple instead of a Context"):
+            await Pipeline(lambda context, _call: context.messages).prepare(given, format="openai-chat")
 
 
 @pytest.mark.anyio
