@@ -82,7 +82,7 @@ class Cut:
         for mark in marks:
             if mark.start() <= stop and mark.end() >= start:
                 start, stop = min(start, mark.start()), max(stop, mark.end())
-        for first, end in (*spans_of(text), *marks_of(text)):  # a piece of what we wrote would be nobody's words
+        for first, end in _written_at(text, start, stop):  # a piece of what we wrote would be nobody's words
             start, stop = first if first < start < end else start, end if first < stop < end else stop
         within = [mark for mark in marks if start <= mark.start() and mark.end() <= stop]
         omitted = sum(_omitted(mark) - len(mark.group()) for mark in within) + self._more(text[start:stop])
@@ -103,6 +103,14 @@ class Cut:
         own = (self if self.shorter is None else self.shorter).marker
         patterns = [pattern for marker in dict.fromkeys((own, MARKER)) if (pattern := _pattern(marker)) is not None]
         return [mark for pattern in patterns for mark in pattern.finditer(text)]
+
+
+def _written_at(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where, in the lines of these two places, something stands that looks like what the library writes into texts."""
+    lines = [(text.rfind("\n", 0, place) + 1, text.find("\n", place) % (len(text) + 1)) for place in (start, stop)]
+    for begins, ends in dict.fromkeys(lines):
+        line = text[begins:ends]
+        yield from ((begins + first, begins + end) for first, end in (*spans_of(line), *marks_of(line)))
 
 
 @lru_cache(maxsize=64)

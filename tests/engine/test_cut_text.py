@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.core.references import mark, without_marks
-from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
+from agentctx.core.references import mark, marks_of, spans_of, without_marks
+from agentctx.engine.shrink import Cut, _written_at, cut_to_chars, cut_to_tokens
 from agentctx.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
@@ -142,3 +142,28 @@ def test_a_marker_wherever_there_is_room_for_one():
     assert cut_to_tokens("€" * 20, 30, Bytes(), Cut()) == "€" * 10
     pointing = Cut().pointing("recall 0123456789abcdef to read on")
     assert cut_to_tokens("€" * 20, 50, Bytes(), pointing) == "€€€\n[… 15 characters omitted …]\n€€"
+
+
+WRITTEN = (
+    '[the same as lines 1-9 of the last output of "ls" above, from "a" on; 0123abcd]',
+    "[12 lines shown again later #123456]",
+    "[40 lines left out]",
+    "[… 12,345 characters omitted …]",
+    "[old tool result cleared; recall 3fa94c00d1b2e6a7]",
+    "[the same result #123456; as above]",
+    "[",
+    "]",
+    "\n",
+    "a line\n",
+    "words ",
+)
+
+
+@given(st.lists(st.sampled_from(WRITTEN), max_size=14).map("".join), st.integers(0, 400), st.integers(0, 400))
+def test_what_stands_at_a_cut_is_found_in_its_lines(text, one, other):
+    """A cut may fall into what was written in the place of others: that is found without reading all of the text."""
+    start, stop = sorted((min(one, len(text)), min(other, len(text))))
+    near = set(_written_at(text, start, stop))
+    for first, end in (*spans_of(text), *marks_of(text)):
+        assert ((first, end) in near) or not (first < start < end or first < stop < end)
+    assert near <= {*spans_of(text), *marks_of(text)}
