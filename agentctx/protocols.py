@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.changes import Outcome
-from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
+from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult, pace_messages
 from agentctx.core.protection import (
     Preferred,
     ProtectRule,
@@ -103,7 +103,7 @@ async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], c
     """What a plain function makes of a context; it runs in a worker thread, and is paced, when ``effort`` is large."""
     messages, characters = amount(effort)
     if needs_a_worker(messages, characters):
-        context.pace()
+        pace_messages(context)
     return await offload(partial(work, context, call), messages, characters)
 
 

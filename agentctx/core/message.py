@@ -480,9 +480,10 @@ class Context:
             return self
         return Context(messages, self.system, self.tools)
 
-    def pace(self) -> None:
-        """Let who goes through the messages in a worker thread give way: an equal tuple that does takes their place."""
-        object.__setattr__(self, "messages", Paced(self.messages))
+
+def pace_messages(context: Context) -> None:
+    """Let who goes through its messages in a worker thread give way: an equal tuple that does takes their place."""
+    object.__setattr__(context, "messages", Paced(context.messages))
 
 
 Ttl = Literal["5m", "1h"]

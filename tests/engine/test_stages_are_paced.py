@@ -8,6 +8,7 @@ import pytest
 
 from agentctx import ClearToolResults, CollapseRepeats, Context, Pipeline, StageError, TruncateToolOutputs
 from agentctx.core import pace
+from agentctx.core.message import pace_messages
 from agentctx.core.pace import EVERY, Paced, giving_way
 from agentctx.engine.reading import reader
 from agentctx.protocols import Call, Stage
@@ -68,7 +69,7 @@ def test_a_stage_gives_way_as_it_goes_through_a_history(looks, name):
     context, call = told()
     here = STAGES[name](context, call)
     assert not looks
-    context.pace()
+    pace_messages(context)
     with giving_way():
         there = STAGES[name](context, call)
     assert len(looks) >= len(context.messages) // EVERY
@@ -79,7 +80,7 @@ def test_the_messages_of_a_context_equal_paced_ones():
     """They are the same tuple to whoever compares, shows or hashes them, and a stage's own are plain again."""
     context = told()[0]
     before, same = context.messages, Context(context.messages)
-    context.pace()
+    pace_messages(context)
     assert (context, context.messages, repr(context)) == (same, before, repr(same))
     assert hash(context.messages[:0]) == hash(())
     assert type(context.with_messages(context.messages[1:]).messages) is tuple

@@ -12,7 +12,6 @@ import sys, overhead
 from attrs import evolve
 
 overhead.QUICK = evolve(overhead.QUICK, steps=20, repeats=1)
-overhead.ours.MEGABYTES = 500_000
 sys.exit(overhead.main())
 """
 

@@ -45,12 +45,12 @@ FALLBACKS = {"without a model": {}, "a stage": {"fallback": TruncateOldest()}}
 
 
 def history():
-    """A task and ten rounds, in which a secret is told and rules are given."""
+    """A task and thirty rounds, in which a secret is told and rules are given."""
     turns = [user("Mend the build. Never touch the tests.")]
-    for place in range(10):
+    for place in range(30):
         turns += [
             assistant(
-                f"I will use tabs {place}. " + "so " * 260, call(f"c{place}", "read", {"path": f"src/{place}.py"})
+                f"I will use tabs {place}. " + "so " * 60, call(f"c{place}", "read", {"path": f"src/{place}.py"})
             ),
             result(f"c{place}", "ok"),
             user(f"Note {place}: you must keep api_{place}. My token is {SECRET}."),
