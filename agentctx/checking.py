@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentctx.core.message import Native, untrack
+from agentctx.core.message import Native
+from agentctx.core.untracked import untrack
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.models.table import encoding_for

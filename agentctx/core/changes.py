@@ -16,8 +16,9 @@ from operator import is_not, lt
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import ROLES, Message, Tool, is_marker, text_only, untrack, without_marker
+from agentctx.core.message import ROLES, Message, Tool, is_marker, without_marker
 from agentctx.core.pace import paced
+from agentctx.core.untracked import text_only, untrack
 from agentctx.lazy import Later
 
 

@@ -39,11 +39,12 @@ from typing import Any, NamedTuple
 from attrs import evolve, fields_dict
 
 from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
-from agentctx.core.message import ROLES, UNTRACKED_TOGETHER, Context, Message, Native, untrack
+from agentctx.core.message import ROLES, Context, Message, Native
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.core.report import Report, StageReport, View
+from agentctx.core.untracked import UNTRACKED_TOGETHER, untrack
 from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, find_marked, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty

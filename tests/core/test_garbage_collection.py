@@ -8,7 +8,8 @@ import pytest
 
 from agentctx import Pipeline
 from agentctx.core.changes import Change, Outcome
-from agentctx.core.message import Message, Opaque, Text, ToolCall, ToolResult, untrack
+from agentctx.core.message import Message, Opaque, Text, ToolCall, ToolResult
+from agentctx.core.untracked import untrack
 
 
 @pytest.mark.parametrize(
