@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
-from threading import Lock
+from threading import Lock, get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -84,12 +84,12 @@ class Work:
     """What is done while others have to wait.
 
     Args:
-        loop: The event loop that it needs.
+        thread: The thread whose event loop it needs, by ``threading.get_ident``.
         waits: What it waits for itself.
         over: Whether it is done. What was started by it and goes on holds nobody.
     """
 
-    loop: Native
+    thread: int = Factory(get_ident)
     waits: list[Held] = Factory(list)
     over: bool = False
 
@@ -321,10 +321,12 @@ class _Waiter:
 
     Args:
         event: Set when it is its turn.
+        loop: The event loop that it waits on.
         work: What it will do then.
     """
 
     event: anyio.Event
+    loop: Native
     work: Work
 
     def wake(self) -> None:
@@ -333,7 +335,7 @@ class _Waiter:
         Raises:
             RuntimeError: If its loop has ended.
         """
-        schedule = getattr(self.work.loop, "call_soon_threadsafe", None) or self.work.loop.run_sync_soon
+        schedule = getattr(self.loop, "call_soon_threadsafe", None) or self.loop.run_sync_soon
         schedule(self.event.set)
 
 
@@ -381,7 +383,7 @@ class SessionLock:
         Raises:
             Deadlock: If that would never be.
         """
-        work = Work(running_loop())
+        work = Work()
         with _guard:
             if self._holder is None:
                 self._holder = work
@@ -389,7 +391,7 @@ class SessionLock:
             around = works_around()
             if self._never_free_for(around):
                 raise Deadlock(_NEVER)
-            waiter = _Waiter(anyio.Event(), work)
+            waiter = _Waiter(anyio.Event(), running_loop(), work)
             self._waiting.append(waiter)
             for each in around:
                 each.waits.append(self)
@@ -408,7 +410,7 @@ class SessionLock:
 
     def enter_first(self) -> Work:
         """Be in at once: of a lock that nobody else knows yet."""
-        self._holder = Work(running_loop())
+        self._holder = Work()
         return self._holder
 
     def leave(self) -> None:
@@ -428,8 +430,8 @@ class SessionLock:
         that we block.
         """
         ahead = [self._holder, *(each.work for each in self._waiting)]
-        blocked = [each.loop for each in around if each in _blocking]
-        if any(each is not None and each.loop in blocked for each in ahead):
+        blocked = [each.thread for each in around if each in _blocking]
+        if any(each is not None and each.thread in blocked for each in ahead):
             return True
         seen: set[int] = set()
         while ahead:
@@ -439,7 +441,7 @@ class SessionLock:
             if work is not None and id(work) not in seen:
                 seen.add(id(work))
                 ahead += [lock.holder for lock in work.waits]
-                ahead += [each for each in _blocking if each.loop is work.loop]
+                ahead += [each for each in _blocking if each.thread == work.thread]
         return False
 
     def _leave_queue(self, waiter: _Waiter, around: list[Work]) -> bool:
@@ -470,31 +472,32 @@ class SessionLock:
 class Turn:
     """A step that nobody else is in."""
 
-    __slots__ = ("_lock", "_step", "_within")
+    __slots__ = ("_before", "_lock", "_step")
 
     def __init__(self, lock: SessionLock, step: Preparing) -> None:
         """Remember which."""
         self._lock, self._step = lock, step
+        self._before: _Entered = ()
 
     async def __aenter__(self) -> None:
         """Wait until nobody is in."""
-        self._within = Within(self._step, await self._lock.__aenter__())
-        self._within.__enter__()
+        work = await self._lock.__aenter__()
+        self._before = _ENTERED.get()
+        _ENTERED.set((*self._before, self._step, work))
 
     async def __aexit__(self, *_error: object) -> None:
         """Let the next one in."""
-        self._within.__exit__()
+        _ENTERED.set(self._before)
         self._lock.leave()
 
 
 @contextmanager
 def blocking_the_loop() -> Iterator[None]:
     """The running thread waits inside for what runs elsewhere; no task of its event loop, if it has one, goes on."""
-    loop = running_loop_or_none()
-    if loop is None:
+    if running_loop_or_none() is None:
         yield
         return
-    work = Work(loop)
+    work = Work()
     with _guard:
         _blocking.append(work)
     try:
