@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from copy import deepcopy
 from inspect import isawaitable, iscoroutine
@@ -16,13 +16,13 @@ from threading import Lock
 from typing import Any
 
 import anyio
-from attrs import Factory, define, field
+from attrs import Factory, define, evolve, field
 
 from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.core.report import OverflowMet, Report, UsageRecorded, View
 from agentctx.engine.listeners import logger, observe
-from agentctx.engine.reading import known_profile
+from agentctx.engine.reading import as_list, known_profile
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts
@@ -36,10 +36,15 @@ from agentctx.session.usage import LearnedLimits, OverflowLimit, is_one_prompt, 
 
 
 async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:
-    """Prepare a request; None when there is nothing in it to prepare."""
+    """Prepare a request; None when there is nothing in it to prepare.
+
+    Raises:
+        InvalidInput: If its messages are no list with something in it, or cannot be read.
+    """
     request = adapter.read(body)
     if request is None:
         return None
+    request = evolve(request, messages=_listed(request.messages, adapter.messages_key))
     try:
         call = await _in_conversation(conversations, adapter, body, request)
     except Deadlock:
@@ -48,6 +53,13 @@ async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> M
     if call is not None:
         conversations.view = call.view
     return call
+
+
+def _listed(messages: Native, where: str) -> Sequence[Any]:
+    """The messages, which some SDKs take as any iterable, as a list."""
+    if isinstance(messages, Iterable) and not isinstance(messages, list | tuple | str | bytes | Mapping):
+        messages = list(messages)
+    return as_list(messages, where)
 
 
 async def _in_conversation(

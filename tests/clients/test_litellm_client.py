@@ -1,6 +1,7 @@
 """LiteLLM, its model calls: the real library, over HTTP, to local servers of two providers."""
 
 import gc
+from collections import deque
 from inspect import iscoroutinefunction
 
 import litellm
@@ -110,6 +111,16 @@ async def test_litellms_usage_is_recorded(served, kind):
     ask = wrap(getattr(litellm, kind), session.plan, session=session)
     await now(ask(messages=chat(3), **how))
     assert session.billed_tokens == agentctx.count(chat(3), "gpt-4o")
+
+
+@pytest.mark.anyio
+async def test_messages_in_another_collection_are_prepared(served):
+    """LiteLLM takes messages in a deque, of which no part can be cut out; so does the wrapped one, and leaves it so."""
+    desk, how = served("openai/gpt-4o")
+    given = deque(LONG)
+    await wrap(litellm.acompletion, pipeline(budget=agentctx.Budget(WINDOW)))(messages=given, **how)
+    assert given == deque(LONG)
+    assert len(desk.accepted[0]["messages"]) < len(LONG)
 
 
 @KINDS

@@ -8,7 +8,7 @@ from google import genai
 from openai import OpenAI
 
 import agentctx
-from agentctx import ConfigError, Pipeline
+from agentctx import ConfigError, InvalidInput, Pipeline
 
 
 def test_what_is_no_client_is_named():
@@ -28,6 +28,9 @@ class Later:
     async def __call__(self, body):
         """Name nothing yet."""
         return body["model"]
+
+
+CHAT = [{"role": "user", "content": "hello"}]
 
 
 @pytest.mark.parametrize("key", [later, Later(), "user"], ids=["function", "object", "text"])
@@ -53,7 +56,17 @@ def test_a_key_that_names_nothing_is_named(key):
         assert not wrapped.agentctx.sessions
 
 
-CHAT = [{"role": "user", "content": "hello"}]
+@pytest.mark.parametrize("messages", [[], "", {}, CHAT[0], 5], ids=["none", "no text", "no fields", "one", "number"])
+@pytest.mark.parametrize("kept", [False, True], ids=["alone", "in a session"])
+def test_what_is_no_list_of_messages_is_named(messages, kept):
+    """One error of this library says what was given in the place of the messages, and nothing is sent."""
+    pipeline = Pipeline(budget=1_000)
+    with OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
+        wrapped = agentctx.wrap(client, pipeline, session=pipeline.session() if kept else None)
+        with pytest.raises(InvalidInput, match=r"^messages: "):
+            wrapped.chat.completions.create(model="gpt-4o", messages=messages)
+
+
 OPENAI = {
     "legacy": lambda c: c.completions.create(model="gpt-3.5-turbo-instruct", prompt="x"),
     "compact": lambda c: c.responses.compact(model="gpt-5", input=CHAT),
