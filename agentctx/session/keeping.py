@@ -170,12 +170,13 @@ class Pieces:
         edited = len(record.shown) if view is None else sum(len(stage.changes) for stage in view.report.stages)
         return len(record) - len(self.columns[-1]) + abs(len(record.shown) - len(self.shown)) + edited
 
-    def changed(self, session: Session, write: str) -> tuple[dict[str, bytes | None], Pieces]:
+    def changed(self, session: Session, write: str, *, lost: bool) -> tuple[dict[str, bytes | None], Pieces]:
         """The pieces that have changed (None: is gone), none where nothing has; and what the store has with them.
 
         Args:
             session: The session; no step of it is under way.
             write: What tells this write from others.
+            lost: Whether what was left out has to be put in again, by whoever goes on.
 
         Raises:
             InvalidInput: If JSON cannot hold a message of the view that is not the caller's; names it.
@@ -207,6 +208,7 @@ class Pieces:
             "unsaid": list(record.unsaid),
             "uncounted": [list(each) for each in record.uncounted],
             "stands": [[index, *stands] for index, stands in record.stands.items()],
+            "lost": lost,
         }
         made.gone(record)
         known = made.after
@@ -410,11 +412,13 @@ class SavedState:
         session: The session; the messages that are the caller's are put into it by its next step.
         write: What told the write from others that saved it.
         pieces: What the store has.
+        lost: Whether what was left out has to be put in again.
     """
 
     session: Session
     write: str
     pieces: Pieces
+    lost: bool
 
 
 def written_by(pieces: Mapping[str, bytes]) -> str | None:
@@ -446,11 +450,12 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
     try:
         state = _state(head, contents)
         begun = None if head["begun"] is None else Beginning(*map(bytes.fromhex, head["begun"]))
+        lost = bool(head.get("lost", False))
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
         raise _damaged("head", f"{type(error).__name__}: {error}") from error
     session = Session.load(plan, state, on_compact)
     session._begun = begun  # noqa: SLF001 - a part of the session
-    return SavedState(session, write, known)
+    return SavedState(session, write, known, lost)
 
 
 def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, dict[str, Any]]:
@@ -718,7 +723,8 @@ class StateKeeper:
         """Save what has changed; False: it is not the store's version that this goes on from."""
         write = urandom(8).hex()
         try:
-            changed, after = await offload(lambda: self._known.changed(session, write), self._known.new(session))
+            known, lost = self._known, self.lost
+            changed, after = await offload(lambda: known.changed(session, write, lost=lost), known.new(session))
         except InvalidInput as error:
             self._fail("the step is not kept", error)
             return True
@@ -730,8 +736,8 @@ class StateKeeper:
             return True
         self._pending.add(write)
         try:
-            known = self._version
-            saving = self._asked(lambda: self.store.save_state(self.name, changed, known, key=write))
+            before = self._version
+            saving = self._asked(lambda: self.store.save_state(self.name, changed, before, key=write))
             version = _checked_version(await saving)
         except StoreConflict:
             return False
@@ -767,6 +773,7 @@ class StateKeeper:
             self._notes.append(f"the state that was kept is damaged, and was given up: {error}")
             return False
         self._version, self._known, self.unsaved = version, saved.pieces, None
+        self.lost = self.lost or saved.lost  # who found that may have been stopped before it put anything in
         self._pending.clear()
         session.go_on_from(saved.session)
         return True

@@ -448,6 +448,27 @@ async def test_a_store_that_is_down_when_it_has_lost_originals_gets_them_later(h
 
 
 @pytest.mark.anyio
+async def test_originals_are_put_in_again_by_another_worker_too():
+    """Who has saved a lost state anew may be stopped before the originals are there again: whoever goes on does it."""
+    states, store, messages = MemoryStore(), MemoryStore(), rounds(40)
+    shelf = Shelf(store)
+    async with Sessions(pipeline(store=shelf), states).open("x") as session:
+        await session.prepare(messages[:61])
+        for each in (store, states):
+            await each.purge("x")
+        shelf.how = "hangs"
+        with anyio.move_on_after(0.05):
+            await session.prepare(messages[:61])
+    shelf.how = "well"
+    async with Sessions(pipeline(store=shelf), states).open("x") as session:
+        view = await session.prepare(messages[:61])
+    handles = {change.handle.partition("#")[0] for change in view.report.in_force if change.handle}
+    assert session.steps > 1
+    assert handles
+    assert handles <= set(await store.for_conversation("x").handles())
+
+
+@pytest.mark.anyio
 async def test_originals_with_secrets_are_put_in_again_without_them():
     """They have the handles of what is left of them."""
     kept, messages = MemoryStore(), [user("Mend it.")]
