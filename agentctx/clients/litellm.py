@@ -91,7 +91,7 @@ def wrap(client: T, conversations: Conversations) -> T:
     given: Native = client
     name = getattr(given, "__name__", type(given).__qualname__)
     wrapped: Native = None
-    if given is litellm:
+    if given is litellm or (isinstance(given, _Module) and name == litellm.__name__):
         wrapped = _module(given, conversations)
     elif isinstance(given, FunctionType | MethodType) and name in PREPARED:
         wrapped = _prepared(given, PREPARED[name], conversations)

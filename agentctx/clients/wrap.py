@@ -115,8 +115,10 @@ def _reachable(wrapped: Native, known: Conversations) -> None:
 
 def _file_for(client: object) -> str | None:
     origins = [kind.__module__ for kind in type(client).__mro__]
-    if type(client).__module__ == "builtins":  # a module or a function
-        origins = [str(getattr(client, "__module__", None) or getattr(client, "__name__", ""))]
+    if isinstance(client, ModuleType):
+        origins = [client.__name__]
+    elif type(client).__module__ == "builtins":  # a function
+        origins = [str(getattr(client, "__module__", ""))]
     for origin in origins:
         for package, name in _FILES.items():
             if origin == package or origin.startswith(f"{package}."):

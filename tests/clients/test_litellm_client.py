@@ -136,6 +136,18 @@ async def test_a_router_is_wrapped(served, kind):
     assert len(desk.requests) == 2
 
 
+@pytest.mark.anyio
+async def test_the_module_is_wrapped_by_two_pipelines(served):
+    """What the inner one makes of what the outer one made is sent, whichever module it is reached by."""
+    desk, how = served("openai/gpt-4o")
+    twice = wrap(wrap(litellm, pipeline(budget=agentctx.Budget(WINDOW))), pipeline(budget=agentctx.Budget(WINDOW // 2)))
+    for module in (twice, twice.main, twice.main.litellm):
+        await module.acompletion(messages=LONG, **how)
+        assert agentctx.count(desk.accepted[-1]["messages"], "gpt-4o") <= WINDOW // 2
+    with pytest.raises(agentctx.ConfigError, match="text_completion"):
+        twice.text_completion(model="openai/gpt-4o", prompt="x")
+
+
 def test_the_module_stays_and_is_still_set():
     """The real module keeps its functions; what is set on the wrapped one is set there."""
     before = litellm.completion
