@@ -108,9 +108,10 @@ class _Memory:
             return True
 
     def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
-        having = self._having.get(handle, set())
-        alive = any(map(self._alive(now), having)) if owner is None else owner in having and self._alive(now)(owner)
-        return self.contents[handle][1] if alive else None
+        with self._guard:
+            having = self._having.get(handle, set())
+            alive = any(map(self._alive(now), having)) if owner is None else owner in having and self._alive(now)(owner)
+            return self.contents[handle][1] if alive else None
 
     def handles(self, owner: bytes | None, now: float) -> list[str]:
         with self._guard:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+import threading
 from importlib import import_module
 
 import anyio
@@ -562,3 +563,25 @@ async def test_sessions_are_handed_over_and_shared(make):
         assert session.steps == steps + 20
     for worker in workers:
         await worker.store.aclose()
+
+
+async def test_a_content_in_memory_that_another_thread_puts_meanwhile():
+    """Who reads what several conversations have left out gets it, while other threads leave out the same."""
+    store, threads = MemoryStore(), []
+    handle = await store.put(b"a long log")
+
+    class Moment(float):
+        """While it is compared, another thread puts the content for a conversation of its own."""
+
+        def __lt__(self, _expires):
+            other = store.for_conversation(f"thread-{len(threads)}")
+            threads.append(threading.Thread(target=anyio.run, args=(other.put, b"a long log")))
+            threads[-1].start()
+            threads[-1].join(0.2)
+            return False
+
+    assert store.backend.get(handle, None, Moment()) is None
+    for thread in threads:
+        thread.join()
+    assert len(threads) == 1
+    assert await store.for_conversation("thread-0").get(handle) == b"a long log"
