@@ -15,7 +15,7 @@ from operator import is_not
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import match, shared
-from agentctx.core.message import CacheMarker, Context, Message, Tool, remember_bare
+from agentctx.core.message import CacheMarker, Context, Message, Tool
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import StageReport
 from agentctx.engine.run_stages import head_changes
@@ -78,12 +78,14 @@ def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Seque
         asked: The places of those that may have some, where they are known.
     """
     found: Marked = {}
-    unknown = _not_known_bare(messages, markers) if asked is None else asked
-    for place in unknown if len(unknown) < EVERY else paced(unknown):
-        if carried := markers.of(messages[place]):
-            found[place] = carried
-    bare = [messages[place] for place in unknown if place not in found]
-    remember_bare(bare if len(bare) < EVERY else paced(bare), markers)
+    places = range(len(messages)) if asked is None else asked
+    for place in places if len(places) < EVERY else paced(places):
+        message = messages[place]
+        if message._bare is not markers:  # noqa: SLF001 - no call
+            if carried := markers.of(message):
+                found[place] = carried
+            else:
+                object.__setattr__(message, "_bare", markers)  # invisible to equality
     return found
 
 

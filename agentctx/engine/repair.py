@@ -320,12 +320,11 @@ def repair(
 def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> bool:
     """Whether messages can go out as they stand: a look before ``cleaned`` and ``paired``, and without a reason.
 
-    False also where a call that the provider's server runs is among them, which takes a closer look.
+    False also where a call is among them that the provider's server runs, or that nobody has to answer: those take a
+    closer look. Where it is True, the calls among them and the results answer each other, every one.
     """
-    most = wire.most_calls
-    for message in messages:
-        if (most is not None and len(message.parts) > most) or _needs_a_closer_look(message):
-            return False
+    if _needs_a_closer_look(messages, wire.most_calls):
+        return False
     if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], earlier.ids):
         return False
     if wire.repair(messages, earlier.items):
@@ -335,17 +334,23 @@ def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) ->
     return not (wire.reads_places and wire.arrange(messages, earlier.last))
 
 
-def _needs_a_closer_look(message: Message) -> bool:
-    """Whether a part may stand on the wrong side, or have to do with a call that the provider's server runs."""
-    wrong = _ASTRAY.get(message.role, (ToolCall, ToolResult))
-    for part in message.parts:
-        if isinstance(part, wrong):
+def _needs_a_closer_look(messages: Sequence[Message], most: int | None) -> bool:
+    """Whether there is what ``is_legal`` says, more than ``most`` calls in a message, or a part on the wrong side."""
+    for message in messages:
+        if most is not None and len(message.parts) > most:
             return True
-        if isinstance(part, Opaque):
-            if part.opens is not None or part.closes is not None or part.caller is not None:
+        wrong = _ASTRAY.get(message.role, (ToolCall, ToolResult))
+        for part in message.parts:
+            if isinstance(part, wrong):
                 return True
-        elif isinstance(part, (ToolCall, ToolResult)) and part.caller is not None:
-            return True
+            if isinstance(part, Opaque):
+                if part.opens is not None or part.closes is not None or part.caller is not None:
+                    return True
+            elif isinstance(part, ToolCall):
+                if part.optional or part.caller is not None:
+                    return True
+            elif isinstance(part, ToolResult) and part.caller is not None:
+                return True
     return False
 
 

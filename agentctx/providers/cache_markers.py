@@ -138,8 +138,9 @@ class KeyMarkers:
             source = part.source
             if type(source) is not str and not (type(source) is dict and KEYS.isdisjoint(source)):
                 self._look(source, place, found)
-        if not (found or self.any_block or not message.parts or message.role == "tool"):
-            self._look(message.source, len(message.parts) - 1, found)
+        source, whole = message.source, not (found or self.any_block or not message.parts or message.role == "tool")
+        if whole and not (type(source) is dict and KEYS.isdisjoint(source)):
+            self._look(source, len(message.parts) - 1, found)
         return tuple(found)
 
     def put(self, message: Message, place: int, mark: Mapping[str, Any]) -> Message | None:

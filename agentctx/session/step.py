@@ -46,7 +46,7 @@ from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import UNTRACKED_TOGETHER, untrack
 from agentctx.economics.costs import bill, found_again
-from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, find_marked, relief
+from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refused, find_marked, relief
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
 from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
@@ -205,20 +205,17 @@ async def _read_in(
     ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
 ) -> Step:
     """The step with what is new read, counted and made legal."""
-    record, new, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
+    record, new, seen, marked, _ = await _read_new(ctx, record, natives, remembered=remembered)
     meter, known = ctx.reader.meter, len(record.seen)
     await meter.settle(new)
-    if len(new) < SOME:
-        sizes = Sizes(list(map(meter.message, new)), list(map(meter.weight, new)))
-    else:
-        sizes = await offload(partial(ctx.weigh, new), len(new))
+    sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
     read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
     size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
     context = Context(tuple(read.messages), ctx.system, ctx.tools)
     trail = Trail(context, [*read.origins], size, unbound_from=record.unbound_from, start=record.final)
-    step = Step(ctx, record, natives, read, trail, idle, remembered)
+    step = Step(ctx, record, natives, read, trail, idle, remembered, marked=marked)
     if read.messages:
-        await _make_legal(step)
+        await _make_legal(step, as_it_stands=marked is not None)
     return step
 
 
@@ -229,13 +226,15 @@ class _Arrivals(NamedTuple):
         record: The record to go on from, the tail in it as it reads beside what is new.
         messages: As values.
         seen: What each looks like.
+        marked: See ``_marked_if_legal``, of the tail and what is new.
         answers_from: The index of the first earlier call that they answer; None when there is none.
     """
 
     record: Record
     messages: list[Message]
     seen: list[Native]
-    answers_from: int | None = None
+    marked: Marked | None
+    answers_from: int | None
 
 
 async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
@@ -252,7 +251,7 @@ async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native],
 
 
 def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
-    """Read what is new.
+    """Read what is new, and see whether it can go out as it stands: then it answers no call before the tail either.
 
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
     """
@@ -270,7 +269,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     else:
         new = reader.messages(arrived, known, record.tail)
     if not remembered:
-        return _Arrivals(record, new, list(arrived))
+        return _Arrivals(record, new, list(arrived), _marked_if_legal(ctx, record, new, known), None)
     if record.instructions:
         new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
@@ -278,19 +277,20 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     if len(new) >= UNTRACKED_TOGETHER:
         for kept in paced([*seen, *new]):
             untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
-    return _Arrivals(record, new, seen, answered_from(record, natives, new, reader.wire))
+    first = record.tail_origin[0] if again else known
+    marked = _marked_if_legal(ctx, record, [*record.tail, *new], first)
+    answers_from = answered_from(record, natives, new, reader.wire) if marked is None else None
+    return _Arrivals(record, new, seen, marked, answers_from)
 
 
-async def _make_legal(step: Step) -> None:
+async def _make_legal(step: Step, *, as_it_stands: bool) -> None:
     """Make what was read legal, and find where its tail begins. In nearly every step it is legal as it stands.
 
     Raises:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
     """
     read, wire = step.read, step.ctx.reader.wire
-    looked_at = read.messages if step.skipped is None else step.skipped.odd
-    look = partial(_is_legal, step, looked_at)
-    if look() if len(looked_at) < SOME else await offload(look, len(looked_at)):
+    if as_it_stands:
         if step.remembered and read.messages[-1].role not in _ANSWERING:
             step.tail_from = begins_at(read.messages, read.origins)
     else:
@@ -306,25 +306,29 @@ async def _make_legal(step: Step) -> None:
 _ANSWERING = frozenset({"user", "tool"})
 
 
-def _is_legal(step: Step, messages: Sequence[Message]) -> bool:
-    """Whether there is nothing at all to repair, and nothing of another model to take off."""
-    reader = step.ctx.reader
-    if step.record.foreign_count > step.read.origins[0]:
-        return False
-    earlier = _earlier(step)
-    if (markers := reader.wire.cache_markers) is not None:
-        marked = find_marked(messages, markers)
-        if marked and carries_refused(messages, reader.wire, reader.profile):
-            return False
-        step.marked = marked if step.skipped is None else None
-    return is_legal(messages, reader.wire, earlier)
+def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Message], first: int) -> Marked | None:
+    """The cache markers of messages that can go out as they stand, by place; None where they may have to be repaired.
+
+    Args:
+        ctx: What surrounds the step.
+        record: What stands before them: all of its view that is final.
+        messages: The messages.
+        first: The index of the first one in the history.
+    """
+    wire, profile = ctx.reader.wire, ctx.reader.profile
+    if record.foreign_count > first:  # reasoning of another model has to go
+        return None
+    markers = wire.cache_markers
+    marked = {} if markers is None else find_marked(messages, markers)
+    if marked and carries_refused(messages, wire, profile):
+        return None
+    return marked if is_legal(messages, wire, _earlier(record, record.final, wire)) else None
 
 
-def _earlier(step: Step) -> Earlier:
+def _earlier(record: Record, start: int, wire: WireFormat) -> Earlier:
     """What stands before the messages that were read."""
-    record, start = step.record, step.trail.start
     if record.items is None:
-        record.items = names_of(record.view[: record.final], step.ctx.reader.wire)
+        record.items = names_of(record.view[: record.final], wire)
     last = record.view[start - 1] if start else None
     return Earlier(record.ids, record.items, last, lambda: record.view[:start])
 
@@ -343,7 +347,7 @@ async def _repair(step: Step) -> None:
     bare = trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
-        earlier = _earlier(step)
+        earlier = _earlier(step.record, trail.start, wire)
         clean = cleaned(bare, call, wire, earlier)
         whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)
@@ -408,7 +412,9 @@ async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step
     read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
     trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
     step = Step(ctx, record, natives, read, trail, None, remembered=False, skipped=found)
-    await _make_legal(step)
+    look = partial(_marked_if_legal, ctx, record, found.odd, origins[0])
+    legal = look() if len(found.odd) < SOME else await offload(look, len(found.odd))
+    await _make_legal(step, as_it_stands=legal is not None)
     if trail.reports:
         return None
     try:

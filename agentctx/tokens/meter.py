@@ -206,7 +206,7 @@ def _hidden(encrypted: str, envelope: int) -> int:
 def _name_of(message: Message) -> str | None:
     """The participant's name, which the Chat format keeps beside role and content."""
     source = message.source
-    if message.role == "tool" or not isinstance(source, dict) or "role" not in source:
+    if not isinstance(source, dict) or "name" not in source or "role" not in source or message.role == "tool":
         return None  # the name of a call's item, where a call is a message, is that of the tool
     name = source.get("name")
     return name if isinstance(name, str) else None

@@ -65,8 +65,9 @@ class TiktokenCounter:
         """The tokens of ``text``."""
         cache, key = self._cache, (hash(text) << _LENGTHS) + len(text)
         count = cache._young.get(key)  # noqa: SLF001 - a call less than by ``get``, for each text of each message
-        if count is None and (count := cache._once_known(key)) is None:  # noqa: SLF001 - as above
-            count = self._count(text)
+        if count is None:
+            known = cache._old.get(key)  # noqa: SLF001 - as above
+            count = self._count(text) if known is None else known
             cache._put(key, count)  # noqa: SLF001 - as above
         return count
 
@@ -226,13 +227,8 @@ class TextCache:
         """The count of ``text``, or None when it is not known."""
         key = (hash(text) << _LENGTHS) + len(text)
         count = self._young.get(key)
-        return self._once_known(key) if count is None else count
-
-    def _once_known(self, key: int) -> int | None:
-        """The count of what nobody has asked for in this generation."""
-        count = self._old.get(key)
-        if count is not None:
-            self._put(key, count)
+        if count is None and (count := self._old.get(key)) is not None:
+            self._put(key, count)  # nobody has asked for it in this generation
         return count
 
     def put(self, text: str, count: int) -> None:

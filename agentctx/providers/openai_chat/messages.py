@@ -64,7 +64,9 @@ def read_message(native: Native, index: int) -> Message:
     if role == "assistant":
         parts = _assistant(data, index)
     elif role in ("user", "system", "developer"):
-        parts = (*_content(data.get("content"), index), *read_images(data))
+        parts = _content(data.get("content"), index)
+        if IMAGES in data:
+            parts = (*parts, *read_images(data))
     elif role in ("tool", "function"):
         parts, role = (_result(native, data, index),), "tool"
     else:
@@ -118,7 +120,8 @@ def read_call(call: Native, index: int, place: int) -> ToolCall:
         found = (("id", identity), (f"{key}.name", name), (f"{key}.{words}", arguments))
         field, value = next(pair for pair in found if not isinstance(pair[1], str))
         _refuse(f"{_at(index)}tool_calls[{place}].{field}", "a string", value)
-    return ToolCall.read(identity, name, arguments, _signature(data), call)
+    signature = None if (extra := data.get("extra_content")) is None else _signature(extra)
+    return ToolCall.read(identity, name, arguments, signature, call)
 
 
 def read_function_call(call: Native, index: int) -> ToolCall:
@@ -194,7 +197,8 @@ def _result(native: Native, data: Mapping[str, Native], index: int) -> ToolResul
         return ToolResult(LEGACY + name, _content(data.get("content"), index), name, source=native)
     if not isinstance(call_id := data.get("tool_call_id"), str):
         _refuse(f"{_at(index)}tool_call_id", "a string", call_id)
-    return ToolResult.read(call_id, _content(data.get("content"), index), _text_or_none(name), native)
+    named = name if isinstance(name, str) else None
+    return ToolResult.read(call_id, _content(data.get("content"), index), named, native)
 
 
 def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:
@@ -220,10 +224,8 @@ def _thinking(block: Native, where: str) -> Thinking:
     return Thinking(text, _text_or_none(data.get("signature")), _text_or_none(data.get("data")), source=block)
 
 
-def _signature(call: Mapping[str, Any]) -> str | None:
-    """Gemini's thought signature, which its Chat-compatible endpoint puts on the call."""
-    if (extra := call.get("extra_content")) is None:
-        return None
+def _signature(extra: object) -> str | None:
+    """Gemini's thought signature, which its Chat-compatible endpoint puts on the call, beside what is usual there."""
     google = (mapping_or_none(extra) or {}).get("google")
     return _text_or_none((mapping_or_none(google) or {}).get("thought_signature"))
 
@@ -468,11 +470,11 @@ def repair(messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> S
     """
     found: list[Repaired] = []
     for index, message in enumerate(messages) if len(messages) < EVERY else paced(enumerate(messages)):
+        if _is_ordinary(message):
+            continue
         reasons: list[str] = []
-        parts = message.parts
-        if not all(map(_is_ordinary, parts)):
-            repaired = _repair_each(parts, message.role, reasons)
-            parts = repaired if reasons else parts
+        repaired = _repair_each(message.parts, message.role, reasons)
+        parts = repaired if reasons else message.parts
         reasons += _shape(message)
         if not reasons:
             continue
@@ -485,19 +487,30 @@ def repair(messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> S
     return tuple(found)
 
 
-def _is_ordinary(part: Part) -> bool:
-    """Whether a glance tells that there is nothing to repair in a part, as in most."""
-    if type(part) is ToolResult:
-        for each in part.content:
-            if type(each) is not Text or not each.text.isascii():
+def _is_ordinary(message: Message) -> bool:
+    """Whether a glance tells that there is nothing to repair in a message, as in most."""
+    source = message.source
+    if not message.parts or (type(source) is not dict and source is not None):
+        return False
+    said = message.parts
+    if type(said[0]) is ToolResult and len(said) == 1:
+        if not said[0].content or len(said[0].call_id) > ID_MAX:
+            return False
+        said = said[0].content
+    for part in said:
+        if type(part) is Text:
+            if not part.text.isascii():
                 return False
-        return len(part.call_id) <= ID_MAX and part.content != ()
-    if type(part) is not ToolCall:
-        return type(part) is Text and part.text.isascii()
-    typed = type(part.source) is dict and part.source.get("type") is not None
-    words = part.arguments
+        elif type(part) is not ToolCall or not _is_ordinary_call(part):
+            return False
+    return source is None or source.get("tool_calls") != []
+
+
+def _is_ordinary_call(call: ToolCall) -> bool:
+    typed = type(call.source) is dict and call.source.get("type") is not None
+    words = call.arguments
     plain = words.isascii() and "NaN" not in words and "Infinity" not in words
-    return typed and plain and len(part.id) <= ID_MAX and NAME.fullmatch(part.name) is not None
+    return typed and plain and len(call.id) <= ID_MAX and NAME.fullmatch(call.name) is not None
 
 
 def _repair_each(parts: Sequence[Part], role: str, reasons: list[str]) -> tuple[Part, ...]:
