@@ -36,6 +36,7 @@ from agentctx.proxy.model_calls import (
 from agentctx.proxy.upstream import (
     DAMAGED,
     INTERRUPTED,
+    NO_ADDRESS,
     TIMEOUTS,
     UPSTREAM_ERRORS,
     CannotSign,
@@ -44,7 +45,6 @@ from agentctx.proxy.upstream import (
     TooLarge,
     Upstream,
     Upstreams,
-    host_of,
     to_give,
     to_send,
 )
@@ -319,7 +319,7 @@ class _Passage:
         if refused is not None:
             await self._fail(400, refused, "refused")
         elif self.proxy.has_seen(self.request):
-            where = host_of(self.upstream.url(self.provider, self.request))
+            where = self.upstream.host(self.provider, self.request)
             said = (
                 f"agentctx proxy: the request has come back to this proxy from {where}: --upstream is a way in a circle"
             )
@@ -438,10 +438,13 @@ class _Passage:
 
     async def _not_reached(self, error: Exception) -> None:
         """Tell of what happened on the way; of an answer that has begun, break the connection off."""
-        where, kind = host_of(self.upstream.url(self.provider, self.request)), type(error).__name__
+        where, kind = self.upstream.host(self.provider, self.request), type(error).__name__
         logger.warning("%s: %s", where, kind)
         if self.client.started:
             self.proxy.metrics.broken.labels("provider").inc()
+        elif isinstance(error, NO_ADDRESS):
+            said = f"agentctx proxy: what is asked for is too long, or makes no address at {where}"
+            await self._fail(414, said, "refused")
         elif isinstance(error, TIMEOUTS):
             await self._fail(504, f"agentctx proxy: {where} did not answer in time ({kind})", "failed")
         elif isinstance(error, INTERRUPTED):

@@ -53,6 +53,8 @@ INTERRUPTED = (httpx.RemoteProtocolError, httpx.ReadError)
 """The provider was reached, and closed the connection, or said what is no HTTP."""
 DAMAGED = (httpx.DecodingError,)
 """The answer is not packed as it says."""
+NO_ADDRESS = (httpx.InvalidURL,)
+"""What the client asks for makes no address."""
 
 
 @frozen
@@ -187,6 +189,10 @@ class Upstream:
         address = self.addresses.address(provider, request.path, request.region)
         return f"{address}?{request.query.decode('latin-1')}" if request.query else address
 
+    def host(self, provider: Provider, request: Incoming) -> str:
+        """The host and the port that a request goes to."""
+        return _host_of(self.addresses.address(provider, "/", request.region))
+
     async def send(
         self, provider: Provider, request: Incoming, headers: Headers, content: bytes | AsyncIterator[bytes] | None
     ) -> httpx.Response:
@@ -287,7 +293,7 @@ class Signer:
 _REPLACED = frozenset({b"authorization", b"x-amz-date", b"x-amz-security-token", b"x-amz-content-sha256"})
 
 
-def host_of(url: str) -> str:
+def _host_of(url: str) -> str:
     """The host and the port of an address."""
     parsed = httpx.URL(url)
     port = "" if parsed.port is not None else ":443" if parsed.scheme == "https" else ":80"

@@ -377,6 +377,16 @@ def test_a_provider_that_is_not_there_or_silent_is_said_in_its_words(given):
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout_error")
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/models"])
+def test_what_makes_no_address_is_said(given, path):
+    """A path that is too long for an address is refused in the API's words, and nothing is sent."""
+    at = given()
+    with proxying(Proxy(pipeline(), Upstreams(everything=f"{at.url}/{'a' * 60_000}"))) as url:
+        answer = httpx.post(f"{url}/{'b' * 6_000}{path}", json=chat(), headers=KEYS)
+    assert (answer.status_code, at.requests) == (414, [])
+    assert "too long" in answer.json()["error"]["message"]
+
+
 def test_an_answer_that_breaks_off_is_said(given):
     """An answer that is no stream and ends in its midst is no provider that cannot be reached."""
     at = given(200, [(b"content-length", b"9")], [b'{"id":', _cut])
