@@ -39,7 +39,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.registry import format_named
-from agentctx.proxy.apis import SESSION_HEADER, Api, Incoming
+from agentctx.proxy.apis import SESSION_HEADER, Api, Headers, Incoming
 from agentctx.proxy.histories import Histories, History, SharedHistories, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send, unpacked
@@ -162,13 +162,20 @@ class Exchange:
         """Send what was prepared; the client's own bytes where nothing has changed."""
         if next(tries):
             self.metrics.recovered.inc()
-        content, headers = self.raw, to_send(self.request.headers, identity=True)
-        if written != given:
-            sendable, betas = self.api.sendable(written)
-            content = _bytes(sendable)
-            headers = with_betas(to_send(self.request.headers, whole=content, identity=True), betas)
+        try:
+            content, headers = self._to_send(given, written)
+        except RecursionError:  # what could just be read need not be writable
+            raise Unreadable(_TOO_DEEP) from None
         self.metrics.sent(changed=content is not self.raw)
         return Reply(await self.upstream.send(self.api.provider, self.request, headers, content))
+
+    def _to_send(self, given: dict[str, Native], written: dict[str, Native]) -> tuple[bytes, Headers]:
+        """The body and the header fields of a request."""
+        if written == given:
+            return self.raw, to_send(self.request.headers, identity=True)
+        sendable, betas = self.api.sendable(written)
+        content = _bytes(sendable)
+        return content, with_betas(to_send(self.request.headers, whole=content, identity=True), betas)
 
 
 _ITS_JSON, _TOO_DEEP, _ITS_ENCODING = "its JSON", "what is nested too deep", "its content encoding"

@@ -136,6 +136,16 @@ def test_what_cannot_be_read_passes_through(given, body):
     assert (answer.status_code, answer.json()["error"]["message"], at.requests[0].body) == (400, "theirs", body)
 
 
+def test_what_can_be_read_and_not_written_passes_through(given):
+    """However deep something is nested in a request that must be cut, the provider gets it: cut, or as it came."""
+    at = given()
+    body = json.dumps(chat(30))
+    for depth in range(900, 1_000, 5):
+        deep = f'{body[:-1]}, "metadata": {"[" * depth}{"]" * depth}}}'
+        httpx.post(f"{at.through}/v1/chat/completions", content=deep.encode(), headers=KEYS).raise_for_status()
+    assert all(request.body.count(b"[") >= 900 for request in at.requests)
+
+
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 def test_a_packed_answer_is_unpacked(given, kind):
     """An answer that the provider packs although it was not to comes unpacked, and says so."""
