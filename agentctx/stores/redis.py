@@ -168,24 +168,27 @@ class _Server:
         self._lines.drop()
         client, self._client = self._client, None
         if client is not None:
-            client.close()
+            _hang_up(client)
 
     def _ask(self, *arguments: Native) -> list[Any]:  # what the script takes
         with self._lines.place(), _translating():
-            if self._client is None:
-                self._open()
+            known = self._client
+            client = self._open() if known is None else known
             operation, now, *rest = arguments
             said = [operation, repr(now), *rest]
             try:
-                return _listed(self._script(keys=[self.prefix], args=said, client=self._client))
+                return _listed(self._script(keys=[self.prefix], args=said, client=client))
             except exceptions.ResponseError as error:
                 if _ANOTHER_SCHEMA not in str(error):
                     raise
+            finally:
+                if client is not self._client:  # it was closed meanwhile
+                    _hang_up(client)
             self.close()
-            self._open()  # it was lost, and is made anew; or a newer release was here, which is an error
-            return _listed(self._script(keys=[self.prefix], args=said, client=self._client))
+            client = self._open()  # it was lost, and is made anew; or a newer release was here, which is an error
+            return _listed(self._script(keys=[self.prefix], args=said, client=client))
 
-    def _open(self) -> None:
+    def _open(self) -> Native:  # a client of redis-py
         kind: Native = RedisCluster if self.cluster else Redis
         client = kind.from_url(
             self.url,
@@ -203,6 +206,7 @@ class _Server:
             raise StoreError(msg if version else f"Redis: there is no store under the prefix {self.prefix[1:-2]}")
         self._client = client
         self._say_what_it_evicts(client)
+        return client
 
     def _say_what_it_evicts(self, client: Native) -> None:  # of redis-py
         try:
@@ -214,7 +218,10 @@ class _Server:
             logger.warning("the Redis server evicts keys where memory is short (%s): it needs noeviction", policy)
 
     def _open_line(self) -> Native:  # a connection of redis-py
-        pool = self._client.connection_pool
+        client = self._client
+        if client is None:  # it was closed meanwhile
+            return None
+        pool = client.connection_pool
         line = pool.connection_class(**pool.connection_kwargs)
         line.connect()
         if _socket_of(line) is None:
@@ -264,6 +271,14 @@ async def _numbers_from(line: socket.socket) -> list[int]:
             break
     msg = f"the server answered {answer!r:.80}"
     raise StoreUnavailable(msg)
+
+
+def _hang_up(client: Native) -> None:  # of redis-py
+    """Close the connections of a client that are free; those that are at work end their work, and are free then."""
+    clustered = isinstance(client, RedisCluster)
+    for each in [node.redis_connection for node in client.get_nodes()] if clustered else [client]:
+        if each is not None:
+            each.connection_pool.disconnect(inuse_connections=False)
 
 
 def _listed(answer: Native) -> list[Any]:  # what the script returns

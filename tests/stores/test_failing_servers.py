@@ -249,6 +249,28 @@ async def test_what_somebody_has_garbled_can_be_purged(servers, how):
         await store.append("x", [{"n": 1}], 0)
 
 
+async def test_closing_leaves_calls_that_are_under_way(failing):
+    """They get their answers from a server that takes its time, and leave no connection behind."""
+    store, proxy = failing
+    handle, answers = await store.put(b"kept"), []
+
+    async def ask():
+        answers.append(await store.get(handle))
+
+    proxy.how = "slow"
+    for _ in range(3):
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(ask)
+            await anyio.sleep(0.03)
+            await store.aclose()
+    assert answers == [b"kept"] * 12
+    await store.aclose()
+    with anyio.fail_after(5):
+        while any(end.fileno() >= 0 for end in proxy.ends):  # noqa: ASYNC110 - it is closed by a thread
+            await anyio.sleep(0.01)
+
+
 @pytest.mark.both_loops
 async def test_calls_that_are_given_up_leave_few_connections(failing):
     """However many are cancelled while a server says nothing: so many connections are open as there are places."""
