@@ -27,6 +27,9 @@ SOME, MUCH, VERY_MUCH = 200, 400, 1_200
 """Messages. Before looking at some, the event loop may turn, so that several looks do not add up. Looking at many takes
 a millisecond or two, which is what handing over to a thread may cost; looking at very many, more than five."""
 
+GLANCES = 4
+"""So many messages are glanced at while one is worked on: what only glances at them counts so much less of them."""
+
 MUCH_TEXT, VERY_MUCH_TEXT = 64 * 1024, 256 * 1024
 """Characters. Counting or cutting that much takes 3 to 6 milliseconds, and 12 to 25."""
 

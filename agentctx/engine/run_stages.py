@@ -171,19 +171,18 @@ async def _checked(name: str, before: Context, after: object) -> Made:
             raise StageError(name, f"messages: expected a tuple of messages, got {type(given).__name__}")
         after = evolve(after, messages=tuple(given))
     start = shared(before.messages, after.messages)
-    work = partial(_check_new, name, before.messages, after.messages, start)
-    await offload(work, max(len(before.messages), len(after.messages)) - start)
+    known = set(map(id, before.messages[start:]))
+    made = [place for place, each in enumerate(after.messages[start:], start) if id(each) not in known]
+    await offload(partial(_check_made, name, after.messages, made), len(made))
     return Made(after, start)
 
 
-def _check_new(name: str, before: Sequence[Message], after: Sequence[Message], start: int) -> None:
-    """What the stage made itself, from ``start`` on, is made of messages."""
-    known = set(map(id, before[start:]))
-    for index, message in paced(enumerate(after[start:], start)):
-        if id(message) not in known:
-            wrong = flaw(message)
-            if wrong is not None:
-                raise StageError(name, f"messages[{index}]{wrong[0]} of what it returned is {wrong[1]}")
+def _check_made(name: str, messages: Sequence[Message], places: Iterable[int]) -> None:
+    """What the stage made itself is made of messages."""
+    for place in paced(places):
+        wrong = flaw(messages[place])
+        if wrong is not None:
+            raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
 
 
 @define(eq=False, repr=False)
@@ -259,10 +258,10 @@ class Trail:
             self.origins = self.origins[start:]
             self.start += start
 
-    def go_on(self, after: Context, account: Account, report: StageReport, shared: int) -> None:
+    def go_on(self, diff: StageDiff, account: Account, report: StageReport, shared: int) -> None:
         """Go on with what a stage returned, of which so many messages at the start are those that it was given."""
-        self.context, self.origins, self.tokens = after, account.origins, report.tokens_after
-        self.made |= account.added
+        self.context, self.origins, self.tokens = diff.after, account.origins, report.tokens_after
+        self.made = {**diff.made, **account.added}
         self.intact = min(self.intact, shared)
 
     def keep(self, report: StageReport, account: Account, call: Call) -> None:
@@ -336,19 +335,14 @@ async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted:
             after = await call.shelf.settled(before, after)
         if after is before and not call.notes.remarks:
             return None
-        found = await _compared(stage, before, after, shared, call, None if trusted else trail.origins)
-        if not trusted and found.first_changed is not None and not is_ours(stage):
-            after, shared, found = await _mended(stage, before, after, shared, found, call)
-        after = _with_own(before, after, found, call)
         await call.meter.settle(after.messages[shared:])
-        _carry_made(before, after, shared, found, trail)
-        name, pinned = declared(stage).name, call.frozen(before) if trusted else frozenset()
-        diff = StageDiff(name, before, after, found, call, trail.origins, trail.start, trail.made, pinned)
-        account = await offload(diff.account, len(before.messages) - found.start)
+        anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
+        compare = partial(_compared, stage, before, Made(after, shared), call, trail, trusted=trusted)
+        diff, account, shared = await offload(compare, len(before.messages) - (0 if anywhere else shared))
         report = _report(diff, account, trail.tokens, started)
     finally:
         call.notes.clear()
-    trail.go_on(after, account, report, shared)
+    trail.go_on(diff, account, report, shared)
     if report.acted:
         trail.keep(report, account, call)
     return report
@@ -402,53 +396,40 @@ async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
         raise StageError(name, "returned another context than the last of its stages")
 
 
-async def _compared(
-    stage: ContextStrategy,
-    before: Context,
-    after: Context,
-    shared: int,
-    call: Call,
-    origins: Sequence[int | None] | None,
-) -> Matched:
-    """What a stage returned, laid beside what it was given, and held to the stage's promises.
+def _compared(
+    stage: ContextStrategy, before: Context, made: Made, call: Call, trail: Trail, *, trusted: bool
+) -> tuple[StageDiff, Account, int]:
+    """What a stage returned, laid beside what it was given, and held to its promises: what it did.
 
     Args:
         stage: The stage.
         before: What it was given.
-        after: What it returned.
-        shared: How many messages at the start are the same objects: with those it has kept its promises.
+        made: What it returned.
         call: What it was told.
-        origins: For each message of ``before``, its index in what the caller passed in, if any; None for a stage that
-            is trusted.
+        trail: Where the step stands; it stays as it is.
+        trusted: See ``run_stage``. What a user's stage returned is mended, so that the provider takes it.
+
+    Returns:
+        The two beside each other, what the stage did, and how many messages at the start are the same objects.
 
     Raises:
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
             ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
     """
-
-    def compared() -> Matched:
-        found = match(before.messages, after.messages, shared)
-        if after is not before and origins is not None:
-            _check(stage, before, after, found, call, origins)
-        return found
-
-    anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
-    return await offload(compared, len(before.messages) - (0 if anywhere else shared))
-
-
-async def _mended(
-    stage: ContextStrategy, before: Context, after: Context, start: int, found: Matched, call: Call
-) -> tuple[Context, int, Matched]:
-    """What a user's stage returned, as the provider takes it, compared anew where something had to be mended."""
-
-    def mended() -> tuple[Context, int, Matched]:
-        legal = sendable(declared(stage).name, before, after, found, call)
-        if legal is after:
-            return after, start, found
-        same = shared(before.messages, legal.messages)
-        return legal, same, match(before.messages, legal.messages, same)
-
-    return await offload(mended, len(found.added) + len(found.edited))
+    after, start = made
+    found, name = match(before.messages, after.messages, start), declared(stage).name
+    if not trusted:
+        _check(stage, before, after, found, call, trail.origins)
+        if found.first_changed is not None and not is_ours(stage):
+            legal = sendable(name, before, after, found, call)
+            if legal is not after:
+                after, start = legal, shared(before.messages, legal.messages)
+                found = match(before.messages, after.messages, start)
+    after = _with_own(before, after, found, call)
+    known = trail.made | _carried(before, after, start, found, trail.made) if trail.made else trail.made
+    pinned = call.frozen(before) if trusted else frozenset()
+    diff = StageDiff(name, before, after, found, call, trail.origins, trail.start, known, pinned)
+    return diff, diff.account(), start
 
 
 def _check(
@@ -525,16 +506,18 @@ def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Co
     return after.with_messages(tuple([own.get(place, message) for place, message in enumerate(after.messages)]))
 
 
-def _carry_made(before: Context, after: Context, shared: int, found: Matched, trail: Trail) -> None:
+def _carried(
+    before: Context, after: Context, shared: int, found: Matched, made: Mapping[int, tuple[Message, Change]]
+) -> dict[int, tuple[Message, Change]]:
     """What is said of a made message goes with it when it is another object that says the same: one with a marker."""
-    if not trail.made:
-        return
+    carried = {}
     origins = chain(range(shared, found.start), found.later)
     for position, origin in enumerate(origins, shared):
-        known = None if origin is None else trail.made.get(id(before.messages[origin]))
+        known = None if origin is None else made.get(id(before.messages[origin]))
         if known is not None:
-            made = after.messages[position]
-            trail.made[id(made)] = made, known[1]
+            again = after.messages[position]
+            carried[id(again)] = again, known[1]
+    return carried
 
 
 LEGAL_FIRST = "it is protected, but a request that the provider takes goes first"

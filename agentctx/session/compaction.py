@@ -27,7 +27,7 @@ from agentctx.engine.cut import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import mend, run_stage
-from agentctx.offload import SOME, offload
+from agentctx.offload import GLANCES, SOME, offload
 from agentctx.protocols import Call, ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
@@ -174,7 +174,7 @@ async def _come_down_to_target(step: Step, budget: Budget) -> None:
     arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
     step.widen()
     context, call = step.trail.context, step.call()
-    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
+    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages) // GLANCES)
     await _run_unless_it_must_wait(step, plan.under_pressure, aim)
     if step.trail.tokens > size * ENOUGH and size <= budget.limit:
         said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
