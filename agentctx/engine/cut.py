@@ -200,7 +200,7 @@ def _newest_results(context: Context, layout: Layout, loose: Sequence[Unit], roo
 
 
 class _Forms(NamedTuple):
-    """A message, from what must stay of it while its segment stays to all of it.
+    """A message that may be shorter, from what must stay of it while its segment stays to all of it.
 
     Args:
         place: Where it stands.
@@ -208,8 +208,7 @@ class _Forms(NamedTuple):
         tight: With results that are out of proportion cut.
         whole: As it is.
         kinds: What there is in it.
-        least: Tokens of ``bare``.
-        more: How many more ``tight`` has.
+        more: How many tokens more ``tight`` has than ``bare``.
     """
 
     place: int
@@ -217,7 +216,6 @@ class _Forms(NamedTuple):
     tight: Message
     whole: Message
     kinds: Container[type[Part]]
-    least: int
     more: int
 
     @property
@@ -238,14 +236,16 @@ class _Segment(NamedTuple):
     """What the user says and the round that answers, which may go; with what it takes, in tokens.
 
     Args:
-        forms: All its messages.
-        bare: Tokens of its messages as bare as they get.
-        tight: Tokens with all results and arguments, as far as these are in proportion, and the user's words bare.
+        bare: All its messages by their place, as bare as they get.
+        longer: Those that may be more than that.
+        size: Tokens of ``bare``.
+        more: How many more with results and arguments, as far as these are in proportion, and the user's words bare.
     """
 
-    forms: tuple[_Forms, ...]
-    bare: int
-    tight: int
+    bare: Mapping[int, Message]
+    longer: Sequence[_Forms]
+    size: int
+    more: int
 
 
 @frozen
@@ -280,28 +280,28 @@ class _Cutting:
         """The request that is left: the newest segments, and of those before them the user's words."""
         spoken, found = self._spoken(), segments(self.context.messages, list(filter(self._may_stay, self.loose)))
         kept = self._newest(found, spoken)
-        newer = {each.place for segment in kept for each in segment.forms}
-        older = {place: message for place, message in spoken.items() if place not in newer}
-        bare, more = sum(segment.bare for segment in kept), sum(segment.tight - segment.bare for segment in kept)
-        older = self._shortened(older, self.room - bare - min(more, int(RECENT * self.room)))
-        now = self._restored(kept, self.room - bare - sum(map(self.call.count, older.values())))
+        now = {place: message for segment in kept for place, message in segment.bare.items()}
+        older = {place: message for place, message in spoken.items() if place not in now}
+        left, more = self.room - sum(segment.size for segment in kept), sum(segment.more for segment in kept)
+        older = self._shortened(older, left - min(more, int(RECENT * self.room)))
+        self._restore(kept, left - sum(map(self.call.count, older.values())), now)
         return self._assembled(self._filled(older | now, found[: len(found) - len(kept)]))
 
     def _may_stay(self, unit: Unit) -> bool:
         """Whether there is room for it at all, even if it is words of the user's that cannot be cut any more."""
-        message = self.context.messages[unit.start]
-        return unit.is_round or self._forms(unit.start, message).least <= self.room
+        return unit.is_round or self._segment((unit,)).size <= self.room
 
     def _filled(self, now: dict[int, Message], before: Sequence[Sequence[Unit]]) -> dict[int, Message]:
         """What stays, with as many segments before those that are kept as fit when bare."""
         count = self.call.count
         left = self.room - sum(map(count, now.values()))
         for group in reversed(before):
-            forms = [each for each in self._segment(group).forms if each.place not in now or each.has_results]
-            left -= sum(each.least - (count(now[each.place]) if each.place in now else 0) for each in forms)
+            bare = self._segment(group).bare
+            more = {place: each for place, each in bare.items() if place not in now or each.results}
+            left -= sum(count(each) - (count(now[place]) if place in now else 0) for place, each in more.items())
             if left < 0:
                 break
-            now.update((each.place, each.bare) for each in forms)
+            now |= more
         return now
 
     def _spoken(self) -> dict[int, Message]:
@@ -315,23 +315,27 @@ class _Cutting:
 
         A fifth of the room of a request is for the user's words before them, if there are so many.
         """
-        words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
+        words_before, size, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
         for group in paced(reversed(found)):
             segment = self._segment(group)
-            bare, more = bare + segment.bare, more + segment.tight - segment.bare
-            words_before -= sum(self.call.count(spoken[each.place]) for each in segment.forms if each.place in spoken)
+            size, more = size + segment.size, more + segment.more
+            words_before -= sum(self.call.count(spoken[place]) for place in spoken.keys() & segment.bare.keys())
             of_the_user = min(words_before, self.for_words)
-            if bare + min(more, int(RECENT * self.room)) + of_the_user > self.room:
+            if size + min(more, int(RECENT * self.room)) + of_the_user > self.room:
                 break
             kept.append(segment)
         return kept
 
-    def _segment(self, units: Sequence[Unit]) -> _Segment:
+    def _segment(self, units: Iterable[Unit]) -> _Segment:
         messages = self.context.messages
-        forms = tuple([self._forms(index, messages[index]) for unit in units for index in unit.places])
-        bare = sum([each.least for each in forms])
-        return _Segment(forms, bare, bare + sum([each.more for each in forms if each.more and not each.is_words]))
+        bare, longer = {place: messages[place] for unit in units for place in unit.places}, []
+        for place, message in bare.items():
+            if (forms := self._forms(place, message)) is not None:
+                longer.append(forms)
+        bare.update((forms.place, forms.bare) for forms in longer)
+        more = sum([forms.more for forms in longer if not forms.is_words])
+        return _Segment(bare, longer, sum(map(self.call.meter.message, bare.values())), more)
 
     def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
         """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
@@ -372,14 +376,13 @@ class _Cutting:
         parts = tuple(map(shorter, message.parts))
         return message.with_parts(parts) if any(map(is_not, parts, message.parts)) else message
 
-    def _restored(self, kept: Sequence[_Segment], left: int) -> dict[int, Message]:
-        """What the messages of the segments that stay are now: bare, and the newest whole, in ``left`` tokens more."""
-        forms = [each for segment in kept for each in reversed(segment.forms)]
+    def _restore(self, kept: Sequence[_Segment], left: int, now: dict[int, Message]) -> None:
+        """Put back what was made bare in the segments that stay, the newest first, in ``left`` tokens more."""
+        forms = [each for segment in kept for each in reversed(segment.longer)]
         longer = [each for each in forms if each.more]
         results = [each for each in longer if each.has_results]
         spoken = [each for each in longer if each.is_words]
         others = [each for each in longer if ToolCall in each.kinds]
-        now = {each.place: each.bare for each in forms}
         held_back = min(sum(map(_MORE, results)), int(RECENT * self.room))
         left -= self._put_back(spoken, left - held_back, now)
         left -= self._put_back(others, left - held_back, now)
@@ -387,11 +390,13 @@ class _Cutting:
         if all(now[each.place] is each.tight for each in results):
             left -= self._put_back([each for each in spoken + others if now[each.place] is each.bare], left, now)
             self._loosen(forms, left, now)
-        return now
 
-    def _forms(self, index: int, message: Message) -> _Forms:
-        """What a message may become: its results cleared or capped, its long arguments cut, the user's words cut."""
-        kinds, count, bare, tight = set(map(type, message.parts)), self.call.meter.message, message, message
+    def _forms(self, place: int, message: Message) -> _Forms | None:
+        """What a message may become: its results cleared or capped, its long arguments cut, the user's words cut.
+
+        None where it stays as it is in any case.
+        """
+        kinds, count, bare, tight = list(map(type, message.parts)), self.call.meter.message, message, message
         if ToolResult in kinds:
             bare = edit_results(message, cleared if self.call.shelf is None else partial(self._cleared, message))
             tight = self._capped(message, self.cap)
@@ -400,8 +405,9 @@ class _Cutting:
                 bare = cut_arguments(message, argument_cut(message, LONG_ARGUMENT, self.call), _may_be_long)
         elif has_user_words(message):
             bare = self._with_shorter_text(message, max(SMALLEST, self.for_words))
-        least = count(bare)
-        return _Forms(index, bare, tight, message, kinds, least, 0 if tight is bare else count(tight) - least)
+        if bare is tight is message:
+            return None
+        return _Forms(place, bare, tight, message, kinds, 0 if tight is bare else count(tight) - count(bare))
 
     def _cleared(self, message: Message, result: ToolResult) -> ToolResult:
         made = cleared(result)
@@ -443,19 +449,17 @@ class _Cutting:
             return self._with_shorter_text(forms.whole, self._text_tokens(forms.bare) + room)
         return self._capped(forms.whole, self.cap + room)
 
-    def _assembled(self, now: dict[int, Message]) -> Context:
+    def _assembled(self, now: Mapping[int, Message]) -> Context:
         """The request with what stays of the units that may go, and why of each."""
-        kept: list[Message] = []
-        loose = {index for unit in self.loose for index in unit.places}
-        for index, message in paced(enumerate(self.context.messages)):
-            if index not in loose or now.get(index) is message:
-                kept.append(message)
-                continue
-            made = now.get(index)
-            self.call.note(message, self._reason(message, made))
-            if made is not None:
-                kept.append(made)
-        return self.context.with_messages(tuple(kept))
+        messages = self.context.messages
+        left: list[Message | None] = [*messages]
+        for unit in paced(self.loose):
+            for place in unit.places:
+                message, made = messages[place], now.get(place)
+                if made is not message:
+                    self.call.note(message, self._reason(message, made))
+                    left[place] = made
+        return self.context.with_messages(tuple([message for message in left if message is not None]))
 
     def _reason(self, message: Message, made: Message | None) -> str:
         if made is None:
