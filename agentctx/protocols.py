@@ -943,10 +943,13 @@ class Notes:
 
     def by_identity(self) -> dict[int, str]:
         """All that was said of a message and of what was made of it on the way, by what it is known by."""
-        said: dict[int, dict[str, None]] = {}
+        said: dict[int, str] = {}
+        again: dict[int, list[str]] = {}
         for message, reason in zip(self._messages, self._said, strict=True):
-            said.setdefault(message.identity, {})[reason.why] = None
-        return {identity: "; ".join(reasons) for identity, reasons in said.items()}
+            identity, why = message.identity, reason.why
+            if said.setdefault(identity, why) is not why:
+                again.setdefault(identity, [said[identity]]).append(why)
+        return said | {identity: "; ".join(dict.fromkeys(reasons)) for identity, reasons in again.items()}
 
     def copy(self) -> Notes:
         """What was said so far, to be restored."""

@@ -132,7 +132,7 @@ def unread(messages: Sequence[Message]) -> list[int]:
 def pending(messages: Sequence[Message]) -> list[int]:
     """The indexes of requests for approval that nobody answered, and of results that are not the last word."""
     open_at: dict[str, int] = {}
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(paced(messages)):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if open_at:

@@ -149,7 +149,7 @@ def stands_for(message: Message) -> tuple[int, int]:
 
 def recaps(messages: Sequence[Message], start: int = 0) -> list[int]:
     """The indexes of the recaps from ``start`` on: each stays until a stage that writes one puts another there."""
-    return [index for index in range(start, len(messages)) if is_recap(messages[index])]
+    return [index for index in range(start, len(messages)) if messages[index].as_recap and is_recap(messages[index])]
 
 
 def _sections(body: str) -> dict[str, str]:

@@ -160,11 +160,11 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
     while True:
         waiting: dict[str, int] = {}
         run = index
-        while index < end and messages[index].role == "assistant":
-            _note_calls(messages[index], waiting, server_open)
-            bound = bound or _only_thinks(messages[index])
+        while index < end and (message := messages[index]).role == "assistant":
+            _note_calls(message, waiting, server_open)
+            bound = bound or _only_thinks(message)
             index += 1
-        while index < end and answers(messages[index], waiting):
+        while waiting and index < end and answers(messages[index], waiting):
             index += 1
         if waiting and index < end and not late.gathered:
             return None

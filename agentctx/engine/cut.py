@@ -67,7 +67,7 @@ LONG_ARGUMENT = 200
 """Tokens; a string in the arguments of an old call that is longer may be cut to its head and tail."""
 
 
-def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:
+def cut(context: Context, limit: int, aim: int, call: Call) -> Context:
     """The request with at most ``aim`` tokens, as far as what may go allows.
 
     What is protected stays, and so do the round that the model is in and results that it has not read; when they alone
@@ -80,9 +80,8 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
         aim: The tokens to come down to, and less by what is reserved for the recap, as far as the user's words leave
             room for that; more where these need it.
         call: What the stage is told.
-        size: Tokens of the request, when they are known.
     """
-    context, layout = shrink_open_round(context, limit, call, size)
+    context, layout = shrink_open_round(context, limit, call)
     loose, without_recap = list(layout.loose), _floor(context, layout.protected, call)
     for_words = int(OF_THE_USER * max(0, limit - without_recap))
     held = min(for_words, _said(context, loose, call), max(0, aim - without_recap))
@@ -320,7 +319,7 @@ class _Cutting:
         for group in paced(reversed(found)):
             segment = self._segment(group)
             size, more = size + segment.size, more + segment.more
-            words_before -= sum(self.call.count(spoken[place]) for place in spoken.keys() & segment.bare.keys())
+            words_before -= sum([self.call.count(spoken[place]) for place in segment.bare if place in spoken])
             of_the_user = min(words_before, self.for_words)
             if size + min(more, int(RECENT * self.room)) + of_the_user > self.room:
                 break
@@ -328,14 +327,21 @@ class _Cutting:
         return kept
 
     def _segment(self, units: Iterable[Unit]) -> _Segment:
-        messages = self.context.messages
-        bare, longer = {place: messages[place] for unit in units for place in unit.places}, []
-        for place, message in bare.items():
-            if (forms := self._forms(place, message)) is not None:
-                longer.append(forms)
-        bare.update((forms.place, forms.bare) for forms in longer)
-        more = sum([forms.more for forms in longer if not forms.is_words])
-        return _Segment(bare, longer, sum(map(self.call.meter.message, bare.values())), more)
+        messages, count = self.context.messages, self.call.meter.message
+        bare: dict[int, Message] = {}
+        longer: list[_Forms] = []
+        size = more = 0
+        for unit in units:
+            for place in unit.places:
+                message = messages[place]
+                forms = self._forms(place, message)
+                if forms is not None:
+                    message = forms.bare
+                    longer.append(forms)
+                    more += 0 if forms.is_words else forms.more
+                bare[place] = message
+                size += count(message)
+        return _Segment(bare, longer, size, more)
 
     def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
         """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
@@ -451,13 +457,13 @@ class _Cutting:
 
     def _assembled(self, now: Mapping[int, Message]) -> Context:
         """The request with what stays of the units that may go, and why of each."""
-        messages = self.context.messages
+        messages, note = self.context.messages, self.call.note
         left: list[Message | None] = [*messages]
         for unit in paced(self.loose):
             for place in unit.places:
                 message, made = messages[place], now.get(place)
                 if made is not message:
-                    self.call.note(message, self._reason(message, made))
+                    note(message, self._reason(message, made))
                     left[place] = made
         return self.context.with_messages(tuple([message for message in left if message is not None]))
 
@@ -582,13 +588,12 @@ class Layout:
     unread: tuple[Unit, ...] = ()
 
 
-def lay_out(context: Context, call: Call, size: int | None = None, *, unread: int = 0) -> Layout:
+def lay_out(context: Context, call: Call, *, unread: int = 0) -> Layout:
     """Lay out a request: everything protected stays, and the round that the model is in; of a block what is protected.
 
     Args:
         context: The request.
         call: What the stage is told.
-        size: Tokens of the request, when they are known.
         unread: How many units stay as well for results that the model has not read yet, the latest first, whoever spoke
             behind them.
     """
@@ -601,11 +606,9 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
     waiting = tuple(islice((unit for unit in unheard if unit.start in loose), unread))
     for unit in waiting:
         del loose[unit.start]
-    going = [index for unit in paced(loose.values()) for index in unit.places]
-    staying = frozenset(range(len(messages))).difference(going)
-    size = call.size(context) if size is None else size
-    floor = size - sum(call.meter.message(messages[index]) for index in paced(going))
-    return Layout(groups, tuple(loose.values()), staying, size, floor, protected, waiting)
+    staying = frozenset(range(len(messages))).difference(*[unit.places for unit in loose.values()])
+    floor = call.meter.fixed(context) + tokens_of([messages[index] for index in staying], call)
+    return Layout(groups, tuple(loose.values()), staying, call.size(context), floor, protected, waiting)
 
 
 def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:
@@ -623,7 +626,7 @@ FEW = 8
 """From so many rounds on that nobody has read, half are let go at a time where not all fit: few tries suffice."""
 
 
-def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Layout]:
+def shrink_open_round(context: Context, limit: int, call: Call) -> tuple[Context, Layout]:
     """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
 
     Results that the model has not read yet stay as well, though the user speaks behind them; where they do not fit even
@@ -633,19 +636,18 @@ def shrink_open_round(context: Context, limit: int, call: Call, size: int | None
         context: The request.
         limit: The most tokens.
         call: What the stage is told.
-        size: Tokens of the request, when they are known.
 
     Returns:
         The request, the same object when nothing was cut; and how it is laid out.
     """
-    layout = lay_out(context, call, size, unread=len(context.messages))
+    layout = lay_out(context, call, unread=len(context.messages))
     held = len(layout.unread)
     while True:
         cut, layout = cut_what_stays(context, limit, call, layout, held)
         if layout.floor <= limit or not held:
             return cut, layout
         held = held - 1 if held <= FEW else held // 2
-        layout = lay_out(context, call, size, unread=held)
+        layout = lay_out(context, call, unread=held)
 
 
 def cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, held: int) -> tuple[Context, Layout]:
