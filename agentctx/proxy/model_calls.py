@@ -42,7 +42,7 @@ from agentctx.providers.registry import format_named
 from agentctx.proxy.apis import SESSION_HEADER, Api, Headers, Incoming
 from agentctx.proxy.histories import Histories, History, SharedHistories, history_of
 from agentctx.proxy.metrics import Metrics
-from agentctx.proxy.upstream import ProviderResponse, Upstream, to_send, unpacked
+from agentctx.proxy.upstream import ProviderResponse, Upstream, stays_packed, to_send, unpacked
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 from agentctx.users_code import FAILURES, described
@@ -339,7 +339,7 @@ def _in_a_list(response: ProviderResponse) -> bool:
 
 def relayed(answer: ProviderResponse, call: ModelCall, framing: Framing) -> Started:
     """A stream that is handed on: read for its usage, restarted where it says that the request was too large."""
-    held = Held(call, (), waits=True)
+    held = Held(call, (), waits=True, begun=stays_packed(answer))
     held.read = partial(_said, held, framing)
     pieces = Pieces(answer.aiter_bytes(), framing, lambda: held.begun)
     return Started(held, pieces.next, answer.aclose)

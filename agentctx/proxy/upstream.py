@@ -329,13 +329,32 @@ def to_give(answer: httpx.Response, *, whole: bytes | None = None, decoded: bool
         decoded: Whether the body is given unpacked.
     """
     headers = [(name.lower(), value) for name, value in answer.headers.raw]
-    unpacked = decoded and answer.headers.get("content-encoding", "identity") != "identity"
+    unpacked = decoded and any(coding != "identity" for coding in _codings(answer)) and not stays_packed(answer)
     changed = _OF_THE_BODY if whole is not None or unpacked else frozenset()
+    if stays_packed(answer):
+        changed -= {b"content-encoding"}
     dropped = _HOP_BY_HOP | _named(headers) | changed
     kept = [(name, value) for name, value in headers if name not in dropped]
     if whole is not None:
         kept.append((b"content-length", str(len(whole)).encode()))
     return kept
+
+
+def stays_packed(answer: httpx.Response) -> bool:
+    """Whether an answer is packed in a way that is not unpacked here: it is handed on as it came, and not read."""
+    codings = _codings(answer)
+    return bool(codings) and not any(coding in _UNPACKED for coding in codings)
+
+
+def _codings(answer: httpx.Response) -> list[str]:
+    return [each.strip().lower() for each in answer.headers.get_list("content-encoding", split_commas=True)]
+
+
+_UNPACKED = {"identity"} | {
+    each.strip()
+    for each in httpx.Client(transport=httpx.BaseTransport(), trust_env=False).headers["accept-encoding"].split(",")
+}
+"""What httpx unpacks, which depends on what is installed: it says so to every server."""
 
 
 def _named(headers: Headers) -> frozenset[bytes]:
@@ -354,7 +373,8 @@ def unpacked(body: bytes, encoding: str | None, most: int) -> bytes | None:
     Raises:
         TooLarge: If it is larger than ``most`` bytes, unpacked.
     """
-    if encoding in (None, "", "identity"):
+    encoding = (encoding or "identity").strip().lower()
+    if encoding == "identity":
         return body
     if encoding not in ("gzip", "x-gzip", "deflate"):
         return None

@@ -111,9 +111,9 @@ def test_every_other_request_passes_through_as_it_is(given):
 def test_a_body_that_is_changed_has_its_own_length_and_no_encoding(given):
     """A packed request that must be cut goes out unpacked, with the right length; one that fits goes out as it came."""
     at = given()
-    for number in (1, 30):
+    for number, coding in ((1, "gzip"), (30, "GZIP")):
         packed = gzip.compress(json.dumps(chat(number)).encode())
-        headers = {**KEYS, "content-encoding": "gzip", "x-agentctx-session": "mine"}
+        headers = {**KEYS, "content-encoding": coding, "x-agentctx-session": "mine"}
         httpx.post(f"{at.through}/v1/chat/completions", content=packed, headers=headers).raise_for_status()
     untouched, cut = at.requests
     assert json.loads(gzip.decompress(untouched.body)) == chat(1)
@@ -134,6 +134,23 @@ def test_what_cannot_be_read_passes_through(given, body):
     at = given(400, [(b"content-type", b"application/json")], [b'{"error": {"message": "theirs"}}'])
     answer = httpx.post(f"{at.through}/v1/chat/completions", content=body, headers=KEYS)
     assert (answer.status_code, answer.json()["error"]["message"], at.requests[0].body) == (400, "theirs", body)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_an_answer_packed_in_an_unknown_way_is_handed_on(given, kind):
+    """An answer that the provider packs in a way that nobody here unpacks comes as it is, at once, and says so."""
+    half = Event()
+
+    async def wait(_receive):
+        return "event" in kind and not half.wait(2)
+
+    at = given(200, [(b"content-type", kind.encode()), (b"content-encoding", b"ours")], [b"pa", wait, b"cked"])
+    got = b""
+    with httpx.stream("POST", f"{at.through}/v1/chat/completions", json=chat(), headers=KEYS) as answer:
+        for piece in answer.iter_raw():
+            got += piece
+            half.set()
+    assert (got, answer.headers["content-encoding"]) == (b"packed", "ours")
 
 
 def test_what_can_be_read_and_not_written_passes_through(given):
