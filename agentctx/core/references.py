@@ -27,7 +27,9 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple, TypeVar
 from zlib import crc32
 
 from attrs import define, field, frozen
@@ -37,6 +39,8 @@ from agentctx.core.numbered_lines import IN_A_ROW, number_of, numbered, said
 from agentctx.core.pace import breathe
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
+
+T = TypeVar("T")
 
 LEAST = 800
 """Characters; what is shorter is not put in codes."""
@@ -339,14 +343,25 @@ def numbered_from(number: int) -> str:
 
 
 def _words(line: str) -> str:
-    return quoted(line.strip()[:_WORDS].strip())
+    return _in_quotes(line.strip()[:_WORDS].strip())
 
 
-def _called(outputs: int) -> Iterator[str]:
-    """What so many outputs are called, the last first."""
-    for number in range(1, outputs + 1):
+_in_quotes = lru_cache(maxsize=4_096)(quoted)
+
+
+def _called(outputs: Iterator[T]) -> Iterator[tuple[str, T]]:
+    """What outputs are called, the last first, with each; no more are looked at than are asked for, and one."""
+    last = next(outputs, None)
+    if last is None:
+        return
+    second = next(outputs, None)
+    if second is None:
+        yield "the", last
+        return
+    yield "the last", last
+    for number, each in enumerate(chain((second,), outputs), 2):
         ending = "th" if number in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-        yield "the" if outputs == 1 else "the last" if number == 1 else f"the {number}{ending} last"
+        yield f"the {number}{ending} last", each
 
 
 def _sum(text: str, lines: Sequence[str]) -> str:
@@ -528,7 +543,9 @@ class Standing:
     def is_right(self, line: str, name: str = "", above: Sequence[str] = ()) -> bool:
         """Whether a reference names lines that are there, and no others may be taken for them; see ``meant``."""
         found = _MARK.fullmatch(line)
-        return found is not None and any(which == found["which"] for which, _ in self._meant(found, name, above))
+        if found is None:
+            return False
+        return next((True for which, _ in self._meant(found, name, above) if which == found["which"]), False)
 
     def _meant(self, found: re.Match[str], name: str, above: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """What a reference stands for, and what an output is called that has it."""
@@ -552,10 +569,8 @@ class Standing:
         if wanted == name and fits(above):
             yield "this", above
         latest = reversed(self._outputs[wanted][-SAME:])
-        fitting = [
-            self.lines(each) for each in latest if each.message.identity not in self.hidden and fits(self.lines(each))
-        ]
-        yield from zip(_called(len(fitting)), fitting, strict=True)
+        seen = (self.lines(each) for each in latest if each.message.identity not in self.hidden)
+        yield from _called(filter(fits, seen))
 
     def reference(self, run: Run, name: str, above: Sequence[str]) -> str:
         """The reference to lines that stand above; ``name`` and ``above`` as in ``meant``."""

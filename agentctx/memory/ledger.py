@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
@@ -26,6 +28,7 @@ from agentctx.lazy import lazy_pattern
 from agentctx.memory.values import (
     Candidate,
     Extractor,
+    Value,
     candidate_of,
     carried,
     error_lines,
@@ -237,9 +240,13 @@ _TERM_LENGTH = 2
 def _at_most(messages: Iterable[Message], most: int) -> int:
     """Tokens of the values in messages, or about so many; not looked for any further when they are ``most``."""
     found: set[str] = set()
+    read: set[str] = set()
     tokens = 0
     for message in paced(messages):
         for text in _texts(message):
+            if text in read:
+                continue
+            read.add(text)
             new = {value.text for value in (*values_in(text), *error_lines(text), *said_in(text))} - found
             tokens += sum(1 + -(-len(each) // _TERM_LENGTH) for each in new)
             found |= new
@@ -385,40 +392,51 @@ class Memory:
             read: Their tool calls, as they were read.
             earlier: The ledger that was told before; empty: none was.
         """
-        found = dict(carried(earlier))
+        found, redact = dict(carried(earlier)), cache(self.redact)
+        values_of = self._values_of(Counter(each.text for message in paced(gone) for each in message.results), redact)
         calls = {id(each.call): each for each in read}
         results = {id(each.result): each for each in calls.values() if each.result is not None}
         for place, message in paced(enumerate(gone, 1)):
             age = 1 - place / len(gone)
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    self._result(found, part, _secret_file(results.get(id(part))), age)
+                    for value in values_of(part.text, _secret_file(results.get(id(part)))):
+                        candidate_of(found, value, age).results += 1
                 elif isinstance(part, (Text, Thinking)):
-                    self._words(found, message, part.text, age)
+                    self._words(found, message, redact(_said(part.text), ""), age)
             for call in message.calls:
-                self._call(found, calls.get(id(call)), age)
+                self._call(found, calls.get(id(call)), age, redact)
         for handle in {each for message in paced(gone) for each in _handles(message)}:
             found.pop(handle, None)
         return found
 
-    def _result(self, found: dict[str, Candidate], result: ToolResult, name: str, age: float) -> None:
-        text = self.redact(_said(result.text), name)
-        for value in {*values_in(text, self.extractors), *error_lines(text)}:
-            candidate_of(found, value, age).results += 1
+    def _values_of(self, times: Mapping[str, int], redact: Redactor) -> Callable[[str, str], Collection[Value]]:
+        """Finds the values in the text of a result, given the name of a file; what comes several times is read once."""
+        known: dict[tuple[str, str], Collection[Value]] = {}
+
+        def found(text: str, name: str) -> Collection[Value]:
+            values = known.get((text, name))
+            if values is None:
+                told = redact(_said(text), name)
+                values = {*values_in(told, self.extractors), *error_lines(told)}
+                if times[text] > 1:
+                    known[text, name] = values
+            return values
+
+        return found
 
     def _words(self, found: dict[str, Candidate], message: Message, text: str, age: float) -> None:
-        text = self.redact(_said(text), "")
         by_user = message.role == "user"
         for value in {*values_in(text, self.extractors), *(said_in(text) if by_user else ())}:
             known = candidate_of(found, value, age)
             known.asked += by_user
             known.said += not by_user
 
-    def _call(self, found: dict[str, Candidate], read: ReadCall | None, age: float) -> None:
+    def _call(self, found: dict[str, Candidate], read: ReadCall | None, age: float, redact: Redactor) -> None:
         if read is None:
             return
         name = _secret_file(read)
-        given = "\n".join(self.redact(_said(text), name) for text in _leaves(self.redact(read.call.arguments, "")))
+        given = "\n".join(redact(_said(text), name) for text in _leaves(redact(read.call.arguments, "")))
         for value in set(values_in(given, self.extractors)):
             known = candidate_of(found, value, age)
             known.calls += 1

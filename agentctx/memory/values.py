@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from heapq import nsmallest
 
 from attrs import define, frozen
@@ -133,8 +134,13 @@ def _of_url(word: str) -> Iterator[Value]:
         yield Value(url, Kind.URL)
 
 
-def _of_word(word: str) -> Iterator[Value]:
+@lru_cache(maxsize=8_192)  # what tools print says the same words again and again
+def _of_word(word: str) -> tuple[Value, ...]:
     """The values in a run of characters without blanks, quotes and brackets."""
+    return tuple(_in_word(word))
+
+
+def _in_word(word: str) -> Iterator[Value]:
     bare = _LINE_NUMBER.sub("", word).lstrip(":+-%").rstrip("-+%:.,/" if word.endswith("//") else "-+%:.,")
     whole = _whole(bare)
     if whole is not None:
@@ -142,7 +148,7 @@ def _of_word(word: str) -> Iterator[Value]:
             yield Value(bare, whole)
     elif ":" in bare:
         for part in bare.split(":"):
-            yield from _of_word(part)
+            yield from _in_word(part)
     else:
         yield from _pieces(bare)
 

@@ -147,17 +147,28 @@ def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
     """What each reference stands for, by the line that it is."""
     if not may_say(messages, WITHIN):
         return {}
-    return {line: lines for _, line, lines, _ in _references(messages, Standing()) if lines is not None}
+    found = _references(messages, standing := Standing())
+    meant = ((line, standing.meant(line, name, above)) for _, line, name, above in found)
+    return {line: lines for line, lines in meant if lines is not None}
 
 
 def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object], call: Call) -> frozenset[int]:
     """The places from ``start`` on of messages with a reference to what is not there."""
-    found = _references(messages, Standing(call.hidden))
-    return frozenset([place for place, line, _, is_right in found if place >= start and not is_right and line in meant])
+    found = _references(messages, standing := Standing(call.hidden))
+    return frozenset(
+        [
+            place
+            for place, line, name, above in found
+            if place >= start and line in meant and not standing.is_right(line, name, above)
+        ]
+    )
 
 
-def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, list[str] | None, bool]]:
-    """Each line that looks like a reference: where, it, what it stands for, if that is there, and if it is right."""
+def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, str, list[str]]]:
+    """Each line that looks like a reference: where, it, what its output is known by, and the lines of that above it.
+
+    ``standing`` knows then what stands above it, and no more.
+    """
     for place, message in enumerate(messages):
         standing.hear(message)
         for result in message.results:
@@ -168,8 +179,7 @@ def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tup
                 name, lines = standing.name_of(result), text.split("\n")
                 for at, line in enumerate(lines):
                     if looks_like_one(line):
-                        above = lines[:at]
-                        yield place, line, standing.meant(line, name, above), standing.is_right(line, name, above)
+                        yield place, line, name, lines[:at]
             standing.add(message, result, text)
 
 

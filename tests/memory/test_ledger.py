@@ -713,3 +713,24 @@ async def test_a_tool_that_prints_our_placeholder_makes_no_recap(stages):
         turns += [assistant(call(name, "read", {"path": "a.py"})), result(name, lines)]
     view = await Pipeline(*stages, budget=100_000).prepare(transcript("openai-chat", *turns))
     assert not [message for message in view.messages if "Recap of" in str(message["content"])]
+
+
+@pytest.mark.anyio
+async def test_what_several_results_say_is_searched_once():
+    """However many results say the same, a cut looks for values in it, and for secrets, once."""
+    searched, redacted = [], []
+
+    def extractor(text):
+        searched.append(text)
+        return ()
+
+    def redact(text, _name):
+        redacted.append(text)
+        return text
+
+    said = "class Order: ...\n" + "of-the-file " * 200
+    reads = [turn for at in range(40) for turn in (assistant(call(f"r{at}", "read", {})), result(f"r{at}", said))]
+    pipeline = Pipeline(FitContextWindow(), Ledger(extractors=[extractor], redact=redact), budget=WINDOW)
+    view = await pipeline.prepare(transcript("openai-chat", user("Look."), *reads, user("And?")))
+    assert any(TRAIL in str(message) or "Recap of" in str(message) for message in view.messages)
+    assert [searched.count(said), redacted.count(said)] == [1, 1]
