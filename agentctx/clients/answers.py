@@ -596,8 +596,10 @@ def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[byte
     """Whole events out of pieces of bytes, each with the blank line that ends it."""
     found: deque[bytes] = deque()
     rest = bytearray()
+    looked_at = 0
 
     async def next_event() -> bytes:
+        nonlocal looked_at
         while not found:
             try:
                 rest.extend(await pull())
@@ -606,9 +608,11 @@ def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[byte
                     raise
                 found.append(bytes(rest))
                 rest.clear()
-            while (end := END_OF_EVENT.search(rest)) is not None:
+            while (end := END_OF_EVENT.search(rest, max(0, looked_at - 3))) is not None:
                 found.append(bytes(rest[: end.end()]))
                 del rest[: end.end()]
+                looked_at = 0
+            looked_at = len(rest)
         return found.popleft()
 
     return next_event
