@@ -1,11 +1,13 @@
 # ruff: noqa: INP001 - a script, not a package
 """How far a message walks: the files that one quiet step of a session visits, and how often it comes back to each.
 
-    python scripts/walk.py [--json]
+    python scripts/walk.py [--preset] [--way] [--json]
 
-A session of nineteen messages has been prepared; two more arrive and nothing has to be cut. The program is no new one:
-its texts are counted by tiktoken by now. Counted are the files of the package whose functions are called, in the order
-of the calls: ``stays`` are the runs of calls within one file, ``switches`` the changes from one file to another.
+The pipeline is the README's first one, or with ``--preset`` that for coding agents, which has more stages for what
+arrives. A session of nineteen messages has been prepared; two more arrive and nothing has to be cut. The program is no
+new one: its texts are counted by tiktoken by now. Counted are the files of the package whose functions are called, in
+the order of the calls: ``stays`` are the runs of calls within one file, ``switches`` the changes from one file to
+another. ``--way`` prints the calls themselves.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import json
 import sys
 from collections import Counter
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 
 import anyio
 
 import agentctx
+from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs
 from agentctx.presets import coding_agent
 
 HOME = Path(agentctx.__file__).parent
@@ -40,17 +44,17 @@ def history(rounds: int) -> list[dict[str, object]]:
     return messages
 
 
-async def walk() -> list[str]:
-    """The files of the package, by name, in the order in which a quiet step comes through them."""
+async def walk(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """The files of the package and their functions, by name, in the order in which a quiet step calls them."""
     agentctx.warmup(MODEL)
-    session = coding_agent(agentctx.Budget(128_000)).session(model=MODEL, format="openai-chat")
+    session = pipeline.session(model=MODEL, format="openai-chat")
     for rounds in range(1, ROUNDS):
         await session.prepare(history(rounds))
-    seen: list[str] = []
+    seen: list[tuple[str, str]] = []
 
     def see(frame: FrameType, event: str, _argument: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(str(HOME)):
-            seen.append(frame.f_code.co_filename.removeprefix(f"{HOME}/"))
+            seen.append((frame.f_code.co_filename.removeprefix(f"{HOME}/"), frame.f_code.co_name))
 
     messages = history(ROUNDS)
     sys.setprofile(see)
@@ -64,10 +68,18 @@ async def walk() -> list[str]:
 def main() -> None:
     """Count, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--preset", action="store_true", help="through the pipeline for coding agents")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--way", action="store_true", help="print the functions in the order of the calls")
+    shape.add_argument("--json", action="store_true", help="print one JSON object")
     wanted = parser.parse_args()
-    stays = [name for name, _ in groupby(anyio.run(walk))]
-    by_file = Counter(stays).most_common()
+    plain = Pipeline(TruncateToolOutputs(max_tokens=2_000), FitContextWindow(), budget=Budget(128_000))
+    calls = anyio.run(walk, coding_agent(Budget(128_000)) if wanted.preset else plain)
+    stays = [(name, [function for _, function in run]) for name, run in groupby(calls, itemgetter(0))]
+    if wanted.way:
+        sys.stdout.writelines(f"{name:36}  {' '.join(functions)}\n" for name, functions in stays)
+        return
+    by_file = Counter(name for name, _ in stays).most_common()
     if wanted.json:
         sys.stdout.write(json.dumps({"files": len(by_file), "switches": len(stays) - 1, "stays": dict(by_file)}) + "\n")
         return
