@@ -317,21 +317,34 @@ def repair(
     return None if whole is messages else list(whole)
 
 
-def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> bool:
+def is_legal(
+    messages: Sequence[Message],
+    wire: WireFormat,
+    ids: AbstractSet[str],
+    items: Mapping[str, Message],
+    last: Message | None,
+) -> bool:
     """Whether messages can go out as they stand: a look before ``cleaned`` and ``paired``, and without a reason.
 
     False also where a call is among them that the provider's server runs, or that nobody has to answer: those take a
     closer look. Where it is True, the calls among them and the results answer each other, every one.
+
+    Args:
+        messages: The messages.
+        wire: The format.
+        ids: As of ``Earlier``.
+        items: As of ``Earlier``.
+        last: As of ``Earlier``.
     """
     if _needs_a_closer_look(messages, wire.most_calls):
         return False
-    if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], earlier.ids):
+    if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], ids):
         return False
-    if wire.repair(messages, earlier.items):
+    if wire.repair(messages, items):
         return False
     if broken_pair(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere) is not None:
         return False
-    return not (wire.reads_places and wire.arrange(messages, earlier.last))
+    return not (wire.reads_places and wire.arrange(messages, last))
 
 
 def _needs_a_closer_look(messages: Sequence[Message], most: int | None) -> bool:

@@ -204,9 +204,20 @@ def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], id
 async def _read_in(
     ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
 ) -> Step:
-    """The step with what is new read, counted and made legal."""
-    record, new, seen, marked, _ = await _read_new(ctx, record, natives, remembered=remembered)
+    """The step with what is new read, counted and made legal.
+
+    Where something that is new answers an earlier call, all since that call is new.
+    """
     meter, known = ctx.reader.meter, len(record.seen)
+    if (arrived := len(natives) - known) < SOME:
+        found = _read(ctx, record, natives, remembered=remembered)
+    else:
+        found = await offload(partial(_read, ctx, record, natives, remembered=remembered), arrived)
+    if found.answers_from is not None:
+        record = decided_until(found.record, natives, found.answers_from, ctx, unchanged_until=known)
+        known = len(record.seen)
+        found = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
+    record, new, seen, marked, _ = found
     await meter.settle(new)
     sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
     read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
@@ -235,19 +246,6 @@ class _Arrivals(NamedTuple):
     seen: list[Native]
     marked: Marked | None
     answers_from: int | None
-
-
-async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
-    """What is new; with all since an earlier call, where something that is new answers that one."""
-    known = len(record.seen)
-    if (arrived := len(natives) - known) < SOME:
-        new = _read(ctx, record, natives, remembered=remembered)
-    else:
-        new = await offload(partial(_read, ctx, record, natives, remembered=remembered), arrived)
-    if new.answers_from is None:
-        return new
-    record = decided_until(new.record, natives, new.answers_from, ctx, unchanged_until=known)
-    return await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - len(record.seen))
 
 
 def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
@@ -322,15 +320,15 @@ def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Messag
     marked = {} if markers is None else find_marked(messages, markers)
     if marked and carries_refused(messages, wire, profile):
         return None
-    return marked if is_legal(messages, wire, _earlier(record, record.final, wire)) else None
+    last = record.view[record.final - 1] if record.final else None
+    return marked if is_legal(messages, wire, record.ids, _items(record, wire), last) else None
 
 
-def _earlier(record: Record, start: int, wire: WireFormat) -> Earlier:
-    """What stands before the messages that were read."""
+def _items(record: Record, wire: WireFormat) -> dict[str, Message]:
+    """The messages of the view that have a name which no other may have, by that name."""
     if record.items is None:
         record.items = names_of(record.view[: record.final], wire)
-    last = record.view[start - 1] if start else None
-    return Earlier(record.ids, record.items, last, lambda: record.view[:start])
+    return record.items
 
 
 async def _repair(step: Step) -> None:
@@ -347,7 +345,9 @@ async def _repair(step: Step) -> None:
     bare = trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
-        earlier = _earlier(step.record, trail.start, wire)
+        record, start = step.record, trail.start
+        last = record.view[start - 1] if start else None
+        earlier = Earlier(record.ids, _items(record, wire), last, lambda: record.view[:start])
         clean = cleaned(bare, call, wire, earlier)
         whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)

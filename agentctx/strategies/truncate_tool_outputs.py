@@ -102,18 +102,15 @@ class TruncateToolOutputs(Stage):
 
     def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
         """Whether all results are short: so few characters, or bytes, that the tokens need no counting beyond those."""
-        chars, tokens, exceeds = self.max_chars, self.max_tokens, None
-        most = min([limit for limit in (chars, tokens) if limit is not None])
+        chars, tokens = self.max_chars, self.max_tokens
         for message in messages:
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    text = "".join([said.text for said in part.content if isinstance(said, Text)])
-                    if len(text) > most:
+                    text = part.text
+                    if chars is not None and len(text) > chars:
                         return False
-                    if tokens is not None:
-                        exceeds = exceeds or cutter_of(call.counter).exceeds
-                        if exceeds(text, tokens):
-                            return False
+                    if tokens is not None and (len(text) > tokens or cutter_of(call.counter).exceeds(text, tokens)):
+                        return False
         return True
 
     def apply(self, context: Context, call: Call, /) -> Context:

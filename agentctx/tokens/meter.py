@@ -150,12 +150,12 @@ class MessageMeter:
         """What a part costs by its text and the provider's formulas."""
         count = self.counter.count
         match part:
-            case Text():
-                return count(part.text)
-            case ToolResult():
-                return self.overheads.result + self.parts(part.content) + count(part.name or "")
             case ToolCall():
                 return self.overheads.call + count(part.name) + count(part.arguments)
+            case ToolResult():
+                return self.overheads.result + self.parts(part.content) + count(part.name or "")
+            case Text():
+                return count(part.text)
             case Thinking():
                 return _hidden(part.encrypted, self.overheads.envelope) if part.encrypted else count(part.text)
             case Media():
@@ -369,7 +369,8 @@ def characters_to_count(messages: Iterable[Message]) -> int:
     for message in messages:
         total += _MESSAGE_CHARACTERS
         for part in message.parts:
-            total += len(part.text) if type(part) is Text else _characters(part)
+            for each in part.content if type(part) is ToolResult else (part,):
+                total += len(each.text) if type(each) is Text else _characters(each)
         if total > VERY_MUCH_TEXT:
             break
     return total
@@ -378,12 +379,12 @@ def characters_to_count(messages: Iterable[Message]) -> int:
 def _characters(part: Part) -> int:
     """About how many characters have to be counted."""
     match part:
+        case ToolCall():
+            return len(part.arguments)
         case Text() | Thinking():
             return len(part.text)
         case ToolResult():
             return sum(map(_characters, part.content))
-        case ToolCall():
-            return len(part.arguments)
         case Opaque():
             return characters(part.data)
         case Media() if may_be_office(part):
@@ -395,12 +396,12 @@ def _characters(part: Part) -> int:
 def part_bytes(part: Part) -> int:
     """Bytes of text (as UTF-8) and inline media."""
     match part:
+        case ToolCall():
+            return _utf8(part.name) + _utf8(part.arguments) + len(part.signature or "")
         case Text():
             return _utf8(part.text)
         case ToolResult():
             return sum(map(part_bytes, part.content))
-        case ToolCall():
-            return _utf8(part.name) + _utf8(part.arguments) + len(part.signature or "")
         case Thinking():
             return _utf8(part.text) + len(part.signature or "") + len(part.encrypted or "")
         case Media():

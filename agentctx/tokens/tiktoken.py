@@ -219,6 +219,7 @@ class TextCache:
     """
 
     most: int = 40_000
+    _half: int = field(init=False)
     _young: dict[int, int] = field(factory=dict, init=False)
     _old: dict[int, int] = field(factory=dict, init=False)
     _lock: Lock = field(factory=Lock, init=False)
@@ -235,11 +236,19 @@ class TextCache:
         """Remember the count of ``text``."""
         self._put((hash(text) << _LENGTHS) + len(text), count)
 
+    @_half.default
+    def _of_one_generation(self) -> int:
+        return max(1, self.most // 2)
+
     def _put(self, key: int, count: int) -> None:
+        if len(self._young) >= self._half:
+            self._grow_old()
+        self._young[key] = count
+
+    def _grow_old(self) -> None:
         with self._lock:
-            if len(self._young) >= max(1, self.most // 2) and key not in self._young:
+            if len(self._young) >= self._half:  # no other thread was here before
                 self._old, self._young = self._young, {}
-            self._young[key] = count
 
     def clear(self) -> None:
         """Forget everything."""

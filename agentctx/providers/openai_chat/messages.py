@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import compress, count, repeat
 from mimetypes import guess_type
 from typing import Any, NoReturn
 
@@ -171,7 +171,7 @@ def _content(content: Native, index: int) -> tuple[Part, ...]:
         return ()
     if not isinstance(content, (list, tuple)):
         _refuse(f"{_at(index)}content", "a string, a list of blocks or null", content)
-    return tuple([read_block(block, index, place) for place, block in enumerate(content)])
+    return tuple(map(read_block, content, repeat(index), count()))
 
 
 def _assistant(data: Mapping[str, Any], index: int) -> tuple[Part, ...]:
@@ -183,7 +183,7 @@ def _assistant(data: Mapping[str, Any], index: int) -> tuple[Part, ...]:
     if (calls := data.get("tool_calls")) is not None:
         if not isinstance(calls, (list, tuple)):
             _refuse(f"{_at(index)}tool_calls", "a list of calls", calls)
-        parts = (*parts, *[read_call(call, index, place) for place, call in enumerate(calls)])
+        parts = (*parts, *map(read_call, calls, repeat(index), count()))
     if (call := data.get("function_call")) is not None:
         parts = (*parts, read_function_call(call, index))
     return parts if _REASONING.isdisjoint(data) else (*_reasoning(data, index), *parts)
