@@ -401,10 +401,10 @@ class ChangeLog:
         gone: list[Change] = []
         for change in paced(new):
             untrack(change)
-            if change.outcome in (Outcome.MARKED, Outcome.KEPT):
-                self._mark(change)
+            if change.outcome not in _THERE:
+                (self.changes if change.tokens_after else gone).append(change)
             elif change.outcome is not Outcome.ADDED:
-                (gone if change.is_gone else self.changes).append(change)
+                self._mark(change)
         if gone:
             self._leave(gone)
 

@@ -537,9 +537,9 @@ def _flaw_in(where: str, parts: object) -> tuple[str, str] | None:
     if not isinstance(parts, tuple):
         return where, f"no tuple of parts, but {type(parts).__name__}"
     for place, part in enumerate(parts):
-        if not isinstance(part, Part):
+        if (texts := _TEXTS.get(type(part))) is None:
             return f"{where}[{place}]", f"no part, but {type(part).__name__}"
-        for name, allowed in _TEXTS[type(part)]:
+        for name, allowed in texts:
             if not isinstance(value := getattr(part, name), allowed):
                 return f"{where}[{place}].{name}", f"no text, but {type(value).__name__}"
         if type(part) is ToolResult and (wrong := _flaw_in(f"{where}[{place}].content", part.content)) is not None:

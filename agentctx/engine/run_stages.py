@@ -489,7 +489,7 @@ def _check_protected(
         old, new = before.messages[origin], after.messages[position]
         if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
             raise StageError(name, f"edited {place(origin)} ({old.role}), which is protected")
-        if not signed_thinking(new) <= signed_thinking(old):
+        if (kept := signed_thinking(new)) and not kept <= signed_thinking(old):
             raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
 
 
@@ -578,7 +578,8 @@ class StageDiff:
         """What the stage did."""
         pairs = list(self.lines())
         grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs) - self._gone_unnamed()
-        added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
+        there = Outcome.ADDED
+        added = {id(made): (made, change) for change, made in pairs if change.outcome is there}
         changes, messages = tuple([change for change, _ in pairs]), [message for _, message in pairs]
         return Account(changes, messages, grown, added, self._origins_now(), self._not_said() if not changes else ())
 
