@@ -39,7 +39,7 @@ import anyio
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import Change, Span
-from agentctx.core.message import ROLES, Native
+from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.report import SessionSaved
 from agentctx.engine.listeners import logger, observe
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
@@ -135,6 +135,7 @@ class Pieces:
         changes: The changes of the log.
         spans: What has left the view; None where that is not known.
         handles: Where that is kept.
+        made: The messages that stages made, with what is said of each.
     """
 
     sums: dict[str, int] = field(factory=dict)
@@ -151,6 +152,7 @@ class Pieces:
     changes: Sequence[Change] = field(factory=list)
     spans: Sequence[Span] | None = None
     handles: Mapping[int, str] = field(factory=dict)
+    made: Mapping[int, tuple[Message, Change]] = field(factory=dict)
     _digests: dict[str, tuple[tuple[object, ...], str | None]] = field(factory=dict)
 
     @classmethod
@@ -223,7 +225,8 @@ class Pieces:
         """The same, with checksums of its own: what is saved only counts when the store has it."""
         return Pieces(
             dict(self.sums), self.total, dict(self.lengths), self.size, self.head, self.columns, self.record,
-            self.shown, self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self._digests,
+            self.shown, self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self.made,
+            self._digests,
         )  # fmt: skip
 
     def _once(self, name: str, of: tuple[object, ...], make: Callable[[], str | None]) -> str | None:
@@ -320,6 +323,7 @@ class _Changed:
                 now.add(name := _name(place, origin))
                 self.put(name, _dump_message(record, place))
         self.drop(before - now)
+        self._made(record, start)
         known.record, known.shown, known.origins = record, list(shown), list(origins)
         known.runs, known.system = runs, system
         tail = zip(record.tail, record.tail_origin, strict=True)
@@ -327,6 +331,15 @@ class _Changed:
         if record.missing is not None:
             told = {*record.missing.system}
         return {"runs": [run[1:] for run in runs], "system": sorted(told)}
+
+    def _made(self, record: Record, stop: int) -> None:
+        """The messages that stages made, of which something else is said, as where their tokens are counted anew."""
+        known = self.after
+        if known.made != record.made:
+            for place in range(stop):
+                if id(record.view[place]) in record.made:
+                    self.put(_name(place, record.origins[place]), _dump_message(record, place))
+            known.made = dict(record.made)
 
     def said(self, changes: Sequence[Change]) -> dict[str, Any]:
         """The changes of the log; gives those that are not a whole piece yet."""

@@ -485,6 +485,18 @@ async def test_originals_with_secrets_are_put_in_again_without_them():
         assert handles <= set(await kept.for_conversation("x").handles())
 
 
+@pytest.mark.anyio
+async def test_what_is_said_of_a_recap_after_another_model_was_called():
+    """Its tokens are those of the model that is called now, for the next worker too."""
+    store, messages, alone = MemoryStore(), rounds(40), pipeline().session()
+    async with Sessions(pipeline(), store).open("x") as session:
+        for model in (None, "claude-opus-5-5"):
+            view = await session.prepare(messages[:61], model=model)
+            assert told(view) == told(await alone.prepare(messages[:61], model=model))
+    async with Sessions(pipeline(), store).open("x") as session:
+        assert told(await session.prepare(messages[:61])) == told(await alone.prepare(messages[:61]))
+
+
 class Cancelling(Faulty):
     """A store that has whoever asks it to save cancelled, before or after it has saved."""
 
