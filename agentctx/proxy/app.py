@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from secrets import token_hex
 from time import perf_counter
 from typing import TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import anyio
 from attrs import define, field
@@ -244,8 +244,7 @@ class Proxy:
         return Response(self.metrics.text(), media_type=CONTENT_TYPE)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["raw_path"].decode("latin-1")
-        request = Incoming(scope["method"], path, scope["query_string"], tuple(scope["headers"]))
+        request = Incoming(scope["method"], _path_of(scope), scope["query_string"], tuple(scope["headers"]))
         if self._upstream is None:
             self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests, self.name, self._signer)
         self._active += 1
@@ -482,10 +481,27 @@ _CLOSING = frozenset({400, 413, 503, 508})
 _CLASSES: Mapping[int, str] = {place: f"{place}xx" for place in (1, 2, 3, 4, 5)}
 
 
+def _path_of(scope: Scope) -> str:
+    """The path of a request as the client wrote it, below the one that the application is mounted at."""
+    path = _raw_path(scope)
+    below = path.removeprefix(quote(scope.get("root_path", "")))
+    return below if below.startswith("/") else path
+
+
+def _raw_path(scope: Scope) -> str:
+    """The whole path as the client wrote it; some servers do not tell it: then as it would be written."""
+    raw: bytes | None = scope.get("raw_path")
+    return quote(scope["path"], safe=_UNQUOTED) if raw is None else raw.decode("latin-1")
+
+
+_UNQUOTED = "/:@!$&'()*+,;="
+"""What stands in a path as it is (RFC 3986, 3.3)."""
+
+
 def _absolute(scope: Scope) -> SplitResult | None:
     """The target of a request line that names scheme and host, as clients of an HTTP proxy write it."""
     try:
-        target = urlsplit(scope["raw_path"].decode("latin-1"))
+        target = urlsplit(_raw_path(scope))
     except ValueError:
         return None
     return target if target.scheme in ("http", "https") and target.netloc else None

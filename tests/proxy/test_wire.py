@@ -480,6 +480,23 @@ async def test_an_event_without_an_end_is_handed_on(monkeypatch):
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize("left_out", [set(), {"raw_path"}], ids=["as written", "decoded"])
+@pytest.mark.parametrize("path", ["/v1/models/a%20b", "/v1beta/models/gemini-2.5-flash:generateContent"])
+def test_a_proxy_within_another_application_asks_for_what_is_below_it(given, left_out, path):
+    """Where the proxy is mounted is no part of what the provider is asked for; some servers tell a decoded path."""
+    at = given()
+    proxy = Proxy(pipeline(), Upstreams(everything=at.url))
+
+    async def around(scope, receive, send):
+        within = {"root_path": "/llm"} if scope["type"] == "http" else {}
+        await proxy({name: scope[name] for name in scope if name not in left_out} | within, receive, send)
+
+    with proxying(around) as url:
+        httpx.post(f"{url}/llm{path}", json=chat(), headers=KEYS).raise_for_status()
+        assert httpx.get(f"{url}/llm/healthz").text == "ok\n"
+    assert [path.encode()] == [request.scope["raw_path"] for request in at.requests]
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
 def test_a_length_beside_chunks_means_nothing(given, path):
     """A body in chunks is passed on as a whole, whatever length its head gives as well."""
