@@ -19,7 +19,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field, frozen
 
-from agentctx.core.pace import AHEAD, giving_way
+from agentctx.core.pace import AHEAD, Progress, giving_way
 
 T = TypeVar("T")
 
@@ -32,6 +32,10 @@ GLANCES = 4
 
 MUCH_TEXT, VERY_MUCH_TEXT = 64 * 1024, 256 * 1024
 """Characters. Counting or cutting that much takes 3 to 6 milliseconds, and 12 to 25."""
+
+SILENT = 0.5
+"""Seconds. Work that has not given way for so long may wait for something that only the event loop can bring about, or
+another work: those that wait for the worker go on beside it."""
 
 _TURNS = 3
 """How often the event loop turns before a younger step has its work done: the older one may come back with more."""
@@ -57,7 +61,9 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
 
     Pure Python holds the interpreter, but loops over many messages give way (``core.pace``): the event loop goes on.
     Long works are done one after the other, those of the oldest step first: of many steps that begin together, one
-    after the other gets done. Short work does not wait for them.
+    after the other gets done. Short work does not wait for them. Nor does anything wait for a work that waits itself:
+    what its thread asks the event loop for (``anyio.from_thread``) is done at once, and where a work has not given way
+    for ``SILENT`` seconds, others go on beside it.
 
     Args:
         work: Plain work that nobody else depends on; it may go on for a moment after a cancellation.
@@ -73,12 +79,16 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
         finally:
             AHEAD.discard(thread)
     short, long, threads = _of_this_loop()
-    async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn():
-        return await in_thread(partial(_aside, work), threads)
+    outer = _turn.get()
+    if outer is not None and outer.held:  # its thread waits for this one
+        return await in_thread(partial(_aside, work, outer), threads)
+    async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn() as turn:
+        return await in_thread(partial(_aside, work, turn), threads)
 
 
-def _aside(work: Callable[[], T]) -> T:
-    with giving_way():
+def _aside(work: Callable[[], T], turn: _Turn) -> T:
+    _turn.set(turn)
+    with giving_way(turn.progress):
         return work()
 
 
@@ -153,31 +163,59 @@ class _Waits:
 
 
 @define(eq=False, repr=False)
+class _Turn:
+    """What one work has while a worker is at it.
+
+    Args:
+        held: Whether it has not ended.
+        progress: When the threads that are at it last gave way.
+    """
+
+    held: bool = True
+    progress: Progress = field(factory=Progress)
+
+    def silent_in(self) -> float:
+        """In how many seconds it will be silent for too long, if it says nothing."""
+        return max(0.0, self.progress.at + SILENT - perf_counter())
+
+
+_turn: ContextVar[_Turn | None] = ContextVar("agentctx.offload.turn", default=None)
+"""The turn of the work that runs in this thread; also in what that asks the event loop for."""
+
+
+@define(eq=False, repr=False)
 class _Worker:
     """Does one work at a time: threads that run Python do not run faster side by side.
 
     Args:
-        busy: Whether it is at work.
+        at: The work it is at.
         done: How many works it has done.
         waiting: Those that wait for it, by the age of their step and their own.
     """
 
-    busy: bool = False
+    at: _Turn | None = None
     done: int = 0
     waiting: dict[tuple[int, int], anyio.Event] = field(factory=dict)
 
+    @property
+    def busy(self) -> bool:
+        """Whether it is at a work that does not merely wait."""
+        return self.at is not None and self.at.silent_in() > 0
+
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self) -> AsyncIterator[_Turn]:
         """Have the worker, once it is free and no older step waits for it."""
         if self.busy or self.waiting:
             await self._wait()
-        self.busy = True
+        self.at = turn = _Turn()
         try:
-            yield
+            yield turn
         finally:
-            self.busy = False
+            turn.held = False
             self.done += 1
-            self._call()
+            if self.at is turn:
+                self.at = None
+                self._call()
 
     async def _wait(self) -> None:
         began, own = perf_counter(), next(_ages)
@@ -186,8 +224,9 @@ class _Worker:
         self.waiting[place] = anyio.Event()
         try:
             while not self._is_next(place):
-                await self.waiting[place].wait()
-                await self._let_older_ones_come_back()
+                with anyio.move_on_after(self.at.silent_in() if self.at is not None and self.busy else SILENT):
+                    await self.waiting[place].wait()
+                    await self._let_older_ones_come_back()
                 self.waiting[place] = anyio.Event()
         finally:
             del self.waiting[place]

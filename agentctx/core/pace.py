@@ -32,10 +32,25 @@ EVERY = 8
 """Items of a loop between two looks at the clock."""
 
 
+class Progress:
+    """Says to other threads when a thread last gave way: one that has not for long may wait for something.
+
+    Args:
+        at: When it did, by ``perf_counter``.
+    """
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        """It begins now."""
+        self.at = perf_counter()
+
+
 class _Thread(local):
-    """What a thread knows: since when it computes; None in a thread that need not give way."""
+    """What a thread knows: since when it computes, None in a thread that need not give way; and whom it tells."""
 
     since: float | None = None
+    progress: Progress | None = None
 
 
 _thread = _Thread()
@@ -44,13 +59,13 @@ AHEAD: set[int] = set()
 
 
 @contextmanager
-def giving_way() -> Iterator[None]:
-    """Within it the loops of this thread give way."""
-    _thread.since = perf_counter()
+def giving_way(progress: Progress | None = None) -> Iterator[None]:
+    """Within it the loops of this thread give way, and say so by ``progress``."""
+    _thread.since, _thread.progress = perf_counter(), progress
     try:
         yield
     finally:
-        _thread.since = None
+        _thread.since = _thread.progress = None
 
 
 def breathe() -> None:
@@ -72,7 +87,9 @@ def _stand_back(until: float) -> None:
     sleep(PAUSE)
     while _others_are_ahead() and perf_counter() < until:
         sleep(PAUSE)
-    _thread.since = perf_counter()
+    _thread.since = now = perf_counter()
+    if _thread.progress is not None:
+        _thread.progress.at = now
 
 
 def paced(items: Iterable[T]) -> Iterable[T]:
