@@ -29,8 +29,8 @@ from rich.table import Table
 from rows import Row
 
 from agentctx import Budget, FitContextWindow, Pipeline, warmup
+from agentctx.engine.usage import prompt_tokens
 from agentctx.replay import Recording, calls_of
-from agentctx.session.usage import prompt_tokens
 
 USAGE = Path(__file__).with_name("usage.jsonl")
 

@@ -23,6 +23,7 @@ from agentctx.core.message import Native
 from agentctx.core.report import OverflowMet, Report, UsageRecorded, View
 from agentctx.engine.listeners import logger, observe
 from agentctx.engine.reading import as_list, known_profile
+from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts
@@ -32,7 +33,6 @@ from agentctx.session.record import digest
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Given
-from agentctx.session.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 
 
 async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:

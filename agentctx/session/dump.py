@@ -20,6 +20,16 @@ from agentctx.core.units import broken_pair
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.plan import Plan
 from agentctx.engine.reasoning import head_of
+from agentctx.engine.usage import (
+    BELIEVABLE,
+    MOST_MODELS,
+    REMEMBERED,
+    SAMPLES,
+    Calibration,
+    LearnedLimits,
+    LimitsByModel,
+    OverflowLimit,
+)
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import shown
 from agentctx.providers.native import clean_text, from_json, to_json
@@ -39,16 +49,6 @@ from agentctx.session.record import (
     goes_out_as_another,
 )
 from agentctx.session.step_context import Given, State
-from agentctx.session.usage import (
-    BELIEVABLE,
-    MOST_MODELS,
-    REMEMBERED,
-    SAMPLES,
-    Calibration,
-    LearnedLimits,
-    LimitsByModel,
-    OverflowLimit,
-)
 from agentctx.wire_format import WireFormat
 
 MOST = 2**32 - 1

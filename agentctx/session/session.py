@@ -30,6 +30,15 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.originals import StoreShelf, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
+from agentctx.engine.usage import (
+    Judgement,
+    LearnedLimits,
+    cleared_tokens,
+    is_one_prompt,
+    judge,
+    prompt_tokens,
+    suspected,
+)
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
@@ -51,15 +60,6 @@ from agentctx.session.lock import (
 from agentctx.session.opening import Beginning, Opening, beginning_of, opening_of
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
-from agentctx.session.usage import (
-    Judgement,
-    LearnedLimits,
-    cleared_tokens,
-    is_one_prompt,
-    judge,
-    prompt_tokens,
-    suspected,
-)
 from agentctx.users_code import time_of
 
 MOST_OTHERS = 16

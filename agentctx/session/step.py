@@ -4,7 +4,7 @@
 
 1. **settles** what surrounds it: ``settle`` in ``session/step_context.py``
 2. **matches** the history with what is known: ``match`` in ``session/matching.py``
-3. **takes in** what is new: ``take_in``; it reads, repairs, and runs the stages for arrivals
+3. **takes in** what is new: ``take_in`` in ``session/arrivals.py``; it reads, repairs, and runs the stages for arrivals
 4. **brings to size** what is too large, and fits the budget in any case: ``_fitted``, by ``bring_to_size`` in
    ``session/compaction.py`` and ``guarantee`` in ``engine/guarantee.py``
 5. **commits**: ``commit``, to the record of ``session/record.py``
@@ -39,41 +39,35 @@ from typing import Any, NamedTuple
 from attrs import evolve, fields_dict
 
 from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
-from agentctx.core.message import ROLES, Context, Message, Native
+from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.pace import EVERY, paced
-from agentctx.core.protection import knowing_the_recap
-from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import UNTRACKED_TOGETHER, untrack
 from agentctx.economics.costs import bill, found_again
-from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refused, find_marked, relief
-from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
-from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
-from agentctx.engine.reasoning import DropForeignReasoning, options_of
-from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, names_of, paired
-from agentctx.engine.run_stages import Trail, keep_originals, mend, naming, run_stage
-from agentctx.engine.skipped import Skipped, skipped
+from agentctx.engine.cache_markers import relief
+from agentctx.engine.guarantee import is_go_on, refuse_empty
+from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, tail_of, write_native
+from agentctx.engine.reasoning import options_of
+from agentctx.engine.repair import names_of
+from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
 from agentctx.lazy import worked_out_later
-from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, begin_step, offload
-from agentctx.protocols import Call, declared
+from agentctx.offload import MUCH, SOME, begin_step, offload
+from agentctx.protocols import declared
 from agentctx.providers.native import snapshot
+from agentctx.session.arrivals import read_in, take_in, take_in_around
 from agentctx.session.compaction import bring_to_size, run_at_once
-from agentctx.session.matching import answered_from, decided_until, match
+from agentctx.session.matching import match
 from agentctx.session.record import (
     Digest,
     LastRequest,
     Record,
-    Sizes,
     alike,
     call_ids,
     instruction_digests,
-    snapshots,
     undecided,
-    with_instructions,
 )
-from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
-from agentctx.users_code import FAILURES
+from agentctx.session.step_context import Given, State, Step, StepContext, settle
 from agentctx.wire_format import WireFormat
 
 
@@ -146,239 +140,6 @@ async def take_step(
     return Stepped(done.state, view, new, undo)
 
 
-async def take_in(
-    state: State, record: Record, given: Given, ctx: StepContext, now: float, *, remembered: bool = True
-) -> Step:
-    """Read, repair and treat what is new, with the tail before it; when nothing is new, there is nothing to read.
-
-    Args:
-        state: What is known of the conversation.
-        record: The record to go on from.
-        given: What the caller passes.
-        ctx: What surrounds the step.
-        now: Seconds since 1970.
-        remembered: See ``take_step``.
-    """
-    at = state.last_request.at if ctx.model == state.model else None
-    idle = None if at is None else max(0.0, now - at)
-    if record is state.record and 0 < len(given.messages) == len(record.seen):
-        step = _stand_still(ctx, record, given.messages, idle)
-        _know_what_was_left(step, state)
-    else:
-        step = await _read_in(ctx, record, given.messages, idle, remembered=remembered)
-        _know_what_was_left(step, state)
-        if remembered and step.read.messages:
-            if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
-                limit = None if ctx.budget is None else ctx.budget.limit
-                await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(limit))
-                if _may_refer(step.read.messages):  # or shows what was written when more stood above than does now
-                    await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(limit))
-            await _treat(step)
-    return step
-
-
-def _know_what_was_left(step: Step, state: State) -> None:
-    """Let a step know what those before it have left, beside the record."""
-    step.background, step.memo = state.background, state.memo
-    step.marked_for, step.said_before = state.marked_for, state.said
-    if state.cleared_by_provider:
-        view = step.record.view
-        step.hidden = frozenset([view[place].identity for place in state.cleared_by_provider if place < len(view)])
-    if state.ctx is not step.ctx:
-        step.reasoning_made_with = state.reasoning_made_with(step.ctx)
-
-
-def _may_refer(messages: Sequence[Message]) -> bool:
-    return may_say(messages, WITHIN) or may_say(messages, SHOWN_AGAIN)
-
-
-def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:
-    """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
-    tail_tokens = sum(map(ctx.reader.meter.message, record.view[record.final :]))
-    size = ctx.head_tokens + record.view_tokens + tail_tokens
-    trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
-    read = Read(list(record.tail), list(record.tail_origin), [], Sizes())
-    return Step(ctx, record, natives, read, trail, idle, tail_from=next(iter(read.origins), None))
-
-
-async def _read_in(
-    ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
-) -> Step:
-    """The step with what is new read, counted and made legal.
-
-    Where something that is new answers an earlier call, all since that call is new.
-    """
-    meter, known = ctx.reader.meter, len(record.seen)
-    if (arrived := len(natives) - known) < SOME:
-        found = _read(ctx, record, natives, remembered=remembered)
-    else:
-        found = await offload(partial(_read, ctx, record, natives, remembered=remembered), arrived)
-    if found.answers_from is not None:
-        record = decided_until(found.record, natives, found.answers_from, ctx, unchanged_until=known)
-        known = len(record.seen)
-        found = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
-    record, new, seen, marked, _ = found
-    await meter.settle(new)
-    sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
-    read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
-    size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
-    context = Context(tuple(read.messages), ctx.system, ctx.tools)
-    trail = Trail(context, [*read.origins], size, unbound_from=record.unbound_from, start=record.final)
-    step = Step(ctx, record, natives, read, trail, idle, remembered, marked=marked)
-    if read.messages:
-        await _make_legal(step, as_it_stands=marked is not None)
-    return step
-
-
-class _Arrivals(NamedTuple):
-    """What is new.
-
-    Args:
-        record: The record to go on from, the tail in it as it reads beside what is new.
-        messages: As values.
-        seen: What each looks like.
-        marked: See ``_marked_if_legal``, of the tail and what is new.
-        answers_from: The index of the first earlier call that they answer; None when there is none.
-    """
-
-    record: Record
-    messages: list[Message]
-    seen: list[Native]
-    marked: Marked | None
-    answers_from: int | None
-
-
-def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
-    """Read what is new, and see whether it can go out as it stands: then it answers no call before the tail either.
-
-    Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
-    """
-    known, reader, again = len(record.seen), ctx.reader, len(record.tail)
-    arrived = natives[known:]
-    if again and reader.wire.reads_places:
-        read = reader.messages([*(each.source for each in record.tail), *arrived], known - again)
-        ours = {place for place, message in enumerate(record.tail) if message.as_recap}
-        read = [
-            message if message.as_recap == (place in ours) else evolve(message, as_recap=place in ours)
-            for place, message in enumerate(read)
-        ]
-        tail, new = read[:again], read[again:]
-        record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
-    else:
-        new = reader.messages(arrived, known, record.tail)
-    if not remembered:
-        return _Arrivals(record, new, list(arrived), _marked_if_legal(ctx, record, new, known), None)
-    if record.instructions:
-        new = with_instructions(new, record.instructions)
-    new = new if known else knowing_the_recap(new)
-    seen = snapshots(arrived, known)
-    if len(new) >= UNTRACKED_TOGETHER:
-        for kept in paced([*seen, *new]):
-            untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
-    first = record.tail_origin[0] if again else known
-    marked = _marked_if_legal(ctx, record, [*record.tail, *new], first)
-    answers_from = answered_from(record, natives, new, reader.wire) if marked is None else None
-    return _Arrivals(record, new, seen, marked, answers_from)
-
-
-async def _make_legal(step: Step, *, as_it_stands: bool) -> None:
-    """Make what was read legal, and find where its tail begins. In nearly every step it is legal as it stands.
-
-    Raises:
-        InvalidInput: If the step works on the whole view, and nothing is left to send.
-    """
-    read, wire = step.read, step.ctx.reader.wire
-    if as_it_stands:
-        if step.remembered and read.messages[-1].role not in _ANSWERING:
-            step.tail_from = begins_at(read.messages, read.origins)
-    else:
-        await _repair(step)
-    if wire.minds_the_end:
-        record, place = step.record, step.trail.start - 1
-        standing_before = (record.view[place], record.origins[place]) if step.trail.start else None
-        await let_answers_follow(step.trail, step.call(), step.role_at, standing_before)
-    if step.trail.start == 0:
-        refuse_empty(step.trail)
-
-
-_ANSWERING = frozenset({"user", "tool"})
-
-
-def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Message], first: int) -> Marked | None:
-    """The cache markers of messages that can go out as they stand, by place; None where they may have to be repaired.
-
-    Args:
-        ctx: What surrounds the step.
-        record: What stands before them: all of its view that is final.
-        messages: The messages.
-        first: The index of the first one in the history.
-    """
-    wire, profile = ctx.reader.wire, ctx.reader.profile
-    if record.foreign_count > first:  # reasoning of another model has to go
-        return None
-    markers = wire.cache_markers
-    marked = {} if markers is None else find_marked(messages, markers)
-    if marked and carries_refused(messages, wire, profile):
-        return None
-    last = record.view[record.final - 1] if record.final else None
-    return marked if is_legal(messages, wire, record.ids, _items(record, wire), last) else None
-
-
-def _items(record: Record, wire: WireFormat) -> dict[str, Message]:
-    """The messages of the view that have a name which no other may have, by that name."""
-    if record.items is None:
-        record.items = names_of(record.view[: record.final], wire)
-    return record.items
-
-
-async def _repair(step: Step) -> None:
-    """Take off cache markers that the model refuses, and reasoning of another model; then repair, as one stage.
-
-    Where the tail begins is found by what they are before repair, without what has to go, and paired.
-    """
-    ctx, call, read, trail = step.ctx, step.call(), step.read, step.trail
-    wire = ctx.reader.wire
-    if carries_refused(read.messages, wire, ctx.reader.profile):
-        await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
-    if step.record.foreign_count > read.origins[0]:
-        await run_stage(DropForeignReasoning(read.origins, step.record.foreign_count), trail, call, trusted=True)
-    bare = trail.context.messages
-
-    def looked() -> tuple[list[Message] | None, int | None]:
-        record, start = step.record, trail.start
-        last = record.view[start - 1] if start else None
-        earlier = Earlier(record.ids, _items(record, wire), last, lambda: record.view[:start])
-        clean = cleaned(bare, call, wire, earlier)
-        whole = paired(clean, call, wire, earlier=earlier)
-        legal = None if whole is bare else list(whole)
-        open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
-        return legal, begins_at(bare, trail.origins, clean, whole) if open_ and step.remembered else None
-
-    legal, step.tail_from = await offload(looked, len(bare))
-    if legal is None:
-        return
-
-    async def repaired(context: Context, _call: Call) -> Context:
-        return context.with_messages(tuple(legal))
-
-    repaired.__name__ = REPAIR
-    await run_stage(repaired, trail, call, trusted=True)
-
-
-async def _treat(step: Step) -> None:
-    """Run the stages that look at what is new, unless a glance tells that they would leave it alone."""
-    ctx, trail, call = step.ctx, step.trail, None
-    for stage, said in ctx.on_arrival:
-        try:
-            if len(trail.context.messages) < SOME and said.leaves_alone(trail.context.messages, ctx.bare_call):
-                continue
-        except FAILURES:
-            with naming(said.name):
-                raise
-        call = step.call() if call is None else call
-        await run_stage(stage, trail, call)
-
-
 async def _fitted(step: Step, given: Given) -> Step:
     """The step brought to fit; when it cannot be, tried once more with nothing decided before.
 
@@ -403,57 +164,22 @@ async def _fitted(step: Step, given: Given) -> Step:
 
 async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step | None:
     """The step, brought to fit, with what is around messages that need not be read; None where all have to be."""
-    natives = given.messages
-    found = await _skipped(ctx, natives)
-    if found is None:
-        return None
-    messages, origins = list(found.around), found.origins
-    await ctx.reader.meter.settle(messages)
-    read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
-    trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
-    step = Step(ctx, record, natives, read, trail, None, remembered=False, skipped=found)
-    look = partial(_marked_if_legal, ctx, record, found.odd, origins[0])
-    legal = look() if len(found.odd) < SOME else await offload(look, len(found.odd))
-    await _make_legal(step, as_it_stands=legal is not None)
-    if trail.reports:
+    step = await take_in_around(ctx, record, given.messages)
+    if step is None:
         return None
     try:
         await _fitted(step, given)
     except ContextOverflow:
         return None
-    return step if found.surely(trail.origins, trail.reports) else None
-
-
-async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
-    """What the plan's stage would leave out whatever it says; None where something else may look at it."""
-    plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
-    if (
-        len(natives) < MUCH  # to read few costs little
-        or len(plan.at_once) != 1  # another stage would look at what the first one leaves
-        or ctx.binds  # reasoning is bound to all that stands before it
-        or ctx.relieved  # the report begins with what was taken off the head, not with the stage
-        or plan.asking  # what the provider clears depends on all of them
-        or plan.pinned  # a rule may name any message
-        or plan.counting  # a counter from outside is asked during the step, and not when the report is
-        or plan.originals  # a store keeps each message that goes
-        or reader.wire.minds_the_end  # whose turn the end is depends on what stood before it
-        or reader.wire.reads_places  # the place tells which call a result answers
-    ):
-        return None
-    call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
-    stage = declared(plan.at_once[0])
-    aim = stage.cuts_above(call) if stage.concerns(call) else None
-    if aim is None:
-        return None
-    work = partial(skipped, natives, reader, stage.name, aim, ctx.head_tokens)
-    return await offload(work, len(natives), characters=VERY_MUCH_TEXT)
+    assert step.skipped is not None  # noqa: S101 - it is what makes it such a step
+    return step if step.skipped.surely(step.trail.origins, step.trail.reports) else None
 
 
 async def _decided_anew(refused: Step) -> Step | None:
     """The step with nothing decided before, as without a session; None when that does not fit either."""
     record = undecided(refused.record, binds_reasoning=refused.ctx.binds)
     # as without a session: nothing of the cache is worth sparing
-    anew = await _read_in(refused.ctx, record, refused.natives, None)
+    anew = await read_in(refused.ctx, record, refused.natives, None)
     step = evolve(anew, reasoning_made_with=refused.reasoning_made_with)  # no marked_for: this record has no view yet
     try:
         await run_at_once(step)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentctx.session.usage import prompt_tokens
+from agentctx.engine.usage import prompt_tokens
 
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARK = REPOSITORY / "benchmarks" / "estimates.py"

@@ -26,10 +26,10 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.builder import Block, ContextBuilder, Tier
+from agentctx.engine.usage import output_tokens, prompt_tokens
 from agentctx.providers import Capabilities, TokenOverheads, UsageKeys, Violation, WireFormat, register_format, registry
 from agentctx.providers.registry import detected, format_named
 from agentctx.replay import Recording, replay
-from agentctx.session.usage import output_tokens, prompt_tokens
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from attrs import field, frozen
 
 from agentctx import Budget, Pipeline
-from agentctx.session.usage import Calibration
+from agentctx.engine.usage import Calibration
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import HeuristicCounter, TiktokenCounter
 

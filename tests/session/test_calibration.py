@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.session.usage import Calibration
+from agentctx.engine.usage import Calibration
 from agentctx.tokens.counting import CalibratedCounter
 from agentctx.tokens.tiktoken import TiktokenCounter
 

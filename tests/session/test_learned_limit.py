@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
-from agentctx.session.usage import CONTRADICTED, FEW, OBEYED, REMEMBERED, OverflowLimit
+from agentctx.engine.usage import CONTRADICTED, FEW, OBEYED, REMEMBERED, OverflowLimit
 from agentctx.testing import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -23,8 +23,8 @@ from agentctx import (
 )
 from agentctx.engine.reading import reader
 from agentctx.engine.reasoning import FOREIGN_ID
+from agentctx.engine.usage import MOST_MODELS
 from agentctx.providers.translate import FOREIGN_REASONING
-from agentctx.session.usage import MOST_MODELS
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, StageReport
 from agentctx.economics import SilentTruncationSuspected
-from agentctx.session.usage import Calibration
+from agentctx.engine.usage import Calibration
 from agentctx.testing import Recorder, assistant, call, result, system, thinking, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentctx import InvalidInput, Pipeline
-from agentctx.session.usage import MOST, _say_unreadable, is_one_prompt, output_tokens, prompt_tokens
+from agentctx.engine.usage import MOST, _say_unreadable, is_one_prompt, output_tokens, prompt_tokens
 
 
 @pytest.mark.parametrize(
