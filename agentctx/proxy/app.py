@@ -401,7 +401,7 @@ class _Passage:
             return
         assert reply.stream is not None  # noqa: S101 - an answer has one or the other
         try:
-            await self.client.start(response.status_code, to_give(response, decoded=True))
+            await self.client.start(response.status_code, to_give(response, relayed=True))
             while True:
                 try:
                     piece = await reply.stream.next()

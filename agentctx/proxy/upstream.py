@@ -320,17 +320,16 @@ def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = Fa
     return kept
 
 
-def to_give(answer: httpx.Response, *, whole: bytes | None = None, decoded: bool = False) -> list[tuple[bytes, bytes]]:
+def to_give(answer: httpx.Response, *, whole: bytes | None = None, relayed: bool = False) -> list[tuple[bytes, bytes]]:
     """The header fields of an answer on its way to the client.
 
     Args:
         answer: The provider's answer.
         whole: The body, where it was read as a whole.
-        decoded: Whether the body is given unpacked.
+        relayed: Whether the body is read on its way: then it is unpacked, and may go on with another answer's.
     """
     headers = [(name.lower(), value) for name, value in answer.headers.raw]
-    unpacked = decoded and any(coding != "identity" for coding in _codings(answer)) and not stays_packed(answer)
-    changed = _OF_THE_BODY if whole is not None or unpacked else frozenset()
+    changed = _OF_THE_BODY if whole is not None or relayed else frozenset()
     if stays_packed(answer):
         changed -= {b"content-encoding"}
     dropped = _HOP_BY_HOP | _named(headers) | changed

@@ -443,6 +443,20 @@ def test_an_answer_that_is_no_http_is_said(path, said):
     assert "no valid HTTP" in got.json()["error"]["message"]
 
 
+def test_a_stream_that_goes_on_with_another_answer_has_no_length(given):
+    """Of a stream that says how long it is, and that the request was too large, the client reads all of the second."""
+    said = {"error": {"message": "maximum context length is 400 tokens", "code": "context_length_exceeded"}}
+    first, second = b"data: " + json.dumps(said).encode() + b"\n\n", chunk(content="word " * 100)
+    head = [(b"content-type", b"text/event-stream"), (b"content-length", str(len(first)).encode())]
+
+    async def then(_receive):
+        at.answer = 200, head[:1], [second]
+
+    at = given(200, head, [then, first])
+    answer = httpx.post(f"{at.through}/v1/chat/completions", json=chat(8, stream=True), headers=KEYS)
+    assert (answer.content, len(at.requests)) == (second, 2)
+
+
 @pytest.mark.parametrize(("number", "stream"), [(0, False), (8, False), (8, True)])
 def test_what_is_sent_once_more_is_counted(given, number, stream):
     """The metric counts the requests that were sent again, smaller, of streams too, and no overflow that stays one."""
