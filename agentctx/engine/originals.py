@@ -144,6 +144,9 @@ async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShel
 PATIENCE = 10.0
 """Seconds that a step waits for a store to keep one content; its own ``timeout`` where that is shorter."""
 
+TO_CLEAN = 60.0
+"""Seconds that a step waits for secrets to be taken out of one content: a redactor of the user's may hang."""
+
 LONGEST_HANDLE = 64
 """Characters of the longest handle: the model reads it in each mark, and writes it to get the original back."""
 
@@ -167,6 +170,7 @@ class _Known:
         handles: Of what was put, by store and content.
         awaited: What text that a stage has written names by the handle that it is expected to get.
         earlier: Of these, what text had a mark in it with a handle of an earlier step: that handle, and the text.
+        clean: What a store that takes secrets out makes of a content, by store and content.
         failures: What went wrong with a store, by the store; it is not asked again.
         waited: Seconds that were waited for a store, by the store.
     """
@@ -174,6 +178,7 @@ class _Known:
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
     earlier: dict[str, tuple[str, str]] = field(factory=dict)
+    clean: dict[tuple[int, bytes], bytes] = field(factory=dict)
     failures: dict[int, StoreError] = field(factory=dict)
     waited: dict[int, float] = field(factory=dict)
 
@@ -183,7 +188,7 @@ class StoreShelf:
     """What puts contents into a store for one step: each once, and not again once the store has failed.
 
     All that a step keeps in a store may take so long as one call of the store: one that is slow costs a step no more
-    than one that says nothing.
+    than one that says nothing. Taking secrets out (``without_secrets`` of a store) comes before, and is not its time.
 
     A plain stage cannot wait for a store: it writes the handle that a content is expected to get (``pointer``). Where
     it gets another or none, the engine puts that right once the stage is done (``settled``).
@@ -287,6 +292,32 @@ class StoreShelf:
         return {content: known[place, content] for content in wanted if (place, content) in known}
 
     async def _put_all(self, missing: Sequence[bytes]) -> None:
+        failure = await self._clean_all(missing)
+        await self._put_cleaned([content for content in missing if (id(self.store), content) in self.known.clean])
+        if failure is not None:
+            self.known.failures.setdefault(id(self.store), failure)
+
+    async def _clean_all(self, contents: Sequence[bytes]) -> StoreError | None:
+        """Let the store take secrets out, where it does; what went wrong with one: those behind it are not kept."""
+        clean, place = without_secrets(self.store), id(self.store)
+        for content in contents:
+            if (place, content) in self.known.clean:
+                continue
+            if clean is None:
+                self.known.clean[place, content] = content
+                continue
+            made = None
+            try:
+                with anyio.move_on_after(TO_CLEAN):
+                    made = await offload(partial(clean, content), 1, len(content))
+            except StoreError as error:
+                return error
+            if made is None:
+                return StoreError(f"secrets were not taken out of {len(content):,} bytes within {TO_CLEAN:g} seconds")
+            self.known.clean[place, content] = made
+        return None
+
+    async def _put_cleaned(self, missing: Sequence[bytes]) -> None:
         work = partial(self._put_each, iter(missing))
         with self._waiting() as scope:
             await side_by_side([work] * min(_PUT_TOGETHER, len(missing)))
@@ -306,7 +337,7 @@ class StoreShelf:
             if self._has_failed():
                 return
             try:
-                self.known.handles[place, content] = await self._put(content)
+                self.known.handles[place, content] = await self._put(self.known.clean[place, content])
             except StoreError as error:
                 self.known.failures.setdefault(place, _later(error))
             except anyio.get_cancelled_exc_class():
@@ -365,13 +396,26 @@ class StoreShelf:
         there: object = await answer_of(part, tells, self.store) if tells and (handles or named) else None
         if not isinstance(there, Iterable):
             return 0, 0
-        lost, expected = (handles | named).difference(there), getattr(part, "expected_handle", expected_handle)
-        shown = await offload(partial(_contents_under, lost, messages, expected), len(messages)) if lost else {}
+        lost = (handles | named).difference(there)
+        shown = await offload(partial(self._contents_under, lost, messages), len(messages)) if lost else {}
         lost -= set((await self.keep_all(shown.values())).values())
         failure = self.known.failures.get(id(self.store))
         if isinstance(failure, StoreUnavailable) and not lost.isdisjoint(shown):
             raise failure
         return len(handles & lost), len(named & lost)
+
+    def _contents_under(self, handles: Collection[str], messages: Sequence[Native]) -> dict[str, bytes]:
+        """What was put under these handles, of those messages that are as they were."""
+        found, clean, place = {}, without_secrets(self.store), id(self.store)
+        for native in paced(messages):
+            try:
+                content = original_bytes(native)
+                made = content if clean is None else clean(content)
+            except StoreError:  # nor was it put in then
+                continue
+            if (handle := expected_handle(made)) in handles:
+                found[handle], self.known.clean[place, content] = content, made
+        return found
 
     async def settled(self, before: Context, after: Context) -> Context:
         """What a stage returned, with the handles that the store has given for what the stage was to say."""
@@ -456,6 +500,12 @@ def _mapped(part: Part, edit: Callable[[str], str]) -> Part:
     if isinstance(part, Text):
         return part if edit(part.text) == part.text else Text(edit(part.text), source=part.source)
     return evolve(part, arguments=edit(part.arguments)) if isinstance(part, ToolCall) else part
+
+
+def without_secrets(store: Store) -> Callable[[bytes], bytes] | None:
+    """How a store takes secrets out of a content before it keeps it; None where it does not."""
+    found: object = getattr(store, "without_secrets", None)
+    return found if callable(found) else None
 
 
 def tells_apart(store: Store | None) -> bool:
@@ -553,22 +603,6 @@ def original_bytes(native: Native) -> bytes:
     except (TypeError, ValueError) as error:
         msg = f"a {type(native).__name__} that is to be kept in the store cannot be written as JSON: {error}"
         raise StoreError(msg) from error
-
-
-def _contents_under(
-    handles: Collection[str], messages: Sequence[Native], expected: Callable[[bytes], str]
-) -> dict[str, bytes]:
-    """What was put under these handles, of those messages that are as they were."""
-    found = {}
-    for native in paced(messages):
-        try:
-            content = original_bytes(native)
-            handle = expected(content)
-        except StoreError:  # nor was it put in then
-            continue
-        if handle in handles:
-            found[handle] = content
-    return found
 
 
 def _named_in(messages: Sequence[Message], tool: str | None) -> set[str]:

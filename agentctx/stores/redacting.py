@@ -11,12 +11,18 @@ from attrs import evolve, frozen
 from agentctx.core.message import Native
 from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.engine.options import check_redactor, check_store
-from agentctx.engine.originals import expected_handle, original_bytes
+from agentctx.engine.originals import original_bytes
 from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store
 from agentctx.providers.native import from_json, to_json
 from agentctx.stores.store import check_messages
+
+
+class _Clean(bytes):
+    """A content without secrets."""
+
+    __slots__ = ()
 
 
 @frozen
@@ -55,7 +61,9 @@ class RedactingStore:
         Raises:
             StoreError: If secrets cannot be taken out of it, or the store fails.
         """
-        return await self.store.put(await offload(partial(self._without_secrets, content), 1, len(content)))
+        if not isinstance(content, _Clean):
+            content = await offload(partial(self.without_secrets, content), 1, len(content))
+        return await self.store.put(bytes(content))
 
     async def get(self, handle: str, /) -> bytes:
         """What was put under ``handle``, without secrets.
@@ -65,13 +73,13 @@ class RedactingStore:
         """
         return await self.store.get(handle)
 
-    def expected_handle(self, content: bytes, /) -> str:
-        """The handle that ``content`` gets, where the store that keeps it is one of ours: that of what is left of it.
+    def without_secrets(self, content: bytes, /) -> bytes:
+        """What is left of ``content``; ``put`` takes it as it is. A step calls this first: it is not the store's time.
 
         Raises:
             StoreError: If secrets cannot be taken out of it.
         """
-        return expected_handle(self._without_secrets(content))
+        return _Clean(_redacted(content, failing_closed(self.redact, StoreError)))
 
     def __getattr__(self, name: str) -> Native:
         """What else the store can do."""
@@ -90,7 +98,7 @@ class RedactingStore:
         """Write messages to a history, without secrets."""
         check_messages(messages)
         contents = [original_bytes(to_json(each, f"messages[{at}]")) for at, each in enumerate(messages)]
-        told = [await offload(partial(self._without_secrets, each), 1, len(each)) for each in contents]
+        told = [await offload(partial(self.without_secrets, each), 1, len(each)) for each in contents]
         clean = [from_json(json.loads(each.decode("utf-8", "surrogatepass"))) for each in told]
         return await write(name, clean, *rest, **key)
 
@@ -99,21 +107,21 @@ class RedactingStore:
         msg = f"the state of conversation {name!r:.200} cannot be kept in a store that takes secrets out"
         raise StoreError(msg)
 
-    def _without_secrets(self, content: bytes) -> bytes:
-        redact = failing_closed(self.redact, StoreError)
-        try:
-            text = content.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            msg = "secrets cannot be taken out of what is no text"
-            raise StoreError(msg) from None
-        try:
-            native = json.loads(text)
-            told = _mapped(native, redact)
-        except (ValueError, RecursionError):  # no JSON: it is one text
-            native = told = None
-        if told != native:
-            text = json.dumps(told, ensure_ascii=False)
-        return redact(text).encode("utf-8", "surrogatepass")
+
+def _redacted(content: bytes, redact: Callable[[str], str]) -> bytes:
+    try:
+        text = content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        msg = "secrets cannot be taken out of what is no text"
+        raise StoreError(msg) from None
+    try:
+        native = json.loads(text)
+        told = _mapped(native, redact)
+    except (ValueError, RecursionError):  # no JSON: it is one text
+        native = told = None
+    if told != native:
+        text = json.dumps(told, ensure_ascii=False)
+    return redact(text).encode("utf-8", "surrogatepass")
 
 
 def _mapped(native: Native, redact: Callable[[str], str]) -> Native:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from time import sleep
 
 import anyio
 import pytest
@@ -285,6 +286,40 @@ async def test_a_redactor_that_fails_closes_the_border_into_the_store(redact, st
     assert "the redactor r" in said
     assert TOKEN not in said
     assert "so on" not in said
+
+
+class Hesitant(MemoryStore):
+    """A store that fails at first."""
+
+    failed = False
+
+    async def put(self, content, /):
+        if not self.failed:
+            self.failed = True
+            raise agentctx.StoreError(self.__doc__)
+        return await super().put(content)
+
+
+async def test_taking_secrets_out_is_not_the_time_of_the_store():
+    """However long that takes, all is kept: it is done once for each content, also where the store is asked again."""
+    redacted = []
+
+    def redact(text, _name):
+        if text.startswith("{"):
+            redacted.append(text)
+            sleep(0.15)
+        return text
+
+    messages = transcript(
+        "openai-chat", user("task"), *(assistant(f"{at} so on " * 9_000) for at in range(4)), user("?")
+    )
+    store = RedactingStore(Hesitant(timeout=0.3), redact)
+    view = await Pipeline(FitContextWindow(), store=store, budget=Budget(1_500)).prepare(
+        messages, tools=tools("openai-chat")
+    )
+    assert len(redacted) == len(set(redacted)) > 2
+    assert not [note for each in view.report.stages for note in each.notes if "kept" in note]
+    assert all(change.handle for change in view.report.in_force if change.outcome is not Outcome.ADDED)
 
 
 async def test_what_is_no_text_is_not_kept_unseen():

@@ -34,6 +34,7 @@ from agentctx.models import register_model, table
 from agentctx.presets import coding_agent
 from agentctx.replay import Recording, calls_of
 from agentctx.session.keeping import BEGUN_ANEW, LOST, PAUSE
+from agentctx.sources import redact_secrets
 from agentctx.stores import MemoryStore, RedactingStore, SQLiteStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.assertions import texts_of
@@ -470,16 +471,24 @@ async def test_originals_are_put_in_again_by_another_worker_too():
 
 @pytest.mark.anyio
 async def test_originals_with_secrets_are_put_in_again_without_them():
-    """They have the handles of what is left of them."""
-    kept, messages = MemoryStore(), [user("Mend it.")]
+    """They have the handles of what is left of them; secrets are taken out of each once."""
+    kept, messages, redacted = MemoryStore(), [user("Mend it.")], []
+
+    def redact(text, name):
+        redacted.append(text)
+        return redact_secrets(text, name)
+
     for number in range(30):
         told = f"password=xk29-fj3n-QQ{number} " + "word " * 150
         messages += [assistant(call(f"c{number}", "read", {})), result(f"c{number}", told)]
-    store, messages = RedactingStore(kept), transcript("openai-chat", *messages)
+    store, messages = RedactingStore(kept, redact), transcript("openai-chat", *messages)
     async with Sessions(pipeline(store=store), kept).open("x") as session:
         await session.prepare(messages[:-2])
         await kept.purge("x")
+        lost = {text for text in redacted if text.startswith('{"role"')}
+        redacted.clear()
         view = await session.prepare(messages)
+        assert {redacted.count(text) for text in lost} == {1}
         handles = {change.handle.partition("#")[0] for change in view.report.in_force if change.handle}
         assert handles
         assert handles <= set(await kept.for_conversation("x").handles())
