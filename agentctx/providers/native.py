@@ -62,10 +62,9 @@ def snapshot(native: Native) -> Native:
     """
     if isinstance(native, dict):
         copied = dict(native.items())
-        if not PLAIN.issuperset(map(type, copied.values())):
-            for key, value in copied.items():
-                if type(value) not in PLAIN:
-                    copied[key] = snapshot(value)
+        for key, value in native.items():
+            if type(value) not in PLAIN:
+                copied[key] = snapshot(value)
         return copied
     if isinstance(native, list):
         return [value if type(value) in PLAIN else snapshot(value) for value in native]
