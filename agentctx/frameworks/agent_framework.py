@@ -90,6 +90,7 @@ class ContextMiddleware(ChatMiddleware):
             put()
             await call_next()
         _record(call, context.result)
+        await call.save()
 
 
 @define
@@ -130,6 +131,7 @@ def _stream(
     async def finished(_updates: Sequence[Any]) -> ChatResponse:
         response: ChatResponse = await streams[-1].get_final_response()
         _record(call, response)
+        await call.save()
         return response
 
     return ResponseStream(call.streamed(send), finalizer=finished)

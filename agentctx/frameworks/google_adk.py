@@ -83,6 +83,7 @@ class ContextPlugin(BasePlugin):
         call = self._calls.get(_key(callback_context))
         if call is not None and llm_response.usage_metadata is not None and not llm_response.partial:
             call.record(llm_response.usage_metadata)
+            await call.save()
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception

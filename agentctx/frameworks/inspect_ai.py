@@ -97,6 +97,7 @@ class ContextModel:
             output = await model.generate(call.messages, list(tools))
         if output.usage is not None:
             call.record(_usage(output))
+            await call.save()
         return output
 
 

@@ -156,6 +156,7 @@ class ContextLogger(CustomLogger):
         usage = get(response_obj, "usage")
         if sent is not None and usage is not None:
             sent.call.record(usage)
+            await sent.call.save()
 
 
 def _named(data: Mapping[str, Any]) -> str | None:

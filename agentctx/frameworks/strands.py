@@ -73,7 +73,9 @@ class ContextConversationManager(ConversationManager):
         call = await self.agentctx.begin(self._request(context))
         async with aclosing(call.streamed(lambda: next_fn(_with_view(context, call)), _says)) as events:
             async for event in events:
-                _record(call, event)
+                if isinstance(event, ModelStopReason):
+                    call.record(event.usage)
+                    await call.save()
                 yield event
 
     def _request(self, context: Native) -> Request[Any]:
@@ -103,8 +105,3 @@ def _with_view(context: Native, call: PreparedCall[Any]) -> Native:
 
 def _says(event: Native) -> bool:
     return "data" in event or "delta" in event
-
-
-def _record(call: PreparedCall[Any], event: Native) -> None:
-    if isinstance(event, ModelStopReason):
-        call.record(event.usage)

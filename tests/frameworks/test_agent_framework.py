@@ -10,8 +10,9 @@ from agent_framework.exceptions import ChatClientException
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
-from agentctx import Budget, Pipeline, TruncateToolOutputs
+from agentctx import Budget, Pipeline, Sessions, TruncateToolOutputs
 from agentctx.frameworks.agent_framework import ContextMiddleware
+from agentctx.stores import MemoryStore
 from agentctx.testing.servers import chat_completions, responses
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +89,18 @@ async def test_what_the_provider_keeps_is_sent_as_it_is(serve, caplog):
     with pytest.raises(ChatClientException):  # the local server keeps nothing
         await run(agent)
     assert "the provider keeps" in caplog.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_was_billed_is_kept(serve, stream):
+    """With the sessions in a store, also what was billed for the last call."""
+    _, url = serve(chat_completions, answer=reading)
+    store = MemoryStore()
+    context = ContextMiddleware(sessions=Sessions(pipeline(), store))
+    await run(Agent(client_at(url), SYSTEM, tools=[tool(read_file)], middleware=[context]), stream=stream)
+    (session,) = context.agentctx.sessions.values()
+    async with Sessions(pipeline(), store).open("thread-42") as kept:
+        assert kept.billed_tokens == session.billed_tokens > 0
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -16,6 +16,9 @@ from google.genai.errors import ClientError
 from google.genai.types import Content, Part
 from loop import STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
+from agentctx import Sessions
+from agentctx.frameworks.google_adk import ContextPlugin
+from agentctx.stores import MemoryStore
 from agentctx.testing.servers import generate_content
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +89,17 @@ async def test_after_an_overflow_a_smaller_request_is_sent(serve):
     assert STEPS + 2 == len(desk.requests)
     (session,) = app.plugins[0].agentctx.sessions.values()
     assert session.budget.limit <= WINDOW
+
+
+async def test_what_was_billed_is_kept(serve):
+    """With the sessions in a store, also what was billed for the last call."""
+    _, url = serve(generate_content, answer=reading)
+    store = MemoryStore()
+    app = App(name="reading", root_agent=agent_at(url), plugins=[ContextPlugin(sessions=Sessions(pipeline(), store))])
+    await run(app)
+    (session,) = app.plugins[0].agentctx.sessions.values()
+    async with Sessions(pipeline(), store).open("reading/anna/thread-42/reader") as kept:
+        assert kept.billed_tokens == session.billed_tokens > 0
 
 
 class Look(BasePlugin):

@@ -1,5 +1,6 @@
 """Inspect's agents fit their window."""
 
+import anyio
 import pytest
 import tiktoken.registry
 from inspect_ai import Task, eval as evaluate
@@ -17,8 +18,9 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, tool
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
-from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
-from agentctx.frameworks.inspect_ai import ContextCompaction, _pieces_of, _write
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Sessions
+from agentctx.frameworks.inspect_ai import ContextCompaction, ContextModel, _pieces_of, _write
+from agentctx.stores import MemoryStore
 from agentctx.testing.servers import Said, chat_completions
 from agentctx.tokens.tiktoken import encoding
 
@@ -88,6 +90,21 @@ def test_an_agent_fits(serve, tmp_path):
     ((name, session),) = model.agentctx.sessions.items()
     assert sample.uuid == name
     assert session.billed_tokens
+
+
+def test_what_was_billed_is_kept(serve, tmp_path):
+    """With the sessions in a store, also what was billed for the last call."""
+    _, url = serve(chat_completions, answer=answering)
+    store = MemoryStore()
+    model = ContextModel(sessions=Sessions(pipeline(), store))
+    (sample,) = run(react(tools=[reader()], prompt=SYSTEM, model=model.agent()), url, tmp_path)
+    kept = Sessions(pipeline(), store)
+
+    async def billed():
+        async with kept.open(sample.uuid) as session:
+            return session.billed_tokens
+
+    assert anyio.run(billed) == model.agentctx.sessions[sample.uuid].billed_tokens > 0
 
 
 def test_samples_at_once(serve, tmp_path):

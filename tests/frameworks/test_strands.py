@@ -8,6 +8,9 @@ from strands.models.openai import OpenAIModel
 from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException
 
+from agentctx import Sessions
+from agentctx.frameworks.strands import ContextConversationManager
+from agentctx.stores import MemoryStore
 from agentctx.testing.servers import chat_completions
 
 
@@ -70,6 +73,19 @@ def test_a_conversation_is_named_as_its_session(serve, tmp_path):
     agent = agent_of(url, session_manager=manager)
     agent(TASK)
     assert ["thread-42/default"] == list(agent.conversation_manager.agentctx.sessions)
+
+
+@pytest.mark.anyio
+async def test_what_was_billed_is_kept(serve, tmp_path):
+    """With the sessions in a store, also what was billed for the last call."""
+    _, url = serve(chat_completions, answer=reading)
+    store, manager = MemoryStore(), FileSessionManager("thread-42", storage_dir=str(tmp_path))
+    context = ContextConversationManager(sessions=Sessions(pipeline(), store))
+    given = {"tools": [tool(read_file)], "callback_handler": None, "session_manager": manager}
+    await Agent(model_at(url), conversation_manager=context, **given).invoke_async(TASK)
+    (session,) = context.agentctx.sessions.values()
+    async with Sessions(pipeline(), store).open("thread-42/default") as kept:
+        assert kept.billed_tokens == session.billed_tokens > 0
 
 
 def test_what_a_call_costs(serve, measured):
