@@ -606,7 +606,7 @@ class ConversationStore:
     async def _grow(self, work: Callable[[Backend], T], on_loop: OnLoop[T] | None = None) -> T:
         """Write; what has expired is taken away now and then, and where there is no room."""
         now = self._now()
-        if self.ttl is not None and now - self._swept > min(60.0, self.ttl):
+        if self.ttl is not None and not 0 <= now - self._swept <= min(60.0, self.ttl):  # a clock may be put back
             self._swept = now
             await self._run(lambda backend: backend.sweep(now, SWEPT))
         try:

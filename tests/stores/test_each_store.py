@@ -585,3 +585,12 @@ async def test_a_content_in_memory_that_another_thread_puts_meanwhile():
         thread.join()
     assert len(threads) == 1
     assert await store.for_conversation("thread-0").get(handle) == b"a long log"
+
+
+async def test_what_has_expired_goes_after_a_clock_was_put_back():
+    """Writing takes it away, also where the clock was far ahead for a while."""
+    store = MemoryStore(ttl=10)
+    for now, name in ((1_000_000.0, "ahead"), (100.0, "expires"), (200.0, "stays")):
+        store.clock = lambda now=now: now
+        await store.for_conversation(name).put(name.encode())
+    assert len(store) == 2
