@@ -745,8 +745,16 @@ def proxy(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
         # A cached resource calls the client that it was made by.
         if not isinstance(getattr_static(type(client), name, None), cached_property):
             other.__dict__[name] = value
+    for name, value in _in_slots(client).items():
+        object.__setattr__(other, name, value)
     result: T = other
     return result
+
+
+def _in_slots(client: object) -> Mapping[str, Any]:
+    """What a client has beside its ``__dict__``, as one of a class of the user's own may."""
+    state: Native = object.__getstate__(client)
+    return state[1] if isinstance(state, tuple) else {}
 
 
 def derived(kind: type, attributes: Mapping[str, Any]) -> type:

@@ -1,5 +1,7 @@
 """OpenAI's SDK, chat completions: the real client, over HTTP, to a local server."""
 
+import copy
+
 import openai
 import pytest
 from both_kinds import inside, listed, now
@@ -234,6 +236,23 @@ def test_the_type_survives_and_the_client_stays(kind):
     assert type(client) is kind
     assert vars(client) == before
     assert client.chat is resources is not wrapped.chat
+
+
+class Named(OpenAI):
+    """A client of the user's own, with a field in a slot."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        super().__init__(base_url="http://127.0.0.1:9", api_key="none")
+        self.name = name
+
+
+def test_a_field_in_a_slot_is_kept():
+    """What a class of the user's own keeps in slots is there in the wrapped client, and in a copy of it."""
+    with Named("mine") as given:
+        wrapped = wrap(given, pipeline())
+        assert [wrapped.name, copy.copy(wrapped).name, given.name] == ["mine"] * 3
 
 
 @pytest.mark.anyio
