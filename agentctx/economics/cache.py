@@ -8,10 +8,21 @@ from typing import Literal
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, is_marker
-from agentctx.economics.costs import Usage
+from agentctx.core.message import (
+    SYSTEM_ROLES,
+    CacheMarker,
+    Context,
+    Message,
+    Opaque,
+    Part,
+    ToolResult,
+    is_marker,
+    without_marker,
+)
+from agentctx.economics.costs import Usage, tools_as_sent
 from agentctx.models.profile import CacheRules
 from agentctx.protocols import Meter
+from agentctx.tokens.meter import serialise
 from agentctx.wire_format import CacheMarkers, head_markers
 
 Mark = Literal["short", "long"]
@@ -205,7 +216,9 @@ class PromptReader:
     def read(self, context: Context) -> Prompt:
         """A request as blocks, tools and system prompt first."""
         on_head = [] if self.own is None else head_markers(context, self.own)
-        blocks = [CachedBlock(("fixed", context.tools, context.system), self.meter.fixed(context), _deepest(on_head))]
+        system = None if context.system is None else tuple(map(_as_sent, context.system.parts))
+        fixed = hash(("fixed", tools_as_sent(context), system))
+        blocks = [CachedBlock(fixed, self.meter.fixed(context), _deepest(on_head))]
         leading = list(takewhile(lambda message: message.role in SYSTEM_ROLES, context.messages))
         for message in leading:
             blocks.extend(self._blocks(message))
@@ -237,11 +250,9 @@ class PromptReader:
         if not parts:
             return (CachedBlock(hash(message.role), self.meter.message(message), turn_end=heard),)
         sizes, marks = self._sizes(message), self._own_marks(message)
+        keys = {at: hash((message.role, _as_sent(message.parts[at]))) for at in parts}
         return tuple(
-            CachedBlock(
-                hash((message.role, message.parts[at])), sizes[at], marks.get(at), turn_end=heard and at == parts[-1]
-            )
-            for at in parts
+            CachedBlock(keys[at], sizes[at], marks.get(at), turn_end=heard and at == parts[-1]) for at in parts
         )
 
     def _own_marks(self, message: Message) -> dict[int, Mark]:
@@ -255,6 +266,13 @@ class PromptReader:
             return [whole]
         sizes = [self.meter.parts((part,)) for part in message.parts]
         return [max(0, whole - sum(sizes[1:])), *sizes[1:]]
+
+
+def _as_sent(part: Part) -> Hashable:
+    """What is sent of a part, but for cache markers: of blocks that are not understood only the kind has a hash."""
+    if isinstance(part, Opaque):
+        return None if is_marker(part) else (part.kind, serialise(without_marker(part.data)))
+    return (part, *map(_as_sent, part.content)) if isinstance(part, ToolResult) else part
 
 
 def _deepest(markers: Sequence[CacheMarker]) -> Mark | None:

@@ -11,12 +11,13 @@ from math import ceil, inf
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Context, Message, is_marker
+from agentctx.core.message import Context, Message, is_marker, is_marker_tool, without_marker
 from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
 from agentctx.errors import ConfigError
 from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_at
 from agentctx.protocols import Call
+from agentctx.tokens.meter import serialise
 from agentctx.wire_format import head_markers
 
 LONG_WRITE = 2.0
@@ -314,10 +315,25 @@ def made_forecast(before: Context, after: Context, call: Call) -> Forecast | Non
     size, smaller = call.size(before), call.size(after)
     if smaller >= size:
         return None
-    intact = before.tools == after.tools and before.system == after.system
+    intact = tools_as_sent(before) == tools_as_sent(after) and before.system == after.system
     same = sum(1 for _ in _shared(before.messages, after.messages)) if intact else 0
     known = found_again(after, same, call) if intact else 0
     return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
+
+
+def tools_as_sent(context: Context) -> tuple[str, ...]:
+    """What is sent of each tool, but for cache markers: ``Tool`` values are equal also where their definitions differ.
+
+    Example:
+        >>> from agentctx import Context, Tool
+        >>> from agentctx.economics.costs import tools_as_sent
+        >>> one, other = (Tool("web", source={"type": "web_search", "max_uses": times}) for times in (3, 5))
+        >>> one == other, tools_as_sent(Context((), tools=(one,))) == tools_as_sent(Context((), tools=(other,)))
+        (True, False)
+    """
+    tools = [tool for tool in context.tools if not is_marker_tool(tool)]
+    said = ([tool.name, tool.description, tool.parameters] if tool.source is None else tool.source for tool in tools)
+    return tuple(serialise(without_marker(each)) for each in said)
 
 
 def _shared(before: Sequence[Message], after: Sequence[Message]) -> Iterator[Message]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from attrs import evolve
 
 from agentctx import Context, Message, Opaque, Pipeline
+from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import PromptReader
+from agentctx.economics.costs import made_forecast
 from agentctx.engine.reading import reader
+from agentctx.models.profile import cache_rules
+from agentctx.models.table import profile
+from agentctx.protocols import Call
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 
 CLAUDE = "claude-sonnet-4-5"
@@ -49,6 +55,47 @@ def test_every_part_is_a_block_and_every_token_is_in_one():
     sizes = [block.tokens for block in found[1:]]
     assert [sum(sizes[:2]), sizes[2], sum(sizes[3:])] == [OURS.message(message) for message in sent.messages]
     assert sizes[1] == OURS.parts(sent.messages[0].parts[1:])
+
+
+OTHER_TOOLS = {
+    "schema": [{"name": "read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}],
+    "the provider's own": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}],
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TOOLS)
+def test_another_definition_of_a_tool_is_another_prefix(name):
+    """Also where name and description are the same: nothing is read of what was sent with the one before."""
+    rules, [tool] = cache_rules(profile(CLAUDE)), OTHER_TOOLS[name]
+    first = {"name": "read", "input_schema": {"type": "object"}} if name == "schema" else {**tool, "max_uses": 5}
+    known, changed, marked = ([first], [tool], [first | {"cache_control": {"type": "ephemeral"}}])
+    cache, cuts = CacheSimulator(rules), PromptReader(OURS)
+    messages = [{"role": "user", "content": "one " * 3_000}]
+    bills = [
+        cache.send(cuts.read(context(messages, None, tools)), at)
+        for at, tools in enumerate((known, known, marked, changed))
+    ]
+    assert [each.cached > 0 for each in bills] == [False, True, True, False]
+
+
+def test_another_definition_of_a_tool_is_no_prefix_of_what_was_made():
+    """What a cut would cost is worked out by what is sent: behind another definition nothing is known."""
+    one, other = ([{"type": "web_search_20250305", "name": "web_search", "max_uses": uses}] for uses in (3, 5))
+    long = [{"role": "user", "content": "one " * 3_000}, *MESSAGES[1:]]
+    before, shorter = context(long, None, one), context(long[:1], None, one)
+    same, cut = (
+        made_forecast(before, after, Call(OURS, profile=profile(CLAUDE), warmth=1.0))
+        for after in (shorter, evolve(shorter, tools=context(MESSAGES, None, other).tools))
+    )
+    assert before.tools == context(MESSAGES, None, other).tools
+    assert cut.with_cut > same.with_cut
+
+
+def test_another_block_of_the_same_kind_is_another_block():
+    """Of what is not understood, all that is sent counts."""
+    one, other, again = (Context((Message("user", (Opaque("file", {"id": at}),)),)) for at in (1, 2, 1))
+    keys = [PromptReader(OURS).read(each).blocks[-1].key for each in (one, other, again)]
+    assert keys[0] == keys[2] != keys[1]
 
 
 def test_a_message_of_markers_alone_is_a_block():
