@@ -283,7 +283,7 @@ class ConversationStore:
         clock: Seconds since 1970, by which conversations expire.
 
     Raises:
-        ConfigError: If an option makes no sense.
+        ConfigError: If an option makes no sense; if there is no back end, as in this class itself.
 
     Example:
         >>> from agentctx.stores import ConversationStore, MemoryStore
@@ -308,10 +308,26 @@ class ConversationStore:
     _swept: float = field(init=False, default=-math.inf, repr=False)
     _backend: Backend = field(init=False, repr=False)
 
+    def __attrs_post_init__(self) -> None:
+        """Have a back end, where this is no class that is still to make its own."""
+        if type(self) is ConversationStore:
+            self.backend  # noqa: B018 - it raises
+
     @property
     def backend(self) -> Backend:
-        """What keeps the bytes; each store makes its own."""
-        return self._backend
+        """What keeps the bytes; each store makes its own.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        found: Backend | None = getattr(self, "_backend", None)
+        if found is None:
+            msg = (
+                f"{type(self).__name__} has no back end that keeps anything: use MemoryStore, SQLiteStore, RedisStore "
+                "or PostgresStore of agentctx.stores, or set _backend in a class of your own that derives from it"
+            )
+            raise ConfigError(msg)
+        return found
 
     async def put(self, content: bytes, /) -> str:
         """Keep ``content`` and return its handle: so much of its SHA-256 as no other content shares.

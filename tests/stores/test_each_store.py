@@ -19,6 +19,7 @@ from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailab
 from agentctx.memory import Recall
 from agentctx.session.keeping import BEGUN_ANEW, LOST
 from agentctx.stores import (
+    ConversationStore,
     MemoryStore,
     PostgresStore,
     RedactingStore,
@@ -594,3 +595,15 @@ async def test_what_has_expired_goes_after_a_clock_was_put_back():
         store.clock = lambda now=now: now
         await store.for_conversation(name).put(name.encode())
     assert len(store) == 2
+
+
+class WithoutBackend(ConversationStore):
+    """A store of one's own that is not done."""
+
+
+def test_a_store_without_a_back_end_is_told_what_it_lacks():
+    """The class that all stores derive from when it is made, one that derives from it when it is used."""
+    with pytest.raises(ConfigError, match=r"ConversationStore has no back end .* use MemoryStore, .* or set _backend"):
+        ConversationStore()
+    with pytest.raises(ConfigError, match="WithoutBackend has no back end"):
+        anyio.run(WithoutBackend().put, b"a long log")
