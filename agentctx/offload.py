@@ -167,7 +167,7 @@ class _Turn:
     """What one work has while a worker is at it.
 
     Args:
-        held: Whether it has not ended.
+        held: Whether it goes on.
         progress: When the threads that are at it last gave way.
     """
 

@@ -536,7 +536,8 @@ class Store(Protocol):
     What a store may have besides: ``for_conversation(name)`` gives the store as one conversation sees it, through which
     a session puts contents in; ``async handles()`` lists what is kept; ``async conversations()`` lists whose that is
     (None among them: nobody's); ``async search(query, limit)`` gives the handles of what words are found in, best
-    first. The recall tool searches by these.
+    first. The recall tool searches by these. ``without_secrets(content)`` gives what shall be put of a content: a step
+    asks for it in a worker thread, before the time in which a store has to answer.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline

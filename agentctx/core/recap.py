@@ -149,7 +149,8 @@ def stands_for(message: Message) -> tuple[int, int]:
 
 def recaps(messages: Sequence[Message], start: int = 0) -> list[int]:
     """The indexes of the recaps from ``start`` on: each stays until a stage that writes one puts another there."""
-    return [index for index in range(start, len(messages)) if messages[index].as_recap and is_recap(messages[index])]
+    places = (place for place in range(start, len(messages)) if messages[place].as_recap)  # of most no more is asked
+    return [place for place in places if is_recap(messages[place])]
 
 
 def _sections(body: str) -> dict[str, str]:

@@ -545,7 +545,7 @@ class Standing:
         found = _MARK.fullmatch(line)
         if found is None:
             return False
-        return next((True for which, _ in self._meant(found, name, above) if which == found["which"]), False)
+        return any(which == found["which"] for which, _ in self._meant(found, name, above))
 
     def _meant(self, found: re.Match[str], name: str, above: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """What a reference stands for, and what an output is called that has it."""

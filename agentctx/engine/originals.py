@@ -170,7 +170,7 @@ class _Known:
         handles: Of what was put, by store and content.
         awaited: What text that a stage has written names by the handle that it is expected to get.
         earlier: Of these, what text had a mark in it with a handle of an earlier step: that handle, and the text.
-        clean: What a store that takes secrets out makes of a content, by store and content.
+        to_put: What is put of a content, by store and content: without secrets, where the store takes them out.
         failures: What went wrong with a store, by the store; it is not asked again.
         waited: Seconds that were waited for a store, by the store.
     """
@@ -178,7 +178,7 @@ class _Known:
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
     earlier: dict[str, tuple[str, str]] = field(factory=dict)
-    clean: dict[tuple[int, bytes], bytes] = field(factory=dict)
+    to_put: dict[tuple[int, bytes], bytes] = field(factory=dict)
     failures: dict[int, StoreError] = field(factory=dict)
     waited: dict[int, float] = field(factory=dict)
 
@@ -293,7 +293,7 @@ class StoreShelf:
 
     async def _put_all(self, missing: Sequence[bytes]) -> None:
         failure = await self._clean_all(missing)
-        await self._put_cleaned([content for content in missing if (id(self.store), content) in self.known.clean])
+        await self._put_ready([content for content in missing if (id(self.store), content) in self.known.to_put])
         if failure is not None:
             self.known.failures.setdefault(id(self.store), failure)
 
@@ -301,10 +301,10 @@ class StoreShelf:
         """Let the store take secrets out, where it does; what went wrong with one: those behind it are not kept."""
         clean, place = without_secrets(self.store), id(self.store)
         for content in contents:
-            if (place, content) in self.known.clean:
+            if (place, content) in self.known.to_put:
                 continue
             if clean is None:
-                self.known.clean[place, content] = content
+                self.known.to_put[place, content] = content
                 continue
             made = None
             try:
@@ -314,10 +314,10 @@ class StoreShelf:
                 return error
             if made is None:
                 return StoreError(f"secrets were not taken out of {len(content):,} bytes within {TO_CLEAN:g} seconds")
-            self.known.clean[place, content] = made
+            self.known.to_put[place, content] = made
         return None
 
-    async def _put_cleaned(self, missing: Sequence[bytes]) -> None:
+    async def _put_ready(self, missing: Sequence[bytes]) -> None:
         work = partial(self._put_each, iter(missing))
         with self._waiting() as scope:
             await side_by_side([work] * min(_PUT_TOGETHER, len(missing)))
@@ -337,7 +337,7 @@ class StoreShelf:
             if self._has_failed():
                 return
             try:
-                self.known.handles[place, content] = await self._put(self.known.clean[place, content])
+                self.known.handles[place, content] = await self._put(self.known.to_put[place, content])
             except StoreError as error:
                 self.known.failures.setdefault(place, _later(error))
             except anyio.get_cancelled_exc_class():
@@ -414,7 +414,7 @@ class StoreShelf:
             except StoreError:  # nor was it put in then
                 continue
             if (handle := expected_handle(made)) in handles:
-                found[handle], self.known.clean[place, content] = content, made
+                found[handle], self.known.to_put[place, content] = content, made
         return found
 
     async def settled(self, before: Context, after: Context) -> Context:

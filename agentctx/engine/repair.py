@@ -348,7 +348,7 @@ def is_legal(
 
 
 def _needs_a_closer_look(messages: Sequence[Message], most: int | None) -> bool:
-    """Whether there is what ``is_legal`` says, more than ``most`` calls in a message, or a part on the wrong side."""
+    """Whether there is what ``is_legal`` says, more than ``most`` parts in a message, or one on the wrong side."""
     for message in messages:
         if most is not None and len(message.parts) > most:
             return True

@@ -171,7 +171,7 @@ async def _checked(name: str, before: Context, after: object) -> Made:
             raise StageError(name, f"messages: expected a tuple of messages, got {type(given).__name__}")
         after = evolve(after, messages=tuple(given))
     start = shared(before.messages, after.messages)
-    known = set(map(id, before.messages[start:]))
+    known = set(map(id, before.messages[start:]))  # ten thousand take less than a millisecond
     made = [place for place, each in enumerate(after.messages[start:], start) if id(each) not in known]
     await offload(partial(_check_made, name, after.messages, made), len(made))
     return Made(after, start)
@@ -578,8 +578,7 @@ class StageDiff:
         """What the stage did."""
         pairs = list(self.lines())
         grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs) - self._gone_unnamed()
-        there = Outcome.ADDED
-        added = {id(made): (made, change) for change, made in pairs if change.outcome is there}
+        added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
         changes, messages = tuple([change for change, _ in pairs]), [message for _, message in pairs]
         return Account(changes, messages, grown, added, self._origins_now(), self._not_said() if not changes else ())
 

@@ -385,9 +385,8 @@ def _enter(step: Step) -> None:
     if trail.unsaid is not None:
         record.unsaid = record.unsaid._replace(now=trail.unsaid.left_by(record.view))
     record.unbound_from = trail.unbound_from
-    for spent in (read.messages, read.seen) if len(read.messages) >= MUCH else ():
-        for _ in paced(range(len(spent))):  # the step need not know them any more, and to take them apart takes a while
-            spent.pop()
+    if len(read.messages) >= MUCH:
+        read.forget()
 
 
 def _let_gather(record: Record, more: int) -> None:

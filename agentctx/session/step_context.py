@@ -11,6 +11,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.changes import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
+from agentctx.core.pace import paced
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
 from agentctx.economics.costs import warmth_after
@@ -31,7 +32,7 @@ from agentctx.session.record import Digest, LastRequest, Record, Sizes, shared_l
 
 
 class WorkAhead(Protocol):
-    """What stages work out ahead of their time: ``Background`` in ``session/compaction.py``."""
+    """What stages work out ahead of their time: ``Background`` in ``session/background.py``."""
 
     def begin(self, step: Step) -> None:
         """After a step: give up what is of no use any more, and let the stages work ahead whose time has come."""
@@ -327,6 +328,13 @@ class Read:
         """The new ones."""
         return self.messages[len(self.messages) - len(self.seen) :]
 
+    def forget(self) -> None:
+        """Know nothing of them any more, once they are in the record: to take many apart takes a while."""
+        for spent in (self.messages, self.seen):
+            for _ in paced(range(len(spent))):
+                spent.pop()
+        self.origins, self.sizes = [], Sizes()
+
 
 @define(eq=False, repr=False)
 class Step:
@@ -355,7 +363,8 @@ class Step:
         background: What stages have worked out ahead of their time; None without a session.
         memo: See ``State``.
         hidden: See ``Call``.
-        marked: The cache markers of what was read, by its place; None where that was not looked for.
+        marked: The cache markers of what was read, by its place; None where that has to be looked for anew: what
+            was read is repaired, or nothing was read.
     """
 
     ctx: StepContext

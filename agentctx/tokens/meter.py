@@ -45,7 +45,7 @@ class MessageMeter:
 
     Args:
         counter: Counts text. One that is a ``MessageCounter`` counts whole messages itself, and one that is a
-            ``PartCounter`` what parts it likes.
+            ``PartCounter`` what parts it likes, but plain text.
         profile: The model's profile: how images count, what tools add. None when no model was named.
         overheads: What the provider's format adds.
     """
