@@ -20,9 +20,13 @@ from agentctx.stores.store import check_messages
 
 
 class _Clean(bytes):
-    """A content without secrets."""
+    """A content without what one redactor takes for secrets; another may take more for them."""
 
-    __slots__ = ()
+    redact: Redactor | None = None
+
+    def is_of(self, redact: Redactor) -> bool:
+        """Whether this redactor has seen it."""
+        return self.redact is redact
 
 
 @frozen
@@ -61,7 +65,7 @@ class RedactingStore:
         Raises:
             StoreError: If secrets cannot be taken out of it, or the store fails.
         """
-        if not isinstance(content, _Clean):
+        if not (isinstance(content, _Clean) and content.is_of(self.redact)):
             content = await offload(partial(self.without_secrets, content), 1, len(content))
         return await self.store.put(bytes(content))
 
@@ -79,7 +83,9 @@ class RedactingStore:
         Raises:
             StoreError: If secrets cannot be taken out of it.
         """
-        return _Clean(_redacted(content, failing_closed(self.redact, StoreError)))
+        clean = _Clean(_redacted(content, failing_closed(self.redact, StoreError)))
+        clean.redact = self.redact
+        return clean
 
     def __getattr__(self, name: str) -> Native:
         """What else the store can do."""

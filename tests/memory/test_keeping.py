@@ -322,6 +322,16 @@ async def test_taking_secrets_out_is_not_the_time_of_the_store():
     assert all(change.handle for change in view.report.in_force if change.outcome is not Outcome.ADDED)
 
 
+async def test_what_one_redactor_has_seen_another_sees_too():
+    """A content that is clean for one store is not for another, to which a user's store hands it on."""
+    weak, kept = RedactingStore(MemoryStore(), lambda text, _name: text), MemoryStore()
+    strong = RedactingStore(kept, lambda text, _name: text.replace("8080", "XXXX"))
+    handle = await strong.put(weak.without_secrets(b"port 8080"))
+    assert await kept.get(handle) == b"port XXXX"
+    again = await strong.put(strong.without_secrets(b"port 8080"))
+    assert again == handle
+
+
 async def test_what_is_no_text_is_not_kept_unseen():
     """Bytes that nobody can read as text are refused, not passed on."""
     with pytest.raises(agentctx.StoreError, match="no text"):
