@@ -315,7 +315,8 @@ def made_forecast(before: Context, after: Context, call: Call) -> Forecast | Non
     size, smaller = call.size(before), call.size(after)
     if smaller >= size:
         return None
-    intact = tools_as_sent(before) == tools_as_sent(after) and before.system == after.system
+    same_tools = before.tools is after.tools or tools_as_sent(before) == tools_as_sent(after)
+    intact = same_tools and before.system == after.system
     same = sum(1 for _ in _shared(before.messages, after.messages)) if intact else 0
     known = found_again(after, same, call) if intact else 0
     return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
