@@ -463,7 +463,7 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
     try:
         state = _state(head, contents)
         begun = None if head["begun"] is None else Beginning(*map(bytes.fromhex, head["begun"]))
-        lost = bool(head.get("lost", False))
+        lost = bool(head["lost"])
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
         raise _damaged("head", f"{type(error).__name__}: {error}") from error
     session = Session.load(plan, state, on_compact)

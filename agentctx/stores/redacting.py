@@ -24,10 +24,6 @@ class _Clean(bytes):
 
     redact: Redactor | None = None
 
-    def is_of(self, redact: Redactor) -> bool:
-        """Whether this redactor has seen it."""
-        return self.redact is redact
-
 
 @frozen
 class RedactingStore:
@@ -65,7 +61,7 @@ class RedactingStore:
         Raises:
             StoreError: If secrets cannot be taken out of it, or the store fails.
         """
-        if not (isinstance(content, _Clean) and content.is_of(self.redact)):
+        if not (isinstance(content, _Clean) and content.redact is self.redact):
             content = await offload(partial(self.without_secrets, content), 1, len(content))
         return await self.store.put(bytes(content))
 
