@@ -24,8 +24,11 @@ from agentctx.core.pace import AHEAD, Progress, giving_way
 T = TypeVar("T")
 
 SOME, MUCH, VERY_MUCH = 200, 400, 1_200
-"""Messages. Before looking at some, the event loop may turn, so that several looks do not add up. Looking at many takes
-a millisecond or two, which is what handing over to a thread may cost; looking at very many, more than five."""
+"""Messages. Before looking at some, ``offload`` lets other tasks go on, so that several looks do not add up. Looking at
+many takes a millisecond or two, which is what handing over to a thread may cost; looking at very many, more than five.
+
+What every step does asks first (``f() if n < SOME else await offload(f, n)``): of fewer, ``offload`` does nothing but
+call ``f``, and a quiet step spares itself that it is awaited."""
 
 GLANCES = 4
 """So many messages are glanced at while one is worked on: what only glances at them counts so much less of them."""
@@ -37,8 +40,8 @@ SILENT = 0.5
 """Seconds. Work that has not given way for so long may wait for something that only the event loop can bring about, or
 another work: those that wait for the worker go on beside it."""
 
-_TURNS = 3
-"""How often the event loop turns before a younger step has its work done: the older one may come back with more."""
+_ITERATIONS = 3
+"""Of the event loop, before a younger step has its work done: the older one may come back with more."""
 
 
 def amount(lengths: Iterable[int]) -> tuple[int, int]:
@@ -79,16 +82,16 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
         finally:
             AHEAD.discard(thread)
     short, long, threads = _of_this_loop()
-    outer = _turn.get()
+    outer = _slot.get()
     if outer is not None and outer.held:  # its thread waits for this one
         return await in_thread(partial(_aside, work, outer), threads)
-    async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn() as turn:
-        return await in_thread(partial(_aside, work, turn), threads)
+    async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).slot() as slot:
+        return await in_thread(partial(_aside, work, slot), threads)
 
 
-def _aside(work: Callable[[], T], turn: _Turn) -> T:
-    _turn.set(turn)
-    with giving_way(turn.progress):
+def _aside(work: Callable[[], T], slot: _Slot) -> T:
+    _slot.set(slot)
+    with giving_way(slot.progress):
         return work()
 
 
@@ -163,7 +166,7 @@ class _Waits:
 
 
 @define(eq=False, repr=False)
-class _Turn:
+class _Slot:
     """What one work has while a worker is at it.
 
     Args:
@@ -179,8 +182,8 @@ class _Turn:
         return max(0.0, self.progress.at + SILENT - perf_counter())
 
 
-_turn: ContextVar[_Turn | None] = ContextVar("agentctx.offload.turn", default=None)
-"""The turn of the work that runs in this thread; also in what that asks the event loop for."""
+_slot: ContextVar[_Slot | None] = ContextVar("agentctx.offload.slot", default=None)
+"""The slot of the work that runs in this thread; also in what that asks the event loop for."""
 
 
 @define(eq=False, repr=False)
@@ -193,7 +196,7 @@ class _Worker:
         waiting: Those that wait for it, by the age of their step and their own.
     """
 
-    at: _Turn | None = None
+    at: _Slot | None = None
     done: int = 0
     waiting: dict[tuple[int, int], anyio.Event] = field(factory=dict)
 
@@ -203,17 +206,17 @@ class _Worker:
         return self.at is not None and self.at.silent_in() > 0
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[_Turn]:
+    async def slot(self) -> AsyncIterator[_Slot]:
         """Have the worker, once it is free and no older step waits for it."""
         if self.busy or self.waiting:
             await self._wait()
-        self.at = turn = _Turn()
+        self.at = slot = _Slot()
         try:
-            yield turn
+            yield slot
         finally:
-            turn.held = False
+            slot.held = False
             self.done += 1
-            if self.at is turn:
+            if self.at is slot:
                 self.at = None
                 self._call()
 
@@ -240,7 +243,7 @@ class _Worker:
         done = None
         while done != self.done and not self.busy:
             done = self.done
-            for _ in range(_TURNS):
+            for _ in range(_ITERATIONS):
                 await anyio.lowlevel.checkpoint()
 
     def _call(self) -> None:

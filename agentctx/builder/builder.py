@@ -579,12 +579,12 @@ class BlockReader:
         self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
     ) -> Block:
         call = Call(source.meter, source.wire.name, wire=source.wire)
-        legal = repair(values, call, source.wire, seen=seen)
-        if legal is None:
+        repaired = repair(values, call, source.wire, seen=seen)
+        if repaired is None:
             return block.with_messages(values)
         said = [*(reason.why for reason in call.notes.reasons.values()), *call.notes.remarks]
         notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
-        return block.with_messages(legal)
+        return block.with_messages(repaired)
 
 
 def _read(block: Block, name: str, source: Reader) -> tuple[Message, ...]:

@@ -194,16 +194,15 @@ def lines_checksum(lines: Sequence[str], read: Sequence[str]) -> str:
         lines: The lines as they stand.
         read: What they say.
     """
-    return f"{_first(read[0])}{_Sums(read).of(0, len(read)):06}{_as_they_stand(lines)}"
+    return f"{_first(read[0]):03}{_Sums(read).of(0, len(read)):06}{_as_they_stand(lines)}"
 
 
 def _as_they_stand(lines: Sequence[str]) -> str:
     return checksum_of("\n".join(lines))[-3:]
 
 
-@lru_cache(maxsize=4_096)
-def _first(line: str) -> str:
-    return checksum_of(line)[-3:]
+def _first(line: str) -> int:
+    return crc32(line.encode(errors="surrogatepass")) % 1_000
 
 
 _PRIME, _BASE = 2**61 - 1, 1_000_003
@@ -249,13 +248,13 @@ class Later:
 
     wanted: Collection[Meant]
     found: dict[Meant, str | tuple[Part, ...] | None] = field(factory=dict)
-    _starts: dict[str, set[Meant]] = field(factory=dict)
+    _starts: dict[int, set[Meant]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Look for lines by the first of them."""
         for meant in self.wanted:
             if meant.lines:
-                self._starts.setdefault(meant.checksum[:3], set()).add(meant)
+                self._starts.setdefault(int(meant.checksum[:3]), set()).add(meant)
 
     def add(self, result: ToolResult, text: str, reminders: Iterable[str]) -> None:
         """Be told of a result, its text, and the reminders in that."""

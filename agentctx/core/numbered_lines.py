@@ -55,8 +55,8 @@ def _some_numbered(lines: list[str]) -> list[str]:
     bare: list[str] = []
     for first, run in groupby(range(len(lines)), firsts.__getitem__):
         places = list(run)
-        numbered = first is not None and len(places) >= IN_A_ROW
-        bare += (lines[place][mark.end() if numbered and (mark := marks[place]) else 0 :] for place in places)
+        in_a_row = first is not None and len(places) >= IN_A_ROW
+        bare += (lines[place][mark.end() if in_a_row and (mark := marks[place]) else 0 :] for place in places)
     return bare
 
 
@@ -153,13 +153,13 @@ def few_numbers(text: str) -> str:
         places = list(run)
         if first is None or len(places) < _FEWEST:
             continue
-        said = {
+        bare_lines = {
             place: lines[place][head.end() :]
             for place in places[1:-1]
             if (head := heads[place]) is not None and head[1][-1] != "0"
         }
-        if not any(map(_HEAD.match, said.values())):
-            for place, line in said.items():
+        if not any(map(_HEAD.match, bare_lines.values())):
+            for place, line in bare_lines.items():
                 lines[place] = line
     return "\n".join(lines)
 

@@ -25,7 +25,7 @@ AT_MOST = 0.001
 PAUSE = 0.00001
 """Seconds that it asks to pause then. Linux adds some seventy microseconds: enough for a thread that waits to go on."""
 
-PATIENCE = 0.05
+LONGEST_PAUSE = 0.05
 """Seconds for which it stands back at most while others go ahead: it ends also in a service that never rests."""
 
 EVERY = 8
@@ -75,7 +75,7 @@ def breathe() -> None:
         return
     now = perf_counter()
     if now - since > AT_MOST or _others_are_ahead():
-        _stand_back(now + PATIENCE)
+        _stand_back(now + LONGEST_PAUSE)
 
 
 def _others_are_ahead() -> bool:

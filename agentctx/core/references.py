@@ -346,7 +346,7 @@ def _words(line: str) -> str:
     return _in_quotes(line.strip()[:_WORDS].strip())
 
 
-_in_quotes = lru_cache(maxsize=4_096)(quoted)
+_in_quotes = lru_cache(maxsize=4_096)(quoted)  # of so few characters: what is looked at is looked at again
 
 
 def _called(outputs: Iterator[T]) -> Iterator[tuple[str, T]]:

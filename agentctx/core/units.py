@@ -234,18 +234,18 @@ def _last_results(messages: Sequence[Message], start: int) -> dict[int, int]:
     """
     last: dict[int, int] = {}
     open_calls: dict[str, list[int]] = defaultdict(list)
-    server_calls: dict[str, int] = {}
+    open_server_calls: dict[str, int] = {}
     for index in paced(range(start, len(messages))):
         acts = messages[index].role == "assistant"
         for part in messages[index].parts:
             if isinstance(part, Opaque):
-                _note_server_call(part, index, server_calls, last)
+                _note_server_call(part, index, open_server_calls, last)
             elif acts and isinstance(part, ToolCall):
                 open_calls[part.id].append(index)
             elif not acts and isinstance(part, ToolResult) and open_calls[part.call_id]:
                 last[open_calls[part.call_id].pop()] = index
-            if (caller := getattr(part, "caller", None)) in server_calls:
-                last[server_calls[caller]] = index
+            if (caller := getattr(part, "caller", None)) in open_server_calls:
+                last[open_server_calls[caller]] = index
     return last
 
 
@@ -367,13 +367,13 @@ def _open_calls(message: Message, index: int, waiting: dict[str, int], optional:
 
 
 def _take_results(message: Message, index: int, waiting: dict[str, int], *, anywhere: bool) -> str | None:
-    only_results = True
+    nothing_else = True
     for part in message.parts:
         if not isinstance(part, ToolResult):
-            only_results = only_results and is_marker(part)  # which says nothing
+            nothing_else = nothing_else and is_marker(part)  # which says nothing
         elif waiting.pop(part.call_id, None) is None:
             return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
-    if waiting and not anywhere and not (only_results and message.parts):
+    if waiting and not anywhere and not (nothing_else and message.parts):
         return _unanswered(waiting)
     return None
 

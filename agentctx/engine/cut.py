@@ -643,9 +643,9 @@ def shrink_open_round(context: Context, limit: int, call: Call) -> tuple[Context
     layout = lay_out(context, call, unread=len(context.messages))
     held = len(layout.unread)
     while True:
-        cut, layout = cut_what_stays(context, limit, call, layout, held)
+        smaller, layout = cut_what_stays(context, limit, call, layout, held)
         if layout.floor <= limit or not held:
-            return cut, layout
+            return smaller, layout
         held = held - 1 if held <= FEW else held // 2
         layout = lay_out(context, call, unread=held)
 

@@ -141,7 +141,7 @@ async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShel
     ]
 
 
-PATIENCE = 10.0
+STORE_TIMEOUT = 10.0
 """Seconds that a step waits for a store to keep one content; its own ``timeout`` where that is shorter."""
 
 TO_CLEAN = 60.0
@@ -348,7 +348,7 @@ class StoreShelf:
     @property
     def _limit(self) -> float:
         """Seconds that the step may wait for the store."""
-        return limit_of(self.store, PATIENCE)
+        return limit_of(self.store, STORE_TIMEOUT)
 
     @contextmanager
     def _waiting(self) -> Iterator[anyio.CancelScope]:
@@ -397,10 +397,10 @@ class StoreShelf:
         if not isinstance(there, Iterable):
             return 0, 0
         lost = (handles | named).difference(there)
-        shown = await offload(partial(self._contents_under, lost, messages), len(messages)) if lost else {}
-        lost -= set((await self.keep_all(shown.values())).values())
+        contents = await offload(partial(self._contents_under, lost, messages), len(messages)) if lost else {}
+        lost -= set((await self.keep_all(contents.values())).values())
         failure = self.known.failures.get(id(self.store))
-        if isinstance(failure, StoreUnavailable) and not lost.isdisjoint(shown):
+        if isinstance(failure, StoreUnavailable) and not lost.isdisjoint(contents):
             raise failure
         return len(handles & lost), len(named & lost)
 
@@ -561,7 +561,7 @@ async def answer_of(store: Store, ask: Callable[[], Awaitable[T]], whole: Store 
         StoreUnavailable: If it cannot be asked now, or takes too long.
         StoreError: If it fails in another way.
     """
-    begun, limit, name = monotonic(), limit_of(whole or store, PATIENCE), f"the store {type(store).__name__}"
+    begun, limit, name = monotonic(), limit_of(whole or store, STORE_TIMEOUT), f"the store {type(store).__name__}"
     try:
         with anyio.move_on_after(limit), _Failing(name):
             return await ask()

@@ -147,23 +147,23 @@ async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Cal
 
 def _left_out(cut: Cut, context: Context, call: Call) -> LeftOut:
     after = cut(_without_recaps(context, call), call)
-    gone = tuple(context.messages[index] for index in match(context.messages, after.messages).dropped)
+    went = tuple(context.messages[index] for index in match(context.messages, after.messages).dropped)
     since = context if call.start is None or call.stays is not None else call.start
     if since is not context:  # an earlier stage of this step may have left out some, too
         dropped = tuple(since.messages[index] for index in match(since.messages, after.messages).dropped)
     else:
-        dropped = gone
-    return LeftOut(after, gone, _counted(dropped, after, _sections_of(gone), call), call)
+        dropped = went
+    return LeftOut(after, went, _counted(dropped, after, _sections_of(went), call), call)
 
 
 def _without_recaps(context: Context, call: Call) -> Context:
     """The request without the recaps in it, but for those that the caller protects; a block as it is."""
-    gone = frozenset(() if call.stays is not None else recaps(context.messages)) - call.frozen(context)
-    kept = (message for index, message in enumerate(context.messages) if index not in gone)
-    return context.with_messages(tuple(kept)) if gone else context
+    taken = frozenset(() if call.stays is not None else recaps(context.messages)) - call.frozen(context)
+    kept = (message for index, message in enumerate(context.messages) if index not in taken)
+    return context.with_messages(tuple(kept)) if taken else context
 
 
-def _counted(gone: Iterable[Message], after: Context, sections: Mapping[str, str], call: Call) -> Recap:
+def _counted(went: Iterable[Message], after: Context, sections: Mapping[str, str], call: Call) -> Recap:
     """The recap with these sections; it stands for what went now, and what the history lacks since earlier steps.
 
     A message that the caller passed counts as what it stands for. What repair has made is not counted, nor what an
@@ -171,7 +171,7 @@ def _counted(gone: Iterable[Message], after: Context, sections: Mapping[str, str
     """
     messages, calls = (0, 0) if call.left_out is None else call.left_out()
     given = None if call.given is None else call.given()
-    for message in gone:
+    for message in went:
         passed = given is None or message.identity in given
         if passed or (call.left_out is None and is_recap(message)):
             more = stands_for(message)
@@ -288,8 +288,8 @@ def _shorter(recap: Recap, room: int, call: Call) -> Message | None:
         if call.count(without.written()) <= room:
             pieces = text.splitlines(keepends=True) if heading != SUMMARY else _WORDS.findall(text)
             fits = partial(_fits, recap, heading, pieces, room, call)
-            gone = bisect_left(range(len(pieces)), 1, key=lambda gone: fits(len(pieces) - gone))
-            return recap.with_section(heading, "".join(pieces[: len(pieces) - gone])).written()
+            less = bisect_left(range(len(pieces)), 1, key=lambda less: fits(len(pieces) - less))
+            return recap.with_section(heading, "".join(pieces[: len(pieces) - less])).written()
         recap = without
     made = recap.written()
     return made if call.count(made) <= room else None

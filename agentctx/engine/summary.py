@@ -673,7 +673,7 @@ def _values(found: object) -> Iterator[str]:
                 yield str(value)
 
 
-PATIENCE = 120.0
+SUMMARY_TIMEOUT = 120.0
 """Seconds that a step waits for one answer of a summarizer which says nothing else."""
 
 SMALLEST_PART = 256
@@ -688,7 +688,7 @@ class Asking:
         summarizer: Finds the words.
         redact: Takes secrets out of what goes to it, and out of what it says.
         window: Tokens that it can take in at once, with its answer; None: as it says itself, else any number.
-        timeout: Seconds for one answer; None: as it says itself, else ``PATIENCE``.
+        timeout: Seconds for one answer; None: as it says itself, else ``SUMMARY_TIMEOUT``.
     """
 
     summarizer: Summarizer
@@ -753,7 +753,7 @@ class Asking:
 
     async def _in_time(self, answer: Awaitable[object]) -> object:
         """The answer, which is not waited for longer than is said."""
-        seconds = self.timeout or getattr(self.summarizer, "timeout", None) or PATIENCE
+        seconds = self.timeout or getattr(self.summarizer, "timeout", None) or SUMMARY_TIMEOUT
         with anyio.move_on_after(seconds):
             return await answer
         msg = f"no answer within {seconds:g} seconds"

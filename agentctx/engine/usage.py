@@ -275,7 +275,7 @@ TOO_FAR = 0.5
 """A prompt billed with so much more than ours, as a share of it, owes that rather to what we were not shown, as tools
 and instructions that a client adds, than to the tokenizer; the farther, the more."""
 
-ENOUGH = 3
+ENOUGH_SAMPLES = 3
 """So many samples speak for themselves; fewer are joined by what the last prompt as a whole says."""
 
 AGREE = 1.4
@@ -317,7 +317,7 @@ class Calibration:
     def ratio(self) -> float:
         """The provider's tokens for one of ours, for what is appended."""
         known = self.samples
-        if len(known) >= ENOUGH or (known and _agree([*known, self._guess()][:2])):
+        if len(known) >= ENOUGH_SAMPLES or (known and _agree([*known, self._guess()][:2])):
             return _median(known)
         return _median([*known, self._guess()])
 

@@ -134,7 +134,7 @@ def _of_url(word: str) -> Iterator[Value]:
         yield Value(url, Kind.URL)
 
 
-@lru_cache(maxsize=8_192)  # what tools print says the same words again and again
+@lru_cache(maxsize=8_192)  # of all sessions, some megabytes: what tools print says the same few words again and again
 def _of_word(word: str) -> tuple[Value, ...]:
     """The values in a run of characters without blanks, quotes and brackets."""
     return tuple(_in_word(word))

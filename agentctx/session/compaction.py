@@ -32,7 +32,7 @@ from agentctx.protocols import Call, ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
-ENOUGH = 0.9
+TAKEN_BACK_ABOVE = 0.9
 """A compaction that leaves more than this share of the context is taken back: it would break the cache for little."""
 
 
@@ -176,7 +176,7 @@ async def _come_down_to_target(step: Step, budget: Budget) -> None:
     context, call = step.trail.context, step.call()
     aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages) // GLANCES)
     await _run_unless_it_must_wait(step, plan.under_pressure, aim)
-    if step.trail.tokens > size * ENOUGH and size <= budget.limit:
+    if step.trail.tokens > size * TAKEN_BACK_ABOVE and size <= budget.limit:
         said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
         step.trail.restore(arrived)
         step.trail.reports += said

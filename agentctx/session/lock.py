@@ -419,9 +419,9 @@ class SessionLock:
             self._holder.over = True
         self._next()
 
-    def during(self, step: Preparing) -> Turn:
+    def during(self, step: Preparing) -> Alone:
         """Alone, and all that is done inside is part of ``step``: ``async with lock.during(step):``."""
-        return Turn(self, step)
+        return Alone(self, step)
 
     def _never_free_for(self, around: list[Work]) -> bool:
         """Whether waiting would close a cycle.
@@ -469,7 +469,7 @@ class SessionLock:
             return
 
 
-class Turn:
+class Alone:
     """A step that nobody else is in."""
 
     __slots__ = ("_before", "_lock", "_step")

@@ -47,10 +47,10 @@ from agentctx.providers.registry import format_named
 from agentctx.session.background import Background
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import (
+    Alone,
     Preparing,
     SessionBlock,
     SessionLock,
-    Turn,
     enter,
     leave,
     preparing,
@@ -462,7 +462,7 @@ class Session:
         self.billed_tokens, self.view, self._unjudged = saved.billed_tokens, None, None
         self._begun = saved._begun or self._begun
 
-    def _alone(self) -> Turn:
+    def _alone(self) -> Alone:
         """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.
 
         Raises:

@@ -235,16 +235,14 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
     record = await _entered(step, on_copy=on_copy)
     shared = min(last.intact, start + (_shared_start(shown, record.shown[start:]) if shown else 0))
-    first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
+    changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if state.cleared_by_provider or step.cleared_by_provider:
         prefix = _prefix_beside_clearing(state, step, shared) if same_head else 0
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
     known = _known_after(state, step, given, now, head_seen, in_force)
-    return Committed(
-        known, record, in_force, first_changed, prefix, last.tokens - sum(state.cleared_by_provider.values())
-    )
+    return Committed(known, record, in_force, changed, prefix, last.tokens - sum(state.cleared_by_provider.values()))
 
 
 def _known_after(

@@ -152,7 +152,8 @@ class DropSuperseded(Stage):
         known = Later(set(marks.values()))
         for message, its_texts in _with_texts(messages) if marks else ():
             _tell(known, message, its_texts)
-        return {mark: len(said) for mark, meant in marks.items() if isinstance(said := known.found.get(meant), str)}
+        found = ((mark, known.found.get(meant)) for mark, meant in marks.items())
+        return {mark: len(text) for mark, text in found if isinstance(text, str)}
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which nothing is said to be shown again later that is not."""
@@ -251,10 +252,10 @@ def _same_answers(messages: Sequence[Message]) -> dict[Place, _Again]:
             elif isinstance(part, ToolResult):
                 place, call = (index, next(numbers)), asked.get(part.call_id)
                 if call is not None:
-                    said = call.name, call.arguments, part.is_error, part.content
-                    if said in last:
-                        found.add(last[said])
-                    last[said] = place
+                    answered = call.name, call.arguments, part.is_error, part.content
+                    if answered in last:
+                        found.add(last[answered])
+                    last[answered] = place
     texts = texts_of(messages) if found else []
     return {
         (index, number): _Again(

@@ -486,8 +486,8 @@ def matches(text: str, mark: Mark) -> str:
 
 def _are_apart(lines: Sequence[str]) -> bool:
     """Whether numbers before lines grow as those of hits in one file do."""
-    numbers = [int(found[1]) for line in lines if (found := _FOUND.match(line)) is not None]
-    return all(map(lt, numbers, numbers[1:])) and numbers[-1] - numbers[0] >= _APART * len(numbers)
+    found = [int(found[1]) for line in lines if (found := _FOUND.match(line)) is not None]
+    return all(map(lt, found, found[1:])) and found[-1] - found[0] >= _APART * len(found)
 
 
 _PATH = lazy_pattern(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?")

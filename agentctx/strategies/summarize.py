@@ -344,8 +344,8 @@ def _for_summary(aim: int, context: Context, call: Call) -> int:
 
 def _without_oldest(aim: int, context: Context, call: Call) -> Context:
     """The context without its oldest, questions with their answers, as many as must go."""
-    staying = staying_places(context, call)
-    loose = [unit for unit in units(context.messages) if staying.isdisjoint(unit.places)]
+    stay = staying_places(context, call)
+    loose = [unit for unit in units(context.messages) if stay.isdisjoint(unit.places)]
     found = [piece_of(bundle, context.messages, call) for bundle in segments(context.messages, loose)]
     gone = oldest(found, aim - call.size(context) + tokens_together(found))
     return without(context, units_of(gone), call, oldest_first(aim))

@@ -306,8 +306,8 @@ class Scenario:
 
     def errors(self, natives: Sequence[Any], before: Sequence[Any] | None = None) -> list[Violation]:
         """The rules that a request with these messages breaks, so that its provider refuses it."""
-        edited = None if before is None else self.request(before)
-        found = self.source.wire.validate(self.request(natives), None, edited)
+        seen = None if before is None else self.request(before)
+        found = self.source.wire.validate(self.request(natives), None, seen)
         return [violation for violation in found if violation.severity == "error"]
 
     def calls(self) -> list[list[Any]]:
@@ -436,8 +436,8 @@ async def fits_or_overflows(scenario: Scenario) -> None:
             read, report = _read_by_provider(scenario, step.view), step.view.report
             _hold(4, limit is None or read <= limit, f"{step}: {read} tokens are sent, the limit is {limit}")
             _hold(4, size == report.tokens_after, f"{step}: {size} tokens are sent, {report.tokens_after} are reported")
-            cleared = report.cleared_tokens
-            _hold(4, size - read == cleared, f"{step}: {size - read} tokens are cleared, {cleared} are reported")
+            clears = report.cleared_tokens
+            _hold(4, size - read == clears, f"{step}: {size - read} tokens are cleared, {clears} are reported")
 
 
 def _read_by_provider(scenario: Scenario, view: View) -> int:

@@ -453,7 +453,7 @@ class Tokens:
         return dict(zip(tokens, struct.unpack(f"<{size}I", numbers), strict=True))
 
 
-ENOUGH = 50_000
+FIRST_CHARACTERS = 50_000
 """Characters. Who counts more is better off with tiktoken: up to here it takes a sixth of the time of loading that."""
 
 _LONGEST_PIECE = 40  # characters: merging takes time that grows with the square of a piece
@@ -506,7 +506,7 @@ class FirstTexts:
     """
 
     vocabulary: Vocabulary
-    left: int = ENOUGH
+    left: int = FIRST_CHARACTERS
     _known: dict[str, int] = field(factory=dict, init=False)
 
     @cached_property

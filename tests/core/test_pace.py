@@ -60,7 +60,7 @@ def test_work_of_its_own_that_goes_ahead_holds_no_thread_up(monkeypatch):
             breathe()
             assert pauses == []
             pace.AHEAD.add(-1)
-            monkeypatch.setattr(pace, "PATIENCE", 0.0)
+            monkeypatch.setattr(pace, "LONGEST_PAUSE", 0.0)
             breathe()
             assert pauses == [pace.PAUSE]
         finally:

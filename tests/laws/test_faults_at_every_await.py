@@ -30,7 +30,7 @@ FALLBACKS = {"without a model": Extractive(), "none": None}
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Give back after a test how long a store and a listener are waited for."""
-    monkeypatch.setattr(originals, "PATIENCE", LONG)
+    monkeypatch.setattr(originals, "STORE_TIMEOUT", LONG)
     monkeypatch.setattr(listeners, "SECONDS", LONG)
 
 
@@ -141,7 +141,7 @@ class Conversation(AsyncExitStack):
         """A step; None where it was cancelled. Before, and between two, what is in the background goes on."""
         hangs = self.faults.fault == "hangs" and len(self.faults.reached) < self.faults.at
         self.asked.timeout = SOON if hangs and self.part == "summarizer" else LONG
-        originals.PATIENCE = SOON if hangs and self.part == "put" else LONG
+        originals.STORE_TIMEOUT = SOON if hangs and self.part == "put" else LONG
         listeners.SECONDS = SOON if hangs and self.part == "listener" else LONG
         given = WHOLE[:stop]
         before = json.dumps(given)

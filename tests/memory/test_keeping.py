@@ -127,7 +127,7 @@ STAGES = [ClearToolResults(keep_last=1), TruncateToolOutputs(max_tokens=50), Fit
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_a_store_that_fails_costs_the_handles_alone(monkeypatch, stage, put, format_name):
     """The history is unchanged, the request fits, no handle is named that gives nothing, and the report says why."""
-    monkeypatch.setattr(originals, "PATIENCE", 0.05)
+    monkeypatch.setattr(originals, "STORE_TIMEOUT", 0.05)
     messages, given = rounds(format_name), tools(format_name)
     before = json.dumps(messages)
     pipeline = Pipeline(stage, budget=Budget(1_200), store=broken(put))

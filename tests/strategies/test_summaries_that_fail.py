@@ -108,8 +108,8 @@ async def test_a_fault_at_any_call_costs_no_more_than_the_words(anyio_backend, f
 @pytest.mark.parametrize("at", [0, 1])
 async def test_a_summarizer_that_hangs_is_not_waited_for_without_end(anyio_backend, monkeypatch, of, at):
     """Nobody named a time, so the library's own holds; the request fits, and the report says how long it waited."""
-    assert summary.PATIENCE <= 120
-    monkeypatch.setattr(summary, "PATIENCE", 0.1)
+    assert summary.SUMMARY_TIMEOUT <= 120
+    monkeypatch.setattr(summary, "SUMMARY_TIMEOUT", 0.1)
     faulty, given = Faulty(anyio.sleep_forever, at), history()
     stages, told = ((Summarize(faulty, window=900),), None) if of == "a stage" else ((FitContextWindow(),), faulty)
     faulty.window = 900
@@ -123,7 +123,7 @@ async def test_a_summarizer_that_hangs_is_not_waited_for_without_end(anyio_backe
 
 async def test_a_summarizer_may_be_waited_for_as_long_as_it_takes(anyio_backend, monkeypatch):
     """Where the caller says so: the library's own time is none of its business then."""
-    monkeypatch.setattr(summary, "PATIENCE", 0.01)
+    monkeypatch.setattr(summary, "SUMMARY_TIMEOUT", 0.01)
 
     async def slow():
         await anyio.sleep(0.05)

@@ -3,7 +3,7 @@ import inspect
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.tokens.tiktoken import ENOUGH, VOCABULARIES, FirstTexts, encoding
+from agentctx.tokens.tiktoken import FIRST_CHARACTERS, VOCABULARIES, FirstTexts, encoding
 
 FIRST = {name: FirstTexts(each, 10**12) for name, each in VOCABULARIES.items()}
 LATIN = st.characters(max_codepoint=0x24F) | st.characters(min_codepoint=0x2000, max_codepoint=0x2BFF)
@@ -38,7 +38,9 @@ def test_each_character_is_split_as_by_tiktoken(name):
     assert sum(count is not None for count in counts.values()) > 3_000
 
 
-@pytest.mark.parametrize("text", ["\u4e2d", "e\u0301", "\U0001f600", "\ud83d", "x" * 41, " " * 41, "a b" * ENOUGH])
+@pytest.mark.parametrize(
+    "text", ["\u4e2d", "e\u0301", "\U0001f600", "\ud83d", "x" * 41, " " * 41, "a b" * FIRST_CHARACTERS]
+)
 def test_the_rest_is_left_to_tiktoken(text):
     """Text in other scripts, that has very long pieces, or that is too much, is not counted."""
     assert FirstTexts(VOCABULARIES["o200k_base"]).count(text) is None
@@ -46,5 +48,5 @@ def test_the_rest_is_left_to_tiktoken(text):
 
 def test_after_enough_texts_no_more_is_counted():
     """Who counts that much is better off with tiktoken."""
-    first, text = FirstTexts(VOCABULARIES["o200k_base"]), "a b " * (ENOUGH // 40)
-    assert [first.count(text) for _ in range(11)] == [2 * (ENOUGH // 40) + 1] * 10 + [None]
+    first, text = FirstTexts(VOCABULARIES["o200k_base"]), "a b " * (FIRST_CHARACTERS // 40)
+    assert [first.count(text) for _ in range(11)] == [2 * (FIRST_CHARACTERS // 40) + 1] * 10 + [None]
