@@ -31,7 +31,7 @@ from agentctx.engine.originals import text_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
 from agentctx.memory import Recall
 from agentctx.printable import on_one_line, printable
-from agentctx.stores.store import Cipher, ConversationStore, Stored
+from agentctx.stores.store import Cipher, ConversationStore, Stored, is_below
 from agentctx.users_code import called, imported
 
 T = TypeVar("T")
@@ -195,6 +195,8 @@ def purge(
 ) -> None:
     """Delete all that a store has of conversations: history, state, and contents that no other has left out.
 
+    What it has of their sub-agents, as of thread-42/1, is deleted with it.
+
     [bold]Examples[/bold]
 
       agentctx store purge thread-42 --store context.db
@@ -205,10 +207,10 @@ def purge(
     if not wanted and not expired:
         msg = "what is to be deleted? pass a NAME, --unowned or --expired"
         raise ConfigError(msg)
-    there = _with_store(store, namespace, lambda opened: _found(opened, wanted))
+    there = _with_store(store, namespace, lambda opened: _found(opened, wanted, below=True))
     if not yes and (there or expired):
         _ask(there, expired=expired)
-    told = _with_store(store, namespace, lambda opened: _purged(opened, wanted, expired=expired))
+    told = _with_store(store, namespace, lambda opened: _purged(opened, wanted, there, expired=expired))
     if json:
         print_json(told)
         return
@@ -384,18 +386,25 @@ async def _or_none(asked: Awaitable[T], why: list[str]) -> T | None:
         return None
 
 
-async def _found(store: ConversationStore, wanted: Sequence[str | None]) -> list[Stored]:
+async def _found(store: ConversationStore, wanted: Sequence[str | None], *, below: bool = False) -> list[Stored]:
     """What a store has of these.
+
+    Args:
+        store: The store.
+        wanted: The conversations.
+        below: What it has of their sub-agents, too.
 
     Raises:
         StoreError: If it has nothing of one that is named.
     """
-    there = {each.name: each for each in await store.stored()} if wanted else {}
-    missing = [name for name in wanted if name is not None and name not in there]
-    if missing:
-        msg = f"the store has nothing of conversation {missing[0]!r:.200}; agentctx store ls names what it has"
-        raise StoreError(msg)
-    return [there[name] for name in wanted if name in there]
+    stored, found = await store.stored() if wanted else [], dict[str | None, Stored]()
+    for name in wanted:
+        there = [each for each in stored if each.name == name or (below and is_below(each.name, name))]
+        if name is not None and not there:
+            msg = f"the store has nothing of conversation {name!r:.200}; agentctx store ls names what it has"
+            raise StoreError(msg)
+        found |= {each.name: each for each in there}
+    return list(found.values())
 
 
 def _print_kept(console: Console, kept: _Kept, *, content: bool) -> None:
@@ -439,7 +448,8 @@ def _state(kept: _Kept) -> str:
 def _ask(there: Sequence[Stored], *, expired: bool) -> None:
     """Ask whether to delete; end the command where the answer is no."""
     named = [on_one_line(each.name, _WIDTH) for each in there if each.name is not None]
-    what = [repr(named[0]) if len(named) == 1 else _conversations(len(named))] if named else []
+    some = ", ".join(map(repr, named[:_NAMED])) + (", ..." if len(named) > _NAMED else "")
+    what = [some if len(named) == 1 else f"{_conversations(len(named))} ({some})"] if named else []
     what += ["unowned contents"] if len(named) < len(there) else []
     what += ["all that has expired"] if expired else []
     size = f" ({sum(each.bytes for each in there):,} bytes)" if there else ""
@@ -473,11 +483,13 @@ def _conversations(number: int) -> str:
     return f"{number:,} conversation{'' if number == 1 else 's'}"
 
 
-async def _purged(store: ConversationStore, wanted: Sequence[str | None], *, expired: bool) -> dict[str, int]:
-    freed = [(name, await store.purge(name)) for name in wanted]
+async def _purged(
+    store: ConversationStore, wanted: Sequence[str | None], there: Sequence[Stored], *, expired: bool
+) -> dict[str, int]:
+    freed = [await store.purge(name) for name in wanted]
     swept = await store.sweep() if expired else 0
-    conversations = sum(name is not None and size > 0 for name, size in freed)
-    return {"conversations": conversations, "bytes": sum(size for _, size in freed), "expired": swept}
+    conversations = sum(each.name is not None for each in there)
+    return {"conversations": conversations, "bytes": sum(freed), "expired": swept}
 
 
 def _say(text: str) -> None:

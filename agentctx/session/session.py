@@ -665,10 +665,14 @@ class Session:
 
         Args:
             budget: The sub-agent's room; a number is a window in tokens.
-            id: The child's name in events; without it, the parent's with a number.
+            id: The child's name in events; without it, a number behind the parent's. In a store that tells
+                conversations apart, the parent's name stands before either, so that ``purge`` of a conversation takes
+                its children away too, and two parents may call theirs alike.
         """
         self._children += 1
-        name = id if id is not None else f"{self.id or 'session'}/{self._children}"
+        above = f"{self.id or 'session'}/"
+        own = str(self._children) if id is None else id.removeprefix(above)
+        name = above + own if id is None or tells_apart(self.plan.originals) else id
         session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
         limits_by_model = self._state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
         session._state = State.empty(self.plan, self.model, self.format, limits_by_model)

@@ -10,7 +10,16 @@ from threading import Lock
 from attrs import define, field
 
 from agentctx.errors import StoreConflict
-from agentctx.stores.store import REMEMBERED, Claim, ConversationStore, Kind, Owned, Write
+from agentctx.stores.store import (
+    REMEMBERED,
+    Claim,
+    ConversationStore,
+    Kind,
+    Owned,
+    Write,
+    conversation_of,
+    span_below,
+)
 
 
 @define(eq=False)
@@ -171,8 +180,10 @@ class _Memory:
             ]
 
     def purge(self, owners: Sequence[bytes]) -> int:
+        spans = [span_below(owner) for owner in owners if conversation_of(owner) is not None]
         with self._guard:
-            return sum(map(self._remove, owners))
+            below = [name for name in self.owners if any(first <= name < end for first, end in spans)]
+            return sum(map(self._remove, (*owners, *below)))
 
     def sweep(self, now: float, most: int) -> int:
         with self._guard:

@@ -24,6 +24,7 @@ from agentctx.stores.store import (
     Kind,
     Owned,
     Write,
+    span_below,
 )
 
 try:
@@ -159,7 +160,14 @@ class _Server:
                 return list(found.values())
 
     def purge(self, owners: Sequence[bytes]) -> int:
-        return sum(int(self._ask("purge", 0.0, owner)[0]) for owner in owners)
+        return sum(map(self._purge, owners))
+
+    def _purge(self, owner: bytes) -> int:
+        freed, left, span = 0, 1, span_below(owner)
+        while left:  # some at a time: nobody else is served while a script runs
+            size, left = map(int, self._ask("purge", 0.0, owner, *span))
+            freed += size
+        return freed
 
     def sweep(self, now: float, most: int) -> int:
         return int(self._ask("sweep", now, str(most))[0])
@@ -381,6 +389,7 @@ end
 
 local function remove(owner)
   redis.call('ZREM', P .. 'e', owner)
+  redis.call('ZREM', P .. 'b', owner)
   local known = redis.call('HGET', P .. 'o', owner)
   if not known then return 0 end
   local size = tonumber(known) or 0
@@ -411,6 +420,7 @@ end
 local function keep(owner, grown)
   redis.call('HINCRBY', P .. 'o', owner, grown)
   redis.call('HINCRBY', P .. 'n', 'total', grown)
+  if string.find(owner, '/', 1, true) then redis.call('ZADD', P .. 'b', 0, owner) end
   if ARGV[4] == '' then redis.call('ZREM', P .. 'e', owner) else redis.call('ZADD', P .. 'e', ARGV[4], owner) end
 end
 
@@ -541,7 +551,10 @@ function does.owned()
 end
 
 function does.purge()
-  return {remove(ARGV[3])}
+  local below = redis.call('ZRANGEBYLEX', P .. 'b', '[' .. ARGV[4], '(' .. ARGV[5], 'LIMIT', 0, 100)
+  local size = remove(ARGV[3])
+  for _, owner in ipairs(below) do size = size + remove(owner) end
+  return {size, #below == 100 and 1 or 0}
 end
 
 function does.sweep()
@@ -557,5 +570,5 @@ return does[op]()
     .replace("REMEMBERED", str(REMEMBERED))
 )
 """All that is done, each in one script, so that nobody sees half of it. The keys, behind the prefix: ``c:`` a content,
-``r:`` its owners, ``h:`` an owner's handles, ``o`` the owners' sizes, ``e`` when they expire, ``d:`` a document's
-pieces, ``k:`` its keys, ``v`` the versions, ``n`` numbers of the store."""
+``r:`` its owners, ``h:`` an owner's handles, ``o`` the owners' sizes, ``b`` those that may be below others, by name,
+``e`` when they expire, ``d:`` a document's pieces, ``k:`` its keys, ``v`` the versions, ``n`` numbers of the store."""

@@ -239,7 +239,10 @@ class Backend(Protocol):
         ...
 
     def purge(self, owners: Sequence[bytes], /) -> int:
-        """Take away all that these owners have, and contents that nobody has then; how many bytes they had."""
+        """Take away all that these owners and those below them have (``span_below``); how many bytes that were.
+
+        With it go the contents that nobody has then.
+        """
         ...
 
     def sweep(self, now: float, most: int, /) -> int:
@@ -269,11 +272,16 @@ def _a_cipher(store: object, _attribute: Native, value: Native) -> None:
 class ConversationStore:
     """Keeps what conversations left out, their histories and the states of their sessions; for many workers at once.
 
+    The sub-agents of a conversation (``Session.child``) are conversations of their own, below it by name:
+    ``"thread-42/1"`` is one of ``"thread-42"``. Only ``purge`` takes them with it; whatever else a store does is done
+    for the one that is named.
+
     Args:
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never. A content
-            that is put for no conversation expires by itself.
+            that is put for no conversation expires by itself, and so does the conversation of a sub-agent.
         max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
-        max_conversation_bytes: The most bytes of one conversation; what several have left out counts for each.
+        max_conversation_bytes: The most bytes of one conversation, that of a sub-agent being another; what several have
+            left out counts for each.
         max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states; names of conversations and handles stay readable. What it raises
             or damages is a ``StoreError`` that names the cipher and the content, and a step goes on without the store.
@@ -509,26 +517,29 @@ class ConversationStore:
         named = [
             Stored(name, *_sizes(each), each.history, each.state, each.expires if each.expires < math.inf else None)
             for each in owned
-            if (name := _name_of(each.owner)) is not None
+            if (name := conversation_of(each.owner)) is not None
         ]
-        nobodys = [_sizes(each) for each in owned if _name_of(each.owner) is None]
+        nobodys = [_sizes(each) for each in owned if conversation_of(each.owner) is None]
         return [*named, Stored(None, *map(sum, zip(*nobodys, strict=True)))] if nobodys else named
 
     async def purge(self, name: str | None, /) -> int:
         """Take away all that a conversation has: contents that no other has left out, history and state.
 
+        So it is with those of its sub-agents, and of theirs: whatever has a name that begins with this one and a slash,
+        such as ``"thread-42/1"``. What is written for it afterwards, as by a session that is still at work, is kept.
+
         Args:
             name: The conversation; None: the contents that are nobody's.
 
         Returns:
-            How many bytes it had.
+            How many bytes they had.
         """
         if name is not None:
             owner = owner_of(name)
             return await self._run(lambda backend: backend.purge([owner]))
         now = self._now()
         owned = await self._run(lambda backend: backend.owned(now))
-        nobodys = [each.owner for each in owned if _name_of(each.owner) is None]
+        nobodys = [each.owner for each in owned if conversation_of(each.owner) is None]
         return await self._run(lambda backend: backend.purge(nobodys))
 
     async def sweep(self) -> int:
@@ -911,6 +922,24 @@ def owner_of(name: str) -> bytes:
     return b"c" + _as_bytes("the name of a conversation", name)
 
 
+def span_below(owner: bytes) -> tuple[bytes, bytes]:
+    """The owners below one, as ``thread/1`` is below ``thread``: their names sort from the first of these on.
+
+    None of them sorts as high as the second.
+    """
+    return owner + b"/", owner + b"0"  # which follows the slash
+
+
+def is_below(name: str | None, above: str | None) -> bool:
+    """Whether a conversation is one of a sub-agent of another, or of a sub-agent of that.
+
+    Args:
+        name: The conversation; None: nobody's contents.
+        above: The other.
+    """
+    return name is not None and above is not None and name.startswith(f"{above}/")
+
+
 def _as_bytes(what: str, text: str) -> bytes:
     given = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
     if not 0 < len(given) <= LONGEST:
@@ -967,7 +996,8 @@ def _check_piece(name: object, content: object) -> None:
         raise StoreError(msg)
 
 
-def _name_of(owner: bytes) -> str | None:
+def conversation_of(owner: bytes) -> str | None:
+    """The conversation that an owner is; None: it is a content that is nobody's."""
     return owner[1:].decode("utf-8", "surrogatepass") if owner[:1] == b"c" else None
 
 

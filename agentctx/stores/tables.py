@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from attrs import define, frozen
 
 from agentctx.errors import StoreConflict, StoreError
-from agentctx.stores.store import REMEMBERED, Claim, Kind, Owned, Write
+from agentctx.stores.store import REMEMBERED, Claim, Kind, Owned, Write, span_below
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
@@ -186,7 +186,7 @@ class Tables:
         ]
 
     def purge(self, owners: Sequence[bytes]) -> int:
-        rows = [row for name in sorted(owners) for row in self.run(_OWNER + self.lock, name)]
+        rows = [row for name in sorted(owners) for row in self.run(_WITH_BELOW + self.lock, name, *span_below(name))]
         self._remove([row[0] for row in rows])
         return sum(row[1] for row in rows)
 
@@ -319,6 +319,7 @@ _REPLACE = (
     "body = excluded.body"
 )
 _OWNER = "SELECT id, size, expires FROM owners WHERE name = ?"
+_WITH_BELOW = f"{_OWNER} OR (name >= ? AND name < ?) ORDER BY name"
 _BEFORE = (
     "SELECT id, size, (SELECT version FROM keys WHERE owner = owners.id AND kind = ? AND key = ?), "
     "(SELECT version FROM documents WHERE owner = owners.id AND kind = ?), "

@@ -354,6 +354,29 @@ async def purge_takes_all_of_one(make: Make) -> None:
         _hold(["y", "x"], [each.name for each in await store.stored()], "what is left")
 
 
+async def purge_takes_those_of_sub_agents(make: Make) -> None:
+    """With a conversation go those below it, at all depths, and none whose name only looks like that."""
+    async with _at(make) as store:
+        if not _can(store, *_ALL):
+            return
+        above, below = "a_%*[x]", ("/1", "/1/2", "/22/1/\0", "/\ud800", "/\U0010ffff", "/", "/\uffff")
+        beside = ("", "2", "\0", ".", "0", "0/1", "\\/1", " /1", "\U0010ffff/1")  # some sort next to a slash
+        kept = [*(above + each for each in beside[1:]), "ab%*[x]/1", "a_%*x/1", "a_/1", "A_%*[x]/1", f"x/{above}/1"]
+        for number, name in enumerate([above, *kept, *(above + each for each in below)]):
+            part = store.for_conversation(name)
+            await part.put(b"shared")
+            await part.put(b"own %d" % number)
+            await store.append(name, [{"n": number}], 0)
+            await store.save_state(name, {"head": b"1"}, 0)
+        sizes = {each.name: each.bytes for each in await store.stored()}
+        gone = sum(sizes[above + each] for each in ("", *below))
+        _hold(gone, await store.purge(above), "how much purging takes away with those of sub-agents")
+        _hold(sorted(kept), sorted(each.name for each in await store.stored()), "what is left beside them")
+        _hold(1 + len(kept), len(await store.handles()), "how many contents are left")
+        await store.purge("x")
+        _hold(len(kept) - 1, len(await store.stored()), "what is left where only a sub-agent's was there")
+
+
 async def versions_belong_to_one_store(make: Make) -> None:
     """A store that has lost all that it had gives no version again: who goes on from before is refused."""
     async with _at(make) as lost, _at(make) as store:
@@ -527,6 +550,7 @@ STORE_LAWS: dict[str, Callable[[Make], Awaitable[None]]] = {
     "states": states_change_in_pieces,
     "losses": versions_belong_to_one_store,
     "purge": purge_takes_all_of_one,
+    "sub-agents": purge_takes_those_of_sub_agents,
     "expiry": what_expires_is_gone,
     "quotas": quotas_hold,
     "ciphers": ciphers_are_used,

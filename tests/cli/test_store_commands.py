@@ -184,6 +184,24 @@ def test_nothing_is_deleted_without_a_yes(run, file):
     assert run("store", "ls", "--store", path).stdout == "the store is empty\n"
 
 
+def test_what_sub_agents_left_out_is_deleted_with_their_conversation(run, tmp_path):
+    """The question names them, and they are counted, also where their parent has nothing itself; others stay."""
+
+    async def make():
+        async with SQLiteStore(tmp_path / "context.db") as store:
+            for name in ("thread-4", "thread-4/1", "thread-4/1/1", "thread-42", "thread-5/1"):
+                await store.for_conversation(name).put(name.encode())
+
+    anyio.run(make)
+    place = ("--store", tmp_path / "context.db")
+    shown = run("store", "purge", "thread-4", *place, stdin="y\n")
+    assert "Delete 3 conversations ('thread-4', 'thread-4/1', 'thread-4/1/1') (" in shown.stderr
+    assert "deleted 3 conversations: " in shown.stdout
+    (told,) = lines(run("store", "purge", "thread-5", "thread-5/1", "--yes", *place, "--json"))
+    assert told["conversations"] == 1
+    assert [each["name"] for each in lines(run("store", "ls", *place, "--json"))] == ["thread-42"]
+
+
 def test_what_cannot_be_opened_is_said_in_one_line_and_not_made(run, tmp_path):
     """No file, no database, another program's, a server that is down: exit code 2, one sentence, nothing is written."""
     (tmp_path / "text.db").write_text("no database, but a text " * 100)

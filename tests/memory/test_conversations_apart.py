@@ -107,6 +107,23 @@ async def test_sessions_by_name_and_sub_agents_are_conversations():
     assert [word for word in ("zebra", "lion", "hyena") if word in found[child.id]] == ["hyena"]
 
 
+async def test_what_sub_agents_left_out_is_purged_with_their_conversation():
+    """Of all depths, named or not; a sub-agent of another conversation that is called alike keeps its own."""
+    store = MemoryStore()
+    plan = Pipeline(ClearToolResults(keep_last=0), store=RedactingStore(store))
+    tools, small = [Recall(store).definition("openai-chat")], Budget(8_000, trigger=200, target=100)
+    for name in ("thread-1", "thread-2"):
+        session = plan.session(format="openai-chat", id=name)
+        helper = session.child(small, id="helper")
+        for each in (session, session.child(small), helper, helper.child(small)):
+            await each.prepare(transcript("openai-chat", *turns(f"zebra of {each.id}")), tools=tools)
+    first, second = ([name, f"{name}/2", f"{name}/helper", f"{name}/helper/1"] for name in ("thread-1", "thread-2"))
+    assert sorted(await store.conversations()) == [*first, *second]
+    await plan.originals.purge("thread-1")
+    assert sorted(await store.conversations()) == second
+    assert helper.child(small, id="thread-2/helper/x").id == "thread-2/helper/x"
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20))
 def test_whatever_was_left_out_by_whom_search_gives_exactly_ones_own(both_loops, left):
     """Contents of four conversations in any order, many of them shared: each finds all that are its own, no other."""

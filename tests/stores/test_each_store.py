@@ -358,7 +358,7 @@ async def test_a_node_of_a_cluster_takes_all_scripts(servers_module):
             while "cluster_state:ok" not in str(client.execute_command("CLUSTER", "INFO")):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         client.close()
-        laws = {"contents", "conversations", "keys", "states", "purge", "expiry", "quotas"}
+        laws = {"contents", "conversations", "keys", "states", "purge", "sub-agents", "expiry", "quotas"}
         await check_store(lambda place, **options: RedisStore(url, prefix=place, **options), laws)
     finally:
         process.kill()
@@ -450,7 +450,7 @@ async def test_a_file_that_is_put_back_to_an_older_copy(tmp_path, caplog):
 
 
 FIRST = tables.MIGRATIONS
-NAMES = st.sampled_from(["x", "y"])
+NAMES = st.sampled_from(["x", "y", "x/1"])
 CONTENTS = st.sampled_from([b"", b"a" * 60, b"b" * 90])
 KEYS = st.sampled_from([None, "k", "l"])
 CALLS = st.one_of(
@@ -500,7 +500,7 @@ async def answer(store, call, handles, clock):  # noqa: PLR0911 - one for each c
 async def looked_at(store):
     """All that can be seen of a store."""
     seen = [sorted(map(repr, await store.stored())), sorted(await store.handles())]
-    for name in ("x", "y"):
+    for name in ("x", "y", "x/1"):
         seen += [await store.load(name), await store.for_conversation(name).handles()]
         state = await store.load_state(name)
         seen.append((state.version, sorted(state.pieces.items())))

@@ -90,6 +90,16 @@ class PurgesOthersToo(Whole):
         return await super().purge(name)
 
 
+class ForgetsSubAgents(Whole):
+    async def purge(self, name, /):
+        start = f"c{name}/".encode("utf-8", "surrogatepass")
+        below = [each for each in self.backend.owners if each.startswith(start)]
+        hidden = {each: self.backend.owners.pop(each) for each in below}
+        size = await super().purge(name)
+        self.backend.owners |= hidden
+        return size
+
+
 class KeepsPlainText(Whole):
     def _closed(self, content, whose):  # noqa: ARG002 - which is what is wrong
         return b"\0" + content
