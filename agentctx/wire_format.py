@@ -382,7 +382,7 @@ class WireFormat(Protocol):
     """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
 
     reads_places: bool = False
-    """Whether the place of a message says what is not written in it: then ``pair`` and ``arrange`` are asked."""
+    """Whether the place of a message says what is not written in it: ``pair`` finds out, and ``arrange`` is asked."""
 
     names_items: bool = False
     """Whether a message may have a name of its own, which no other message of a request may have."""

@@ -69,8 +69,7 @@ class Reader:
             if is_registered(self.wire):
                 raise _unreadable(self.wire, natives, first, error) from error
             raise
-        if self.wire.reads_places:
-            messages = self.wire.pair(messages, standing_before)
+        messages = self.wire.pair(messages, standing_before)
         return messages if first or standing_before else knowing_the_recap(messages)
 
     def head(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:

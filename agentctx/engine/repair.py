@@ -275,7 +275,7 @@ REPAIR = RepairHistory.__name__
 """Repair as reports and records call it: what it does to a message follows from the history alone."""
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Earlier:
     """What stands before messages that are repaired, as far as it matters to them.
 
@@ -317,13 +317,7 @@ def repair(
     return None if whole is messages else list(whole)
 
 
-def is_legal(
-    messages: Sequence[Message],
-    wire: WireFormat,
-    ids: AbstractSet[str],
-    items: Mapping[str, Message],
-    last: Message | None,
-) -> bool:
+def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> bool:
     """Whether messages can go out as they stand: a look before ``cleaned`` and ``paired``, and without a reason.
 
     False also where a call is among them that the provider's server runs, or that nobody has to answer: those take a
@@ -332,19 +326,17 @@ def is_legal(
     Args:
         messages: The messages.
         wire: The format.
-        ids: As of ``Earlier``.
-        items: As of ``Earlier``.
-        last: As of ``Earlier``.
+        earlier: What stands before them.
     """
     if _needs_a_closer_look(messages, wire.most_calls):
         return False
-    if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], ids):
+    if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], earlier.ids):
         return False
-    if wire.repair(messages, items):
+    if wire.repair(messages, earlier.items):
         return False
     if broken_pair(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere) is not None:
         return False
-    return not (wire.reads_places and wire.arrange(messages, last))
+    return not (wire.reads_places and wire.arrange(messages, earlier.last))
 
 
 def _needs_a_closer_look(messages: Sequence[Message], most: int | None) -> bool:

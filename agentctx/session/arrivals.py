@@ -22,7 +22,7 @@ from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refu
 from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import begins_at
 from agentctx.engine.reasoning import DropForeignReasoning
-from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, names_of, paired
+from agentctx.engine.repair import REPAIR, cleaned, has_server_calls, is_legal, paired
 from agentctx.engine.run_stages import Trail, mend, naming, run_stage
 from agentctx.engine.skipped import Skipped, skipped
 from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, offload
@@ -36,7 +36,6 @@ from agentctx.session.record import (
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext
 from agentctx.users_code import FAILURES
-from agentctx.wire_format import WireFormat
 
 
 async def take_in(
@@ -62,16 +61,17 @@ async def take_in(
         _know_what_was_left(step, state)
         if remembered and step.read.messages:
             if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
-                limit = None if ctx.budget is None else ctx.budget.limit
-                await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(limit))
+                await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(ctx.limit))
                 if _may_refer(step.read.messages):  # or shows what was written when more stood above than does now
-                    await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(limit))
+                    await mend(
+                        step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(ctx.limit)
+                    )
             await _treat(step)
     return step
 
 
 def _know_what_was_left(step: Step, state: State) -> None:
-    """Let a step know what those before it have left, beside the record."""
+    """Let a step know what those before it have left, beside the record; repair, before that, asks for none of it."""
     step.background, step.memo = state.background, state.memo
     step.marked_for, step.said_before = state.marked_for, state.said
     if state.cleared_by_provider:
@@ -213,15 +213,7 @@ def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Messag
     marked = {} if markers is None else find_marked(messages, markers)
     if marked and carries_refused(messages, wire, profile):
         return None
-    last = record.view[record.final - 1] if record.final else None
-    return marked if is_legal(messages, wire, record.ids, _items(record, wire), last) else None
-
-
-def _items(record: Record, wire: WireFormat) -> dict[str, Message]:
-    """The messages of the view that have a name which no other may have, by that name."""
-    if record.items is None:
-        record.items = names_of(record.view[: record.final], wire)
-    return record.items
+    return marked if is_legal(messages, wire, record.earlier(wire)) else None
 
 
 async def _repair(step: Step) -> None:
@@ -238,9 +230,7 @@ async def _repair(step: Step) -> None:
     bare = trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
-        record, start = step.record, trail.start
-        last = record.view[start - 1] if start else None
-        earlier = Earlier(record.ids, _items(record, wire), last, lambda: record.view[:start])
+        earlier = step.record.earlier(wire)
         clean = cleaned(bare, call, wire, earlier)
         whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)
@@ -296,7 +286,7 @@ async def take_in_around(ctx: StepContext, record: Record, natives: Sequence[Nat
 
 async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
     """What the plan's stage would leave out whatever it says; None where something else may look at it."""
-    plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
+    plan, reader = ctx.plan, ctx.reader
     if (
         len(natives) < MUCH  # to read few costs little
         or len(plan.at_once) != 1  # another stage would look at what the first one leaves
@@ -310,7 +300,7 @@ async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | Non
         or reader.wire.reads_places  # the place tells which call a result answers
     ):
         return None
-    call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
+    call = plan.call(reader, ctx.budget, ctx.limit, len(natives), lambda _index: None)
     stage = declared(plan.at_once[0])
     aim = stage.cuts_above(call) if stage.concerns(call) else None
     if aim is None:

@@ -77,8 +77,7 @@ async def run_at_once(step: Step) -> None:
 
 
 async def _without_a_session(step: Step) -> None:
-    budget = step.ctx.budget
-    await _run_and_guarantee(step, step.ctx.plan.at_once, None if budget is None else budget.limit)
+    await _run_and_guarantee(step, step.ctx.plan.at_once, step.ctx.limit)
 
 
 async def _beside_the_provider(step: Step, bring: Callable[[Step], Awaitable[None]]) -> None:
@@ -113,7 +112,7 @@ async def _ask_the_provider(step: Step) -> None:
     step.widen()
     trail.asked = None
     for stage in step.ctx.concerned(plan.asking):
-        await run_stage(stage, trail, step.call(None if step.ctx.budget is None else step.ctx.budget.limit))
+        await run_stage(stage, trail, step.call(step.ctx.limit))
     asked = step.trail.asked
     if asked is not None and await _hide(step, asked.cleared, growth=True):
         await _see_what_is_cleared(step)
@@ -146,8 +145,7 @@ async def _hide(step: Step, cleared: Mapping[int, int], *, growth: bool) -> bool
         return False
     step.widen()
     before = step.trail.context
-    limit = None if step.ctx.budget is None else step.ctx.budget.limit
-    await mend(step.trail, before, evolve(step.call(limit), growth=growth))
+    await mend(step.trail, before, evolve(step.call(step.ctx.limit), growth=growth))
     return step.trail.context is not before
 
 
@@ -213,11 +211,10 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         step.widen()
     elif not step.trail.reports:
         return  # nothing new was touched, and `_needs_whole_view` has seen that it fits
-    call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     if foreign:
-        await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
+        await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), trusted=True)
+    call = _told_where_it_began(step, aim)
     telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
-    call = _told_where_it_began(step, call)
     if telling or any(declared(stage).recaps for stage in stages):
         call = await _told_of_the_recap(step, call, stages, aim)
     for stage in stages:
@@ -226,13 +223,14 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     await guarantee(step.trail, call, budget, _reasoned_on(step), step.last_role, step.ctx.most, telling)
 
 
-def _told_where_it_began(step: Step, call: Call) -> Call:
-    """What the stages are told, with the request as it is before any of them has seen all of it."""
-    if step.trail.start:
+def _told_where_it_began(step: Step, aim: int | None) -> Call:
+    """What the stages are told; where they see all of the request, with that as it is before any of them has."""
+    begun = step.trail.copy() if step.trail.start == 0 else step.trail
+    call = evolve(step.call(aim), late=step.late, given=partial(begun.after, -1))
+    if begun is step.trail:
         return call
-    begun = step.trail.copy()
     known, left_out = (begun.context, begun.tokens), partial(step.left_out, begun.reports)
-    return evolve(call, known=known, start=begun.context, given=partial(begun.after, -1), left_out=left_out)
+    return evolve(call, known=known, start=begun.context, left_out=left_out)
 
 
 async def _told_of_the_recap(step: Step, call: Call, stages: Sequence[ContextStrategy], aim: int | None) -> Call:

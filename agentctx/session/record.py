@@ -20,11 +20,12 @@ from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.recap import recaps, stands_for
 from agentctx.engine.reading import first_unanswered_call, whole_until
-from agentctx.engine.repair import REPAIR
+from agentctx.engine.repair import REPAIR, Earlier, names_of
 from agentctx.errors import InvalidInput
 from agentctx.providers.cache_markers import unmarked
 from agentctx.providers.native import BYTES, PLAIN, mapping_or_none, snapshot
 from agentctx.tokens.media import base64_of
+from agentctx.wire_format import WireFormat
 
 _MOST_CALLS = 255
 """Tool calls of a message that are noted in a byte."""
@@ -146,8 +147,8 @@ class Record:
         decided: For each message of the history, how many messages were known when a stage last decided about it; 0
             when none has. Repair is no decision: it comes out the same again.
         ids: The call ids of the final messages.
-        items: The final messages that have a name of their own which no other may have, by that name; None when it has
-            to be looked up.
+        items: The final messages that have a name of their own which no other may have, by that name; None until
+            ``earlier`` looks it up.
         history_tokens: Sum of ``sizes``.
         history_bytes: Sum of ``byte_sizes``.
         view_tokens: Tokens of the final part of the view.
@@ -305,6 +306,25 @@ class Record:
         self.made |= made
         for gone in left & self.made.keys():
             del self.made[gone]
+
+    def earlier(self, wire: WireFormat) -> Earlier:
+        """What repair asks of the final part of the view."""
+        if self.items is None:
+            self.items = names_of(self.view[: self.final], wire)
+        last = self.view[self.final - 1] if self.final else None
+        return Earlier(self.ids, self.items, last, lambda: self.view[: self.final])
+
+    def note_names(self, wire: WireFormat, gone: Sequence[Message], new: Sequence[Message]) -> None:
+        """Note the ids and the names that are taken in the final part of the view, and those that are not any more."""
+        if wire.unique_ids:
+            self.ids -= call_ids(gone)
+            self.ids |= call_ids(new)
+        if self.items is None or not wire.names_items:
+            return
+        for name, message in names_of(gone, wire).items():
+            if self.items.get(name) is message:
+                del self.items[name]
+        self.items |= names_of(new, wire)
 
     def as_given(self, place: int) -> bool:
         """Whether the message at this place of the view goes out as it came in."""

@@ -48,7 +48,6 @@ from agentctx.engine.cache_markers import relief
 from agentctx.engine.guarantee import is_go_on, refuse_empty
 from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.reasoning import options_of
-from agentctx.engine.repair import names_of
 from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
 from agentctx.lazy import worked_out_later
@@ -63,12 +62,10 @@ from agentctx.session.record import (
     LastRequest,
     Record,
     alike,
-    call_ids,
     instruction_digests,
     undecided,
 )
 from agentctx.session.step_context import Given, State, Step, StepContext, settle
-from agentctx.wire_format import WireFormat
 
 
 class Stepped(NamedTuple):
@@ -464,20 +461,7 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
     record.final = final
     wire = ctx.reader.wire
     if wire.unique_ids or wire.names_items:
-        _note_names(record, wire, replaced, new)
-
-
-def _note_names(record: Record, wire: WireFormat, gone: Sequence[Message], new: Sequence[Message]) -> None:
-    """Note the ids and the names that are taken in the final part of the view, and those that are not any more."""
-    if wire.unique_ids:
-        record.ids -= call_ids(gone)
-        record.ids |= call_ids(new)
-    if record.items is None or not wire.names_items:
-        return
-    for name, message in names_of(gone, wire).items():
-        if record.items.get(name) is message:
-            del record.items[name]
-    record.items |= names_of(new, wire)
+        record.note_names(wire, replaced, new)
 
 
 def report_on(done: Committed, step: Step, started: float) -> Report:
@@ -490,7 +474,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     """
     record, ctx, trail = done.record, step.ctx, step.trail
     tail = sum(map(ctx.reader.meter.weight, record.view[record.final :])) if record.final < len(record.view) else 0
-    budget, reports = ctx.budget, trail.reports
+    reports = trail.reports
     cleared = step.cleared_tokens if step.cleared_by_provider else 0
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
@@ -514,7 +498,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         tokens_after=trail.tokens,
         bytes_before=ctx.head_bytes + record.history_bytes,
         bytes_after=ctx.head_bytes + record.view_bytes + tail,
-        limit=None if budget is None else budget.limit,
+        limit=ctx.limit,
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.last_tokens - done.prefix),

@@ -104,6 +104,11 @@ class StepContext:
         return None if above is None else self.limits.local(above.limit)
 
     @property
+    def limit(self) -> int | None:
+        """The tokens that a request may have at most; None without a budget."""
+        return None if self.budget is None else self.budget.limit
+
+    @property
     def binds(self) -> bool:
         """Whether the model binds its reasoning to all that stands before it."""
         return self.reader.profile is not None and self.reader.profile.bound_thinking
