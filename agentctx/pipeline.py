@@ -197,12 +197,12 @@ class Pipeline(Plan):
         Args:
             model: The model's name: chooses the encoding, and the budget when the pipeline has none.
             format: The wire format; found out at the first step when not given.
-            id: A name for events and dumps.
+            id: A name for events and dumps, and in a store that tells conversations apart.
             on_compact: Told of this session's compactions, as the pipeline's own listeners are.
 
         Raises:
             InvalidInput: If no format is called so.
-            ConfigError: If the model is no name.
+            ConfigError: If the model is no name, or the store keeps nothing under ``id``, as of more than 1,000 bytes.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
         from agentctx.session.session import Session  # noqa: PLC0415 - a call without a session needs none of it

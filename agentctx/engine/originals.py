@@ -27,12 +27,12 @@ from agentctx.core.pace import paced
 from agentctx.core.recap import quoted
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
-from agentctx.errors import InvalidInput, StoreError, StoreUnavailable
+from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agentctx.offload import offload
 from agentctx.printable import shown
 from agentctx.protocols import Store
 from agentctx.providers.registry import FORMATS, format_named, may_be_in
-from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
+from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, side_by_side
 from agentctx.wire_format import WireFormat
 
 SILENT = 0.8
@@ -524,6 +524,26 @@ def of_conversation(store: Store, conversation: str | None) -> Store:
         return store
     with _Failing(f"the store {type(store).__name__} could not tell conversations apart"):
         return part(conversation)
+
+
+def check_conversation(store: object, name: str) -> None:
+    """Refuse a name under which a store never keeps anything: else each step would say that nothing is kept.
+
+    Raises:
+        ConfigError: If the store says so of itself; one that fails in another way is told of by the step that needs it.
+    """
+    part: Callable[[str], object] | None = getattr(store, "for_conversation", None)
+    if part is None:
+        return
+    try:
+        part(name)
+    except StoreUnavailable:
+        return
+    except StoreError as error:
+        msg = f"the store {type(store).__name__} would keep nothing of the conversation {name!r:.80}: {error}"
+        raise ConfigError(msg) from error
+    except FAILURES:
+        return
 
 
 async def put(store: Store, content: bytes) -> str:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from struct import unpack_from
 from time import perf_counter
@@ -51,7 +52,15 @@ PipelineOf = Callable[[str | None], Pipeline]
 """The pipeline for a model, given its name."""
 
 LONGEST_NAME = 200
-"""Characters that a session's name in a header may have."""
+"""Characters that are held of a session's name in a header."""
+
+
+def _short(name: str) -> str:
+    """The name; of one that is too long, its beginning, and a digest that tells it from others that begin so."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    whole = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[: LONGEST_NAME - len(whole)]}{whole}"
 
 
 class PipelineFailed(Exception):
@@ -154,7 +163,7 @@ class Exchange:
             sessions=self.known.sessions_of(pipeline),
             known=self.known,
             caller=self.request.caller(),
-            named=None if named is None else named[:LONGEST_NAME],
+            named=None if named is None else _short(named),
             size=size,
         )
 

@@ -27,7 +27,7 @@ from agentctx.economics.costs import clearing_forecast, expected_forecast, price
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
-from agentctx.engine.originals import StoreShelf, name_of_recall, tells_apart, waiting_once
+from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.engine.usage import (
@@ -136,6 +136,9 @@ class Session:
         view: The last view, with its report; None before the first step, and after a load.
         blocks: The ``with`` blocks of this session that are open.
 
+    Raises:
+        ConfigError: If the pipeline's store keeps nothing under such a name, as one of more than 1,000 bytes.
+
     Example:
         >>> from agentctx import Budget, FitContextWindow, Pipeline, Session
         >>> pipeline = Pipeline(FitContextWindow(), budget=Budget(window=8_000, trigger=0.8, target=0.5))
@@ -174,6 +177,8 @@ class Session:
         """Begin with nothing known."""
         if self.id is None and tells_apart(self.plan.originals):
             self.id = urandom(16).hex()
+        elif self.id is not None:
+            check_conversation(self.plan.originals, self.id)
         self._state = State.empty(self.plan, self._model, self._format)
 
     def __repr__(self) -> str:
@@ -668,6 +673,9 @@ class Session:
             id: The child's name in events; without it, a number behind the parent's. In a store that tells
                 conversations apart, the parent's name stands before either, so that ``purge`` of a conversation takes
                 its children away too, and two parents may call theirs alike.
+
+        Raises:
+            ConfigError: If the store keeps nothing under such a name, as one of more than 1,000 bytes.
         """
         self._children += 1
         above = f"{self.id or 'session'}/"
@@ -777,7 +785,8 @@ class Session:
         return session
 
     def _another(self) -> Session:
-        session = self.another(f"{self.id or 'session'}+")
+        session = self.another(self.id or "session")
+        session.id = f"{session.id}+"  # in events; in a store it has this one's name
         session._home = self  # noqa: SLF001 - another one's
         session._background = Background(self._background.blocks)  # noqa: SLF001
         return session
@@ -830,6 +839,7 @@ class Session:
         Raises:
             InvalidInput: If the state is damaged or of another version; names the place.
             UnknownModel: If the budget is the model's and the model table does not know it.
+            ConfigError: If the pipeline's store keeps nothing under the name that the session has.
         """
         known = opened(state)
         loaded = load_state(plan, known)

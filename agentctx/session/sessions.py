@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 from agentctx.core.message import Native
 from agentctx.core.report import SessionClosed, SessionOpened
 from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
+from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.protocols import StateStore
@@ -142,7 +143,7 @@ class Sessions(Mapping[Hashable, Session]):
         pipeline: The pipeline of all of them.
         store: Keeps their states: a store of ``agentctx.stores``, or one of your own; mostly the one of the pipeline,
             which keeps originals. Not a ``RedactingStore``: that one is for the pipeline, and this one has a cipher.
-            Names are texts then.
+            Names are texts then, of at most 1,000 bytes.
         timeout: Seconds that a step waits for one answer of the store, or the store's own ``timeout`` where that is
             shorter. A store that lets them pass is not asked again in that step, neither for the state nor for what the
             pipeline leaves out, and not by that session for four times as long: so one that hangs costs a step so many
@@ -230,7 +231,8 @@ class Sessions(Mapping[Hashable, Session]):
             model: The model that is called first, for a conversation that begins.
 
         Raises:
-            ConfigError: If there is a store, and the name is no text.
+            ConfigError: If there is a store, and the name is no text, or one under which it keeps nothing, as of more
+                than 1,000 bytes.
             InvalidInput: If what ``load`` gave is damaged; names the place.
             UnknownModel: If the budget is the model's and the model table does not know it.
             StoreError: If ``load`` raises.
@@ -259,7 +261,7 @@ class Sessions(Mapping[Hashable, Session]):
             format: The wire format, for a conversation that begins; None: it is read off the messages.
 
         Raises:
-            ConfigError: If there is a store, and the name is no text; the others as for ``open``.
+            AgentctxError: As ``open``.
         """
         held = await self._acquire(name, model, format)
         try:
@@ -319,6 +321,7 @@ class Sessions(Mapping[Hashable, Session]):
         """Let the session be saved, if there is a store."""
         self._check(name)
         if self.store is not None:
+            check_conversation(self.store, str(name))
             session.kept_by(StateKeeper(self.store, str(name), self.timeout))
 
     async def _loaded(self, load: Load, name: Hashable) -> Native:

@@ -943,7 +943,8 @@ def is_below(name: str | None, above: str | None) -> bool:
 def _as_bytes(what: str, text: str) -> bytes:
     given = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
     if not 0 < len(given) <= LONGEST:
-        msg = f"{what} is a text of 1 to {LONGEST:,} bytes, got {text!r:.80}"
+        size = f"{len(given):,} bytes: " if len(given) > LONGEST else ""
+        msg = f"{what} is a text of 1 to {LONGEST:,} bytes, got {size}{text!r:.80}"
         raise StoreError(msg)
     return given
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, ConfigError, Pipeline, Session, Sessions
+from agentctx.errors import StoreUnavailable
 from agentctx.memory import Offload, Recall
 from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.testing import assistant, call, result, transcript, user
@@ -122,6 +123,50 @@ async def test_what_sub_agents_left_out_is_purged_with_their_conversation():
     await plan.originals.purge("thread-1")
     assert sorted(await store.conversations()) == second
     assert helper.child(small, id="thread-2/helper/x").id == "thread-2/helper/x"
+
+
+async def test_a_name_that_no_store_keeps_is_refused_when_a_session_gets_it():
+    """One error that says how long a name may be, and not a report at each step; also for those of sub-agents."""
+    longest, small = "n" * 1_000, Budget(8_000)
+    plain, kept = Pipeline(), Pipeline(store=RedactingStore(MemoryStore()))
+    parent = kept.session(id=longest)
+    dumped = plain.session(id=longest + "n").dump()
+    for begin in (
+        lambda: kept.session(id=longest + "n"),
+        lambda: kept.session(id="ü" * 501),
+        lambda: parent.child(small),
+        lambda: Session.load(kept, dumped),
+    ):
+        with pytest.raises(ConfigError, match=r"1 to 1,000 bytes, got 1,00[12] bytes"):
+            begin()
+    for sessions in (Sessions(kept), Sessions(plain, MemoryStore())):
+        async with sessions.open(longest) as session:
+            await session.prepare([{"role": "user", "content": "task"}])
+        with pytest.raises(ConfigError, match="1 to 1,000 bytes"):
+            async with sessions.open(longest + "n"):
+                raise AssertionError
+        assert list(sessions) == [longest]
+    with pytest.raises(ConfigError, match="1 to 1,000 bytes"):
+        sessions[longest + "n"] = plain.session()
+    assert plain.session(id=longest).child(small).id == longest + "/1"
+
+
+class _Fails(MemoryStore):
+    error: type[Exception] = RuntimeError
+
+    def for_conversation(self, name, /):
+        raise self.error(name)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, StoreUnavailable])
+async def test_a_store_that_fails_to_tell_conversations_apart_costs_no_session(error):
+    """Only a store that says that it can keep nothing under a name has it refused; the report tells of the rest."""
+    store = _Fails()
+    store.error = error
+    session = Pipeline(ClearToolResults(keep_last=0), store=store).session(format="openai-chat", id="x")
+    tools = [Recall(store).definition("openai-chat")]
+    view = await session.prepare(transcript("openai-chat", *turns("zebra")), tools=tools)
+    assert "not all that was left out could be kept" in str(view.report.stages)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20))

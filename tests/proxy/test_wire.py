@@ -124,6 +124,16 @@ def test_a_body_that_is_changed_has_its_own_length_and_no_encoding(given):
     assert b"x-agentctx-session" not in headers
 
 
+def test_long_names_that_begin_alike_are_of_two_conversations(given):
+    """However long the name in the header is, no other one is taken for it."""
+    at = given()
+    for end in "aab":
+        headers = {**KEYS, "x-agentctx-session": "n" * 1_500 + end}
+        httpx.post(f"{at.through}/v1/chat/completions", json=chat(), headers=headers).raise_for_status()
+    held = [each for sessions in at.proxy.known._sessions.values() for each in sessions.items()]
+    assert sorted(session.steps for name, session in held if "/nnn" in name) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"not json", b"[1]", b'{"model": "gpt-5.4"}', b'{"model": "m", "messages": [{"role": "nobody"}]}', b"[" * 100_000],
