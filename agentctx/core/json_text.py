@@ -1,20 +1,25 @@
-"""JSON as text: the same document in fewer characters. Numbers, order, repeated keys and escapes stay as written."""
+"""JSON as text: a value written (``serialise``), and the same document in fewer characters (``compact``, ``tabulate``).
+
+Of a document, numbers, order, repeated keys and escapes stay as written.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from operator import not_
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from agentctx.lazy import lazy_pattern
 
 BLANKS = " \t\r\n"
 """All that JSON takes for a blank."""
 
 _NO_BLANKS = dict.fromkeys(map(ord, BLANKS))
-_STRING = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")')
+_STRING = lazy_pattern(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")')
 
 
 def may_be_json(text: str) -> bool:
@@ -70,10 +75,10 @@ _KEY = "key"
 """Stands in a table for the key that its row has: no value in JSON is written so."""
 
 _PLAIN = r"[^\s\"\[\]{},:=\\]+(?: +[^\s\"\[\]{},:=\\]+)*"
-_WORD = re.compile(rf'"[^"\\]*+(?:\\(?s:.)[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{{}},:=\n]|{_PLAIN}')  # or open to the end
+_WORD = lazy_pattern(rf'"[^"\\]*+(?:\\(?s:.)[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{{}},:=\n]|{_PLAIN}')  # or open to the end
 _NO_STRING = rf"(?:[-+]?[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?|true|false|null|{_KEY})"
-_SCALAR, _UNQUOTABLE = re.compile(_NO_STRING), re.compile(rf'"(?!{_NO_STRING}")({_PLAIN})"')
-_UNQUOTABLE_KEY = re.compile(rf'"({_PLAIN})"')
+_SCALAR, _UNQUOTABLE = lazy_pattern(_NO_STRING), lazy_pattern(rf'"(?!{_NO_STRING}")({_PLAIN})"')
+_UNQUOTABLE_KEY = lazy_pattern(rf'"({_PLAIN})"')
 
 
 class _Object(list[tuple[str, "_Value"]]):
@@ -362,3 +367,73 @@ def _differing(columns: _Columns) -> int:
 
 def _given(given: str, key: str) -> str:
     return key if given == _KEY else given
+
+
+def serialise(value: object) -> str:
+    """``value`` as compact JSON; what JSON cannot hold as Python writes it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return _as_python(value)
+
+
+def _as_python(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:  # nested deeper than Python can go: its strings, and its other values as one sign each
+        return "".join(_leaves(value))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, (Mapping, list, tuple)):
+            yield "[]"
+            if id(each) not in seen:
+                seen.add(id(each))
+                waiting.extend(_both(each) if isinstance(each, Mapping) else each)
+        else:
+            yield "0"
+
+
+def _plain(value: object) -> object:
+    """Mappings and SDK objects (pydantic models) as dicts, bytes as base64, the rest as text."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode("ascii")
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_unset=True) if callable(dump) else str(value)
+
+
+MOST_CHARACTERS = 1_000_000
+"""Where ``characters`` stops counting: it is far more than anyone would count without a thread."""
+
+
+def characters(value: object) -> int:
+    """About how many characters ``serialise`` would make of ``value``, without making them."""
+    total, open_values = 0, [value]
+    while open_values:
+        each = open_values.pop()
+        if isinstance(each, (str, bytes, bytearray)):
+            total += len(each) + 2
+        elif isinstance(each, Mapping):
+            total += 2
+            open_values.extend(_both(each))
+        elif isinstance(each, (list, tuple)):
+            total += 2  # so that this ends with a value that contains itself, too
+            open_values.extend(each)
+        else:
+            total += 8
+        if total > MOST_CHARACTERS:
+            return total
+    return total
+
+
+def _both(mapping: Mapping[Any, Any]) -> Iterable[object]:
+    yield from mapping.keys()
+    yield from mapping.values()

@@ -8,6 +8,7 @@ from typing import Literal
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.json_text import serialise
 from agentctx.core.message import (
     SYSTEM_ROLES,
     CacheMarker,
@@ -22,7 +23,6 @@ from agentctx.core.message import (
 from agentctx.economics.costs import Usage, tools_as_sent
 from agentctx.models.profile import CacheRules
 from agentctx.protocols import Meter
-from agentctx.tokens.meter import serialise
 from agentctx.wire_format import CacheMarkers, head_markers
 
 Mark = Literal["short", "long"]

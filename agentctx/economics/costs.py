@@ -11,13 +11,13 @@ from math import ceil, inf
 
 from attrs import evolve, frozen
 
+from agentctx.core.json_text import serialise
 from agentctx.core.message import Context, Message, is_marker, is_marker_tool, without_marker
 from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
 from agentctx.errors import ConfigError
 from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_at
 from agentctx.protocols import Call
-from agentctx.tokens.meter import serialise
 from agentctx.wire_format import head_markers
 
 LONG_WRITE = 2.0

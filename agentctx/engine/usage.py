@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
+from agentctx.core.json_text import serialise
 from agentctx.core.message import Context, Media, Native, Opaque, Part, Thinking, ToolResult
 from agentctx.core.report import SilentTruncationSuspected, StageReport
 from agentctx.economics.silent_truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
@@ -32,7 +33,6 @@ from agentctx.engine.reading import Reader, known_profile
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
 from agentctx.providers.registry import usage_keys
-from agentctx.tokens.meter import serialise
 from agentctx.wire_format import UsageKeys
 
 if TYPE_CHECKING:

@@ -214,6 +214,11 @@ JSON_TOOLS = lazy_pattern(
 )
 """Models that are shown the JSON schemas of their tools: Anthropic's and Google's pages, the others' chat templates."""
 
+SERVER_TOOLS = (("bash_", 325), ("text_editor_", 700), ("computer_", 4500), ("memory_", 1050))
+"""Tools whose definition Anthropic holds, by the start of their type, with the tokens that they cost.
+
+That of memory is what a recorded call with it alone cost beside its words and the surcharge for tools."""
+
 BOUND_THINKING = lazy_pattern(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet|haiku)-5-5)(?!\d)")
 """Models that bind each thinking block to the prefix before it."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
@@ -12,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field
 
+from agentctx.core.json_text import characters, serialise
 from agentctx.core.message import (
     Context,
     Media,
@@ -29,7 +28,7 @@ from agentctx.core.message import (
     without_marker,
 )
 from agentctx.core.pace import EVERY, paced
-from agentctx.models.profile import JSON_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
+from agentctx.models.profile import JSON_TOOLS, SERVER_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.counting import Asking, RememberingCounter, whole_tokens
@@ -306,12 +305,6 @@ def _json_tool(tool: Tool, count: Count) -> int:
     return count(tool.name) + count(tool.description) + count(serialise(tool.parameters))
 
 
-SERVER_TOOLS = (("bash_", 325), ("text_editor_", 700), ("computer_", 4500), ("memory_", 1050))
-"""Tools whose definition Anthropic holds, by the start of their type, with the tokens that they cost.
-
-That of memory is what a recorded call with it alone cost beside its words and the surcharge for tools."""
-
-
 def _type_of(tool: Tool) -> str:
     kind = tool.source.get("type") if isinstance(tool.source, Mapping) else None
     return kind if isinstance(kind, str) else ""
@@ -417,73 +410,3 @@ def tool_bytes(tool: Tool) -> int:
 
 def _utf8(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def serialise(value: object) -> str:
-    """``value`` as compact JSON; what JSON cannot hold as Python writes it."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
-    except (TypeError, ValueError, RecursionError):
-        return _as_python(value)
-
-
-def _as_python(value: object) -> str:
-    try:
-        return repr(value)
-    except RecursionError:  # nested deeper than Python can go: its strings, and its other values as one sign each
-        return "".join(_leaves(value))
-
-
-def _leaves(value: object) -> Iterator[str]:
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, (Mapping, list, tuple)):
-            yield "[]"
-            if id(each) not in seen:
-                seen.add(id(each))
-                waiting.extend(_both(each) if isinstance(each, Mapping) else each)
-        else:
-            yield "0"
-
-
-def _plain(value: object) -> object:
-    """Mappings and SDK objects (pydantic models) as dicts, bytes as base64, the rest as text."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (bytes, bytearray)):
-        return b64encode(value).decode("ascii")
-    dump = getattr(value, "model_dump", None)
-    return dump(exclude_unset=True) if callable(dump) else str(value)
-
-
-def characters(value: object) -> int:
-    """About how many characters ``serialise`` would make of ``value``, without making them."""
-    total, open_values = 0, [value]
-    while open_values:
-        each = open_values.pop()
-        if isinstance(each, (str, bytes, bytearray)):
-            total += len(each) + 2
-        elif isinstance(each, Mapping):
-            total += 2
-            open_values.extend(_both(each))
-        elif isinstance(each, (list, tuple)):
-            total += 2  # so that this ends with a value that contains itself, too
-            open_values.extend(each)
-        else:
-            total += 8
-        if total > ENOUGH:
-            return total
-    return total
-
-
-def _both(mapping: Mapping[Any, Any]) -> Iterable[object]:
-    yield from mapping.keys()
-    yield from mapping.values()
-
-
-ENOUGH = 1_000_000
-"""Where ``characters`` stops counting: it is far more than anyone would count without a thread."""

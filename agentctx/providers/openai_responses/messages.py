@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.json_text import serialise
 from agentctx.core.message import (
     BREAKPOINT,
     Media,
@@ -30,7 +31,6 @@ from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, still_says, string_of
 from agentctx.providers.openai_chat.messages import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
-from agentctx.tokens.meter import serialise
 from agentctx.wire_format import Repaired, Spelling
 
 ROLES = ("user", "assistant", "system", "developer")
