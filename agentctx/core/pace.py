@@ -2,7 +2,9 @@
 
 Python takes the interpreter from a thread that computes only every 5 ms (``sys.setswitchinterval``), and an event loop
 needs it twice to run one task. So the loops over many messages give way of their own accord: ``paced`` ones, and those
-of a stage that anybody writes, which is given the messages as a ``Paced`` tuple.
+of a stage that anybody writes, which is given the messages as a ``Paced`` tuple. Giving way takes a tenth of the time
+that it leaves in between, so they hardly do while nothing else goes on in the process: a thread that wakes up takes
+processor time before it waits for the interpreter, and that can be read.
 
 What a step does on the loop's thread goes ahead of them altogether: tiktoken lets go of the interpreter for each text
 that it counts, and a step that counts sixty would wait sixty times.
@@ -14,13 +16,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from threading import get_ident, local
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep, thread_time
 from typing import TypeVar
 
 T = TypeVar("T")
 
 AT_MOST = 0.001
-"""Seconds for which a worker thread computes at a time, about."""
+"""Seconds for which a worker thread computes at a time, about, while other threads have something to do."""
+
+AT_MOST_ALONE = 0.005
+"""Seconds for which it computes while none seems to: where they can not be seen to wait, they wait no longer than for a
+thread that does not give way."""
+
+STIRRED = 0.000002
+"""Seconds of processor time. A thread that wakes up, to wait for the interpreter, takes ten millionths or more."""
 
 PAUSE = 0.00001
 """Seconds that it asks to pause then. Linux adds some seventy microseconds: enough for a thread that waits to go on."""
@@ -47,9 +56,18 @@ class Progress:
 
 
 class _Thread(local):
-    """What a thread knows: since when it computes, None in a thread that need not give way; and whom it tells."""
+    """What a thread knows.
+
+    Args:
+        since: When it last looked whether others have something to do; None in a thread that need not give way.
+        until: When it gives way, whether they have or not.
+        others: What the other threads had computed when it last gave way, in seconds.
+        progress: Whom it tells that it gave way.
+    """
 
     since: float | None = None
+    until: float = 0.0
+    others: float = 0.0
     progress: Progress | None = None
 
 
@@ -61,11 +79,22 @@ AHEAD: set[int] = set()
 @contextmanager
 def giving_way(progress: Progress | None = None) -> Iterator[None]:
     """Within it the loops of this thread give way, and say so by ``progress``."""
-    _thread.since, _thread.progress = perf_counter(), progress
+    _thread.progress = progress
+    _begin()
     try:
         yield
     finally:
         _thread.since = _thread.progress = None
+
+
+def _begin() -> None:
+    _thread.since = now = perf_counter()
+    _thread.until, _thread.others = now + AT_MOST_ALONE, _computed_by_others()
+
+
+def _computed_by_others() -> float:
+    """Seconds of processor time."""
+    return process_time() - thread_time()
 
 
 def breathe() -> None:
@@ -74,8 +103,14 @@ def breathe() -> None:
     if since is None:
         return
     now = perf_counter()
-    if now - since > AT_MOST or _others_are_ahead():
+    if _others_are_ahead() or (now - since > AT_MOST and _is_wanted(now)):
         _stand_back(now + LONGEST_PAUSE)
+
+
+def _is_wanted(now: float) -> bool:
+    """Whether another thread has done something since this one gave way, or may wait unseen."""
+    _thread.since = now
+    return now > _thread.until or _computed_by_others() - _thread.others > STIRRED
 
 
 def _others_are_ahead() -> bool:
@@ -87,9 +122,9 @@ def _stand_back(until: float) -> None:
     sleep(PAUSE)
     while _others_are_ahead() and perf_counter() < until:
         sleep(PAUSE)
-    _thread.since = now = perf_counter()
+    _begin()
     if _thread.progress is not None:
-        _thread.progress.at = now
+        _thread.progress.at = perf_counter()
 
 
 def paced(items: Iterable[T]) -> Iterable[T]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from threading import Thread
 
 import pytest
 
 from agentctx import ClearToolResults, CollapseRepeats, Context, Pipeline, StageError, TruncateToolOutputs
 from agentctx.core import pace
 from agentctx.core.message import pace_messages
-from agentctx.core.pace import EVERY, Paced, giving_way
+from agentctx.core.pace import EVERY, Paced, breathe, giving_way
 from agentctx.engine.reading import reader
 from agentctx.protocols import Call, Stage
 from agentctx.strategies import CompressLayers, DropSuperseded, FoldOutput, ReuseLines, ShrinkArguments, TabulateJson
@@ -24,6 +25,7 @@ def looks(monkeypatch):
     """One item for each time that a thread which gives way might have done so."""
     found = []
     monkeypatch.setattr(pace, "AT_MOST", -1.0)
+    monkeypatch.setattr(pace, "AT_MOST_ALONE", -1.0)
     monkeypatch.setattr(pace, "_stand_back", lambda _until: found.append(1))
     return found
 
@@ -74,6 +76,31 @@ def test_a_stage_gives_way_as_it_goes_through_a_history(looks, name):
         there = STAGES[name](context, call)
     assert len(looks) >= len(context.messages) // EVERY
     assert here == there
+
+
+def test_work_that_nothing_goes_on_beside_hardly_gives_way(monkeypatch):
+    """It does when another thread has been at work, if only for a moment, and when it could not tell for a while."""
+    stood_back = []
+    monkeypatch.setattr(pace, "AT_MOST", -1.0)
+    monkeypatch.setattr(pace, "AT_MOST_ALONE", 3600.0)
+    monkeypatch.setattr(pace, "sleep", stood_back.append)
+    with giving_way():
+        for _ in range(100):
+            breathe()
+        alone = len(stood_back)
+        for _ in range(20):
+            beside = Thread(target=sum, args=(range(1_000),))
+            beside.start()
+            beside.join()
+            breathe()
+    assert alone < 50
+    assert len(stood_back) >= alone + 20
+    monkeypatch.setattr(pace, "AT_MOST_ALONE", -1.0)
+    with giving_way():
+        breathe()
+        before = len(stood_back)
+        breathe()
+    assert len(stood_back) == before + 1
 
 
 def test_the_messages_of_a_context_equal_paced_ones():
