@@ -218,7 +218,13 @@ def _openai(status: int, message: str, overflow: bool) -> tuple[Mapping[str, obj
 
 
 def _anthropic(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
-    kinds = {400: "invalid_request_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
+    kinds = {
+        400: "invalid_request_error",
+        408: "timeout_error",
+        413: "request_too_large",
+        503: "overloaded_error",
+        504: "timeout_error",
+    }
     return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": message}}, ()
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from secrets import token_hex
 from time import perf_counter
-from typing import TypeVar
-from urllib.parse import SplitResult, quote, urlsplit
+from typing import Self, TypeVar
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import anyio
 from attrs import define, field
@@ -71,17 +72,27 @@ class Gone(Exception):
     """The client has closed its connection."""
 
 
+class TooSlow(Exception):
+    """The client takes too long to send its request."""
+
+
+SLOWEST = 1_000
+"""Bytes of a request in a second that are no reason to break it off."""
+
+
 @define(eq=False)
 class Client:
     """The connection to a client, for one request.
 
     Args:
+        patience: Seconds for which its body is waited, and one more for each ``SLOWEST`` bytes that have come.
         started: Whether the head of the answer was sent.
         ended: Whether its end was.
     """
 
     receive: Receive
     send: Send
+    patience: float = math.inf
     started: bool = False
     ended: bool = False
     _more: bool = field(init=False, default=True, repr=False)
@@ -92,13 +103,19 @@ class Client:
 
         Raises:
             Gone: If the client goes before its end.
+            TooSlow: If it takes too long; what others take for the pieces is not counted.
         """
         while self._more:
-            message = await self.receive()
+            begun = perf_counter()
+            with anyio.move_on_after(max(0.0, self.patience)) as waiting:
+                message = await self.receive()
+            if waiting.cancelled_caught:
+                raise TooSlow
             if message["type"] != "http.request":
                 raise Gone
-            self._more = message.get("more_body", False)
-            if piece := message.get("body", b""):
+            self._more, piece = message.get("more_body", False), message.get("body", b"")
+            self.patience += len(piece) / SLOWEST - (perf_counter() - begun)
+            if piece:
                 yield piece
         self._read.set()
 
@@ -108,6 +125,7 @@ class Client:
         Raises:
             TooLarge: If it is larger than ``most`` bytes.
             Gone: If the client goes before its end.
+            TooSlow: If it takes too long.
         """
         whole, source = bytearray(), self.pieces()
         if not (declared or "").isdecimal() or int(declared or 0) <= most:
@@ -162,12 +180,15 @@ class Proxy:
     by the header ``x-agentctx-session``; conversations of different API keys are different ones. What cannot be read as
     a model call, and everything else, passes through as it came.
 
+    A server closes its connections when it ends, by ASGI's lifespan. An application that it is mounted in passes that
+    on to nobody, mostly: then ``async with proxy:`` within that application's own lifespan does it.
+
     Args:
         pipeline: Prepares the requests; or a function that gives the pipeline for a model's name.
         upstreams: Where the providers are.
         max_body: So many bytes of a model call's body are taken, packed and unpacked.
         max_requests: So many requests are under way at once; further ones are told to come again.
-        timeouts: How long the providers are waited for.
+        timeouts: How long providers and clients are waited for.
         histories: The conversations that are remembered.
         store: Keeps the sessions, and what finds them, so that several workers serve the same conversations.
         sign_aws: Sign requests to Bedrock with the AWS credentials of this machine, where clients sign them.
@@ -225,17 +246,24 @@ class Proxy:
                 return
         await self._app(scope, receive, send)
 
-    @asynccontextmanager
-    async def _lifespan(self, _app: object) -> AsyncIterator[None]:
+    async def __aenter__(self) -> Self:
+        """Load what the first request needs."""
         first = Pipeline(FitContextWindow(), budget=1_000).session(format="openai-chat")
         await first.prepare([{"role": "user", "content": "What is loaded at the first request is loaded now."}])
-        try:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """Close the connections to the providers, and the store; used again, it opens them anew."""
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            await upstream.aclose()
+        if self.store is not None:
+            await self.store.aclose()
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: object) -> AsyncIterator[None]:
+        async with self:
             yield
-        finally:
-            if self._upstream is not None:
-                await self._upstream.aclose()
-            if self.store is not None:
-                await self.store.aclose()
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -251,7 +279,8 @@ class Proxy:
         self.metrics.active.inc()
         try:
             held = scope.get("state", {}).get(CONNECTION, 0) <= self.max_requests
-            await _Passage(self, self._upstream, request, api_of(request), Client(receive, send), held).take()
+            client = Client(receive, send, self.timeouts.upload)
+            await _Passage(self, self._upstream, request, api_of(request), client, held).take()
         finally:
             self._active -= 1
             self.metrics.active.dec()
@@ -269,6 +298,8 @@ class Proxy:
         if not request.path.startswith("/"):
             what = f"{request.method} {request.path}"
             return f"agentctx proxy: it is a base URL, and no HTTP_PROXY: it does not pass on {what!r:.100}"
+        if any(unquote(segment) in (".", "..") for segment in request.path.split("/")):
+            return f"agentctx proxy: {request.path!r:.100} leads elsewhere by its dots: write the path without them"
         return None
 
     def has_seen(self, request: Incoming) -> bool:
@@ -331,6 +362,8 @@ class _Passage:
                 await self._taken()
             except Gone:
                 self.proxy.metrics.broken.labels("client").inc()
+            except TooSlow:
+                await self._too_slow()
             except CannotSign as error:
                 await self._fail(403, str(error), "refused")
             except UPSTREAM_ERRORS as error:
@@ -363,7 +396,7 @@ class _Passage:
             tasks.start_soon(watch)
             try:
                 await work(body)
-            except (Gone, CannotSign, *UPSTREAM_ERRORS) as error:
+            except (Gone, TooSlow, CannotSign, *UPSTREAM_ERRORS) as error:
                 failed.append(error)
             tasks.cancel_scope.cancel()
         if failed:
@@ -435,6 +468,12 @@ class _Passage:
         most = self.proxy.max_body
         await self._fail(413, f"agentctx proxy: the body is larger than {most:,} bytes (--max-body)", "refused")
 
+    async def _too_slow(self) -> None:
+        if self.client.started:  # the provider has answered before it had all
+            self.proxy.metrics.broken.labels("client").inc()
+        else:
+            await self._fail(408, "agentctx proxy: the request's body took too long to come", "refused")
+
     async def _not_reached(self, error: Exception) -> None:
         """Tell of what happened on the way; of an answer that has begun, break the connection off."""
         where, kind = self.upstream.host(self.provider, self.request), type(error).__name__
@@ -460,7 +499,7 @@ class _Passage:
         self.proxy.metrics.requests.labels(outcome).inc()
         close = [(b"connection", b"close")] if status in _CLOSING else []
         if close:
-            with suppress(Gone):
+            with suppress(Gone, TooSlow):
                 await self.client.drain()
         length = (b"content-length", str(len(said.body)).encode())
         await self.client.whole(status, [*said.headers, *close, length], said.body)
@@ -475,7 +514,7 @@ class _Passage:
         self.proxy.metrics.answers.labels(_CLASSES.get(status // 100, "other")).inc()
 
 
-_CLOSING = frozenset({400, 413, 503, 508})
+_CLOSING = frozenset({400, 408, 413, 503, 508})
 """With these the body may not have been read."""
 
 _CLASSES: Mapping[int, str] = {place: f"{place}xx" for place in (1, 2, 3, 4, 5)}

@@ -8,6 +8,7 @@ then on bytes are handed on as they come, read on the way for the usage.
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +17,7 @@ from hashlib import sha256
 from itertools import count
 from struct import unpack_from
 from time import perf_counter
+from uuid import uuid4
 
 from attrs import define, field, frozen
 
@@ -191,17 +193,52 @@ _ITS_JSON, _TOO_DEEP, _ITS_ENCODING = "its JSON", "what is nested too deep", "it
 
 
 def _object(plain: bytes) -> dict[str, Native]:
-    if (found := object_in(plain)) is None:
+    """A body that is an object of JSON; of what is none, such as ``NaN``, the provider judges."""
+    try:
+        found = json.loads(plain, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
         raise Unreadable(_ITS_JSON)
     return found
+
+
+def _refused(constant: str) -> Native:
+    """Refuse what is no JSON, and Python reads as such."""
+    raise ValueError(constant)
 
 
 def _bytes(body: Mapping[str, object]) -> bytes:
     """A body in JSON; what UTF-8 cannot hold is written in escapes."""
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return _json(body, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return json.dumps(body, separators=(",", ":")).encode()
+        return _json(body, ensure_ascii=True).encode()
+
+
+def _json(body: Mapping[str, object], *, ensure_ascii: bool) -> str:
+    write = partial(json.dumps, ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False)
+    try:
+        return write(body)
+    except ValueError:  # for what is not finite JSON has no word, but a number may be larger than any float
+        marks = {number: uuid4().hex for number in _TOO_LARGE}
+        written = write(_marked(body, marks))
+        for number, mark in marks.items():
+            written = written.replace(f'"{mark}"', _TOO_LARGE[number])
+        return written
+
+
+_TOO_LARGE: Mapping[float, str] = {math.inf: "1e999", -math.inf: "-1e999"}
+"""How a number is written that no float can hold: Python reads it as infinite."""
+
+
+def _marked(value: Native, marks: Mapping[float, str]) -> Native:
+    """A value of JSON with marks in the place of what is infinite, and nothing where a number is none."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else marks.get(value, value)
+    if isinstance(value, list):
+        return [_marked(each, marks) for each in value]
+    return {name: _marked(each, marks) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def with_betas(headers: list[tuple[bytes, bytes]], betas: Sequence[str]) -> list[tuple[bytes, bytes]]:

@@ -9,6 +9,7 @@ import logging
 import os
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Self
 from urllib.parse import urlsplit
@@ -138,11 +139,13 @@ def _check_address(address: str) -> None:
 
 @frozen
 class Timeouts:
-    """How long the provider is waited for, in seconds.
+    """How long the provider is waited for, and the client, in seconds.
 
     Args:
-        connect: For a connection.
-        read: For the next bytes of an answer.
+        connect: For a connection to the provider.
+        read: For the next bytes of its answer.
+        upload: For the body of a client's request, and one second more for each 1,000 bytes of it that have come; what
+            the provider takes to read them is not counted.
 
     Example:
         >>> from agentctx.presets import coding_agent
@@ -154,6 +157,7 @@ class Timeouts:
 
     connect: float = 10.0
     read: float = 600.0
+    upload: float = 60.0
 
 
 @define(eq=False)
@@ -342,18 +346,19 @@ def to_give(answer: httpx.Response, *, whole: bytes | None = None, relayed: bool
 def stays_packed(answer: httpx.Response) -> bool:
     """Whether an answer is packed in a way that is not unpacked here: it is handed on as it came, and not read."""
     codings = _codings(answer)
-    return bool(codings) and not any(coding in _UNPACKED for coding in codings)
+    return bool(codings) and not any(coding in _unpacked() for coding in codings)
 
 
 def _codings(answer: httpx.Response) -> list[str]:
     return [each.strip().lower() for each in answer.headers.get_list("content-encoding", split_commas=True)]
 
 
-_UNPACKED = {"identity"} | {
-    each.strip()
-    for each in httpx.Client(transport=httpx.BaseTransport(), trust_env=False).headers["accept-encoding"].split(",")
-}
-"""What httpx unpacks, which depends on what is installed: it says so to every server."""
+@cache
+def _unpacked() -> frozenset[str]:
+    """What httpx unpacks, which depends on what is installed: it says so to every server."""
+    with httpx.Client(transport=httpx.BaseTransport(), trust_env=False) as client:
+        said = client.headers["accept-encoding"].split(",")
+    return frozenset({"identity", *(each.strip() for each in said)})
 
 
 def _named(headers: Headers) -> frozenset[bytes]:

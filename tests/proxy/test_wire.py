@@ -3,9 +3,12 @@
 import gzip
 import json
 import re
+import select
 import socket
 import time
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib.util import find_spec, module_from_spec
 from threading import Event, Thread
 from types import SimpleNamespace
 
@@ -15,10 +18,13 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from conftest import WINDOW, pipeline, proxying
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from talks import plain, rounds
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.proxy import Proxy, Timeouts, Upstreams, model_calls
+from agentctx.stores import MemoryStore
 from agentctx.strategies import ClearByProvider
 from agentctx.testing.servers import serving
 
@@ -171,6 +177,18 @@ def test_what_can_be_read_and_not_written_passes_through(given):
         deep = f'{body[:-1]}, "metadata": {"[" * depth}{"]" * depth}}}'
         httpx.post(f"{at.through}/v1/chat/completions", content=deep.encode(), headers=KEYS).raise_for_status()
     assert all(request.body.count(b"[") >= 900 for request in at.requests)
+
+
+def test_a_number_that_no_float_holds_is_one_to_the_provider(given):
+    """A request that must be cut is JSON all the same; one that says ``NaN``, which is none, goes out as it came."""
+    at = given()
+    huge, lone = '{"a": [1e999, -1e400, 1e308], "b": "Infinity NaN"}', r'"\ud800"'
+    for said in (huge, f"[{huge}, {lone}]", "NaN", "-Infinity"):
+        body = f'{json.dumps(chat(30))[:-1]}, "metadata": {said}}}'.encode()
+        httpx.post(f"{at.through}/v1/chat/completions", content=body, headers=KEYS).raise_for_status()
+        read = [json.loads(each, parse_constant=str) for each in (at.requests[-1].body, body)]
+        assert read[0]["metadata"] == read[1]["metadata"]
+        assert (at.requests[-1].body == body) == (said in ("NaN", "-Infinity"))
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
@@ -412,6 +430,83 @@ def test_a_provider_that_is_not_there_or_silent_is_said_in_its_words(given):
     with proxying(slow) as url:
         answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout_error")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/files"])
+def test_an_upload_that_comes_too_slowly_is_broken_off(given, path):
+    """One that stops, or trickles, is answered with 408 and its place is free; a steady one may take longer."""
+    at = given()
+    proxy = Proxy(pipeline(), Upstreams(everything=at.url), timeouts=Timeouts(upload=0.3))
+    with proxying(proxy) as url:
+
+        def pieces(count, size, pause):
+            for _ in range(count):
+                yield b" " * size
+                time.sleep(pause)
+
+        steady = httpx.post(f"{url}{path}", content=pieces(7, 1_000, 0.1), headers=KEYS)
+        assert (steady.status_code, len(at.requests[0].body)) == (200, 7_000)
+        began = time.monotonic()
+        for count, pause in ((30, 0.1), (1, 0)):
+            with socket.create_connection(url.removeprefix("http://").split(":")) as raw:
+                raw.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n".encode())
+                with suppress(OSError):
+                    for piece in pieces(count, 1, pause):
+                        raw.sendall(piece)
+                        if select.select([raw], [], [], 0)[0]:
+                            break
+                assert raw.recv(1_000).startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - began < 5
+        while proxy._active:
+            assert time.monotonic() - began < 5
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("dots", ["/..", "/a/../b", "/./a", "/%2e%2E/a", "/a/.%2e"])
+def test_a_path_that_leads_elsewhere_is_refused(given, dots):
+    """Nothing is asked of a provider's address above the one that was named for it."""
+    at = given()
+    with socket.create_connection(at.through.removeprefix("http://").split(":")) as raw:
+        raw.sendall(f"GET {dots} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+        assert raw.recv(1_000).startswith(b"HTTP/1.1 400")
+    assert at.requests == []
+    httpx.get(f"{at.through}/v1/..a/b.%2e.c/...", headers=KEYS).raise_for_status()
+
+
+@pytest.mark.anyio
+async def test_a_mounted_proxy_is_closed_by_its_host(given):
+    """An application that passes no lifespan on serves it all the same, and ``async with`` in its own closes it."""
+    at = given()
+    proxy = Proxy(pipeline(), Upstreams(everything=at.url), store=MemoryStore())
+
+    @asynccontextmanager
+    async def lifespan(_app):
+        async with proxy:
+            yield
+
+    host = Starlette(routes=[Mount("/llm", proxy)], lifespan=lifespan)
+    for _ in range(2):  # used again, it opens its connections anew
+        async with host.router.lifespan_context(host), _client_of(host) as client:
+            answer = await client.post("/llm/v1/chat/completions", json=chat(), headers=KEYS)
+            assert answer.status_code == 200
+            held = proxy._upstream._client
+        assert held.is_closed
+    assert len(at.requests) == 2
+    async with _client_of(Starlette(routes=[Mount("/llm", proxy)])) as client:
+        assert (await client.get("/llm/healthz")).text == "ok\n"
+        assert (await client.get("/llm/v1/models")).status_code == 200
+    await proxy.__aexit__(None, None, None)
+
+
+def _client_of(application):
+    return httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://host")
+
+
+def test_no_client_is_made_by_an_import(monkeypatch):
+    """What httpx unpacks is asked when an answer is to be unpacked."""
+    monkeypatch.setattr(httpx, "Client", None)
+    spec = find_spec("agentctx.proxy.upstream")
+    spec.loader.exec_module(module_from_spec(spec))
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/models"])
