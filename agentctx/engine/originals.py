@@ -170,7 +170,7 @@ class _Known:
         handles: Of what was put, by store and content.
         awaited: What text that a stage has written names by the handle that it is expected to get.
         earlier: Of these, what text had a mark in it with a handle of an earlier step: that handle, and the text.
-        to_put: What is put of a content, by store and content: without secrets, where the store takes them out.
+        clean: Contents without secrets, by store and content, until the store has them; of one that takes secrets out.
         failures: What went wrong with a store, by the store; it is not asked again.
         waited: Seconds that were waited for a store, by the store.
     """
@@ -178,7 +178,7 @@ class _Known:
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
     earlier: dict[str, tuple[str, str]] = field(factory=dict)
-    to_put: dict[tuple[int, bytes], bytes] = field(factory=dict)
+    clean: dict[tuple[int, bytes], bytes] = field(factory=dict)
     failures: dict[int, StoreError] = field(factory=dict)
     waited: dict[int, float] = field(factory=dict)
 
@@ -292,19 +292,21 @@ class StoreShelf:
         return {content: known[place, content] for content in wanted if (place, content) in known}
 
     async def _put_all(self, missing: Sequence[bytes]) -> None:
-        failure = await self._clean_all(missing)
-        await self._put_ready([content for content in missing if (id(self.store), content) in self.known.to_put])
-        if failure is not None:
-            self.known.failures.setdefault(id(self.store), failure)
-
-    async def _clean_all(self, contents: Sequence[bytes]) -> StoreError | None:
-        """Let the store take secrets out, where it does; what went wrong with one: those behind it are not kept."""
         clean, place = without_secrets(self.store), id(self.store)
+        if clean is None:
+            await self._put_ready([(content, content) for content in missing])
+            return
+        failure = await self._clean_all(clean, missing)
+        known = self.known.clean
+        await self._put_ready([(each, known[place, each]) for each in missing if (place, each) in known])
+        if failure is not None:
+            self.known.failures.setdefault(place, failure)
+
+    async def _clean_all(self, clean: Callable[[bytes], bytes], contents: Sequence[bytes]) -> StoreError | None:
+        """Take secrets out; what went wrong with one: those behind it are not kept."""
+        place = id(self.store)
         for content in contents:
-            if (place, content) in self.known.to_put:
-                continue
-            if clean is None:
-                self.known.to_put[place, content] = content
+            if (place, content) in self.known.clean:
                 continue
             made = None
             try:
@@ -314,30 +316,32 @@ class StoreShelf:
                 return error
             if made is None:
                 return StoreError(f"secrets were not taken out of {len(content):,} bytes within {TO_CLEAN:g} seconds")
-            self.known.to_put[place, content] = made
+            self.known.clean[place, content] = made
         return None
 
-    async def _put_ready(self, missing: Sequence[bytes]) -> None:
+    async def _put_ready(self, missing: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put contents into the store, each with what is to be put of it."""
         work = partial(self._put_each, iter(missing))
         with self._waiting() as scope:
             await side_by_side([work] * min(_PUT_TOGETHER, len(missing)))
         if scope.cancelled_caught:
             said = "did not keep all"
             place, known = id(self.store), self.known.handles
-            if not any((place, content) in known for content in missing):
+            if not any((place, content) in known for content, _ in missing):
                 said = "did not answer"
                 give_up(self.store)
             msg = f"the store {type(self.store).__name__} {said} within {self._limit:g} seconds"
             self.known.failures.setdefault(place, StoreUnavailable(msg))
 
-    async def _put_each(self, waiting: Iterator[bytes]) -> None:
+    async def _put_each(self, waiting: Iterator[tuple[bytes, bytes]]) -> None:
         """Put what waits into the store, as long as it has not failed."""
         place, name = id(self.store), type(self.store).__name__
-        for content in waiting:
+        for content, made in waiting:
             if self._has_failed():
                 return
             try:
-                self.known.handles[place, content] = await self._put(self.known.to_put[place, content])
+                self.known.handles[place, content] = await self._put(made)
+                self.known.clean.pop((place, content), None)
             except StoreError as error:
                 self.known.failures.setdefault(place, _later(error))
             except anyio.get_cancelled_exc_class():
@@ -414,7 +418,9 @@ class StoreShelf:
             except StoreError:  # nor was it put in then
                 continue
             if (handle := expected_handle(made)) in handles:
-                found[handle], self.known.to_put[place, content] = content, made
+                found[handle] = content
+                if clean is not None:
+                    self.known.clean[place, content] = made
         return found
 
     async def settled(self, before: Context, after: Context) -> Context:
