@@ -45,6 +45,19 @@ Validator = Callable[[Mapping[str, Any], Mapping[str, Any] | None], "tuple[Viola
 
 
 @frozen
+class Rules:
+    """How ``WireFormat.validate`` and ``WireFormat.validator`` find what a request breaks.
+
+    Args:
+        violations: Finds it in one request.
+        validator: Makes what finds it in those of a conversation, without a look at all of their messages again.
+    """
+
+    violations: Callable[[Mapping[str, Any], ModelProfile | None, Mapping[str, Any] | None], tuple[Violation, ...]]
+    validator: Callable[[ModelProfile | None], Validator]
+
+
+@frozen
 class Violation:
     """A rule that a request breaks.
 
@@ -606,6 +619,10 @@ class WireFormat(Protocol):
         results = tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)
         return (Message("user", results),) if results else ()
 
+    def rules(self) -> Rules | None:
+        """What a request may break, loaded where one is validated: a step needs no rules. None: there are none."""
+        return None
+
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
@@ -616,7 +633,8 @@ class WireFormat(Protocol):
             profile: What is known of the model; None: it is unknown.
             before: The request that this one was made from; None: there is none.
         """
-        return ()
+        rules = self.rules()
+        return () if rules is None else rules.violations(request, profile, before)
 
     def validator(self, profile: ModelProfile | None, /) -> Validator:
         """Finds what ``validate`` finds in the requests of one conversation; may remember messages from call to call.
@@ -626,7 +644,10 @@ class WireFormat(Protocol):
         Args:
             profile: What is known of the model; None: it is unknown.
         """
-        return lambda request, before: self.validate(request, profile, before)
+        rules = self.rules()
+        if rules is None or type(self).validate is not WireFormat.validate:  # what a subclass adds is said, too
+            return lambda request, before: self.validate(request, profile, before)
+        return rules.validator(profile)
 
     # Taking a conversation to it, and from it.
 

@@ -35,7 +35,7 @@ from agentctx.providers.anthropic.messages import (
 )
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 from agentctx.providers.native import ALSO, PDF, PICTURES, mapping_or_none
-from agentctx.wire_format import Capabilities, TokenOverheads, Validator, Violation, WireFormat
+from agentctx.wire_format import Capabilities, Rules, TokenOverheads, WireFormat
 
 _POSSIBLE = 1
 _HINT = 1
@@ -162,20 +162,11 @@ class Anthropic(WireFormat):
     read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
 
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks."""
-        from agentctx.providers.anthropic.rules import violations  # noqa: PLC0415 - a step needs no rules
+    def rules(self) -> Rules:
+        """The API's rules."""
+        from agentctx.providers.anthropic.rules import GrowingMessages, violations  # noqa: PLC0415 - a step needs no rules
 
-        return violations(request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Validates without reading all of a conversation again at each request."""
-        from agentctx.providers.anthropic.rules import GrowingMessages  # noqa: PLC0415 - a step needs no rules
-
-        own = type(self).validate is Anthropic.validate
-        return GrowingMessages(profile) if own else super().validator(profile)
+        return Rules(violations, GrowingMessages)
 
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
         """The message with no word of these callers: what they called, the model called itself."""

@@ -43,7 +43,7 @@ from agentctx.providers.native import (
     fields_or_none,
     mapping_or_none,
 )
-from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, Validator, Violation, WireFormat
+from agentctx.wire_format import CacheWish, Capabilities, Rules, TokenOverheads, WireFormat
 
 _POSSIBLE, _LIKELY, _SURE = 1, 4, 8
 _OWN_KEYS = ("modelId", "toolConfig", "inferenceConfig", "guardrailConfig", "additionalModelRequestFields")
@@ -216,20 +216,11 @@ class Bedrock(WireFormat):
     numbered = staticmethod(IDS.numbered)
     is_object = staticmethod(is_object)
 
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks."""
-        from agentctx.providers.bedrock.rules import violations  # noqa: PLC0415 - a step needs no rules
+    def rules(self) -> Rules:
+        """The API's rules."""
+        from agentctx.providers.bedrock.rules import GrowingConverse, violations  # noqa: PLC0415 - a step needs no rules
 
-        return violations(request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Validates without reading all of a conversation again at each request."""
-        from agentctx.providers.bedrock.rules import GrowingConverse  # noqa: PLC0415 - a step needs no rules
-
-        own = type(self).validate is Bedrock.validate
-        return GrowingConverse(profile) if own else super().validator(profile)
+        return Rules(violations, GrowingConverse)
 
     def request(
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /

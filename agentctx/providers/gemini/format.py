@@ -43,7 +43,7 @@ from agentctx.providers.native import (
     TEXT_FILES,
     fields_or_none,
 )
-from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, Validator, Violation, WireFormat
+from agentctx.wire_format import Capabilities, Rules, Spelling, TokenOverheads, WireFormat
 
 _POSSIBLE, _LIKELY, _SURE = 1, 4, 8
 _SURE_ROLES = frozenset({"model", "function"})
@@ -134,20 +134,11 @@ class Gemini(WireFormat):
     repair = staticmethod(repair)
     is_object = staticmethod(is_object)
 
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks."""
-        from agentctx.providers.gemini.rules import violations  # noqa: PLC0415 - a step needs no rules
+    def rules(self) -> Rules:
+        """The API's rules."""
+        from agentctx.providers.gemini.rules import GrowingContents, violations  # noqa: PLC0415 - a step needs no rules
 
-        return violations(request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Validates without reading all of a conversation again at each request."""
-        from agentctx.providers.gemini.rules import GrowingContents  # noqa: PLC0415 - a step needs no rules
-
-        own = type(self).validate is Gemini.validate
-        return GrowingContents(profile) if own else super().validator(profile)
+        return Rules(violations, GrowingContents)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -53,10 +53,9 @@ from agentctx.wire_format import (
     Capabilities,
     Outline,
     Repaired,
+    Rules,
     Spelling,
     TokenOverheads,
-    Validator,
-    Violation,
     WireFormat,
     calls_and_results,
 )
@@ -305,20 +304,11 @@ class OpenAIChat(WireFormat):
     read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
 
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks."""
-        from agentctx.providers.openai_chat.rules import violations  # noqa: PLC0415 - a step needs no rules
+    def rules(self) -> Rules:
+        """The API's rules."""
+        from agentctx.providers.openai_chat.rules import GrowingChat, violations  # noqa: PLC0415 - a step needs no rules
 
-        return violations(request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Validates without reading all of a conversation again at each request."""
-        from agentctx.providers.openai_chat.rules import GrowingChat  # noqa: PLC0415 - a step needs no rules
-
-        own = type(self).validate is OpenAIChat.validate
-        return GrowingChat(profile) if own else super().validator(profile)
+        return Rules(violations, GrowingChat)
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""
@@ -399,19 +389,11 @@ class ChatDialect(OpenAIChat):
         """Another id for a call, made of the one that it shares with others."""
         return dialects.numbered(call_id, number, self.spoken)
 
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks: those of all, and the dialect's own."""
-        from agentctx.providers.openai_chat.rules import violations_in  # noqa: PLC0415 - a step needs no rules
+    def rules(self) -> Rules:
+        """Those of all, and the dialect's own; these are looked for in all of a conversation."""
+        from agentctx.providers.openai_chat.rules import validator_in, violations_in  # noqa: PLC0415 - as above
 
-        return violations_in(self.spoken, request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""
-        from agentctx.providers.openai_chat.rules import validator_in  # noqa: PLC0415 - a step needs no rules
-
-        return validator_in(self.spoken, profile)
+        return Rules(partial(violations_in, self.spoken), partial(validator_in, self.spoken))
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say, as the provider takes it."""

@@ -50,7 +50,7 @@ from agentctx.providers.openai_responses.messages import (
     without_id,
     write_message,
 )
-from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, Validator, Violation, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Note, Rules, TokenOverheads, WireFormat
 
 _ITEMS = frozenset({*CALLS, *OUTPUTS, *SETTINGS, REFERENCE, "message", "reasoning"})
 _CHAT_KEYS = ("tool_calls", "function_call", "tool_call_id")
@@ -162,20 +162,11 @@ class OpenAIResponses(WireFormat):
     item_name = staticmethod(item_id)
     repair = staticmethod(repair)
 
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks."""
-        from agentctx.providers.openai_responses.rules import violations  # noqa: PLC0415 - a step needs no rules
+    def rules(self) -> Rules:
+        """The API's rules."""
+        from agentctx.providers.openai_responses.rules import GrowingResponses, violations  # noqa: PLC0415 - a step needs no rules
 
-        return violations(request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Validates without reading all of a conversation again at each request."""
-        from agentctx.providers.openai_responses.rules import GrowingResponses  # noqa: PLC0415 - a step needs no rules
-
-        own = type(self).validate is OpenAIResponses.validate
-        return GrowingResponses(profile) if own else super().validator(profile)
+        return Rules(violations, GrowingResponses)
 
     def arrange(self, messages: Sequence[Message], _after: Message | None = None, /) -> Sequence[Arranged]:
         """Which answers have to be of another kind, that of their calls."""
