@@ -24,6 +24,7 @@ from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agentctx.cli import give_up_stdout
 from agentctx.core.report import Report, report_text
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
@@ -258,10 +259,10 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         except RecursionError:
             fail("something in the input is nested too deep to be worked on")
         except BrokenPipeError:
-            _give_up_stdout()
+            give_up_stdout()
             raise typer.Exit(_PIPE_CLOSED) from None
         except OSError as error:  # reading names its file itself: this is stdout
-            _give_up_stdout()
+            give_up_stdout()
             fail(f"cannot write: {error.strerror or error}")
         except KeyboardInterrupt as signal:
             say("interrupted")
@@ -294,11 +295,6 @@ def ending_in_order() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _give_up_stdout() -> None:
-    """Let what is still to be written to stdout go nowhere, so that the exit can flush it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(what: str, code: int = BAD_INPUT) -> NoReturn:

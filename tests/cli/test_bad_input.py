@@ -332,6 +332,25 @@ def test_a_full_disk_is_one_line(jsonl, chat, record, command):
     assert done.stderr.splitlines()[-1].startswith("error: cannot write")
 
 
+@pytest.mark.skipif(not FULL.exists(), reason="the device is Linux's")
+def test_help_and_version_on_a_full_disk_are_one_line():
+    """What no command prints is told alike when it cannot be written."""
+    for option in ("--version", "--help"):
+        with FULL.open("wb") as stdout:
+            command = [sys.executable, "-m", "agentctx", option]
+            done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, "error: cannot write: No space left on device\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell's way to close a stream")
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_a_closed_stdout_is_one_line(jsonl, chat, record, options):
+    """``>&-`` is an error of writing as any other, and no file that is opened gets the place of stdout."""
+    command = f"{sys.executable} -m agentctx count {jsonl(record(chat(1), 'one'))} {options} >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: cannot write: Bad file descriptor\n")
+
+
 @pytest.mark.parametrize("levels", [300, 900, 5_000, 100_000])
 def test_what_is_nested_too_deep_ends_in_one_line(run, tmp_path, levels):
     """Nested so deep that it is read but not worked on, or not even read: worked on, or refused in one line."""
