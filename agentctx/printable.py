@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from reprlib import Repr
 
 from agentctx.lazy import lazy_pattern
@@ -48,6 +49,21 @@ def shown(value: object) -> str:
         return _SHORT.repr(value)[:80]
     except ValueError:  # Python writes no number of more than some thousand digits
         return f"a value of type {type(value).__name__}"
+
+
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+"""The days of a calendar that there are in every time zone."""
+
+
+def calendar_time(seconds: float) -> datetime:
+    """A time in seconds since 1970, in UTC; the calendar's first or last day where it is outside of all that it has.
+
+    Of a file such a time is easily made, and some file systems keep it.
+    """
+    try:
+        return min(max(datetime.fromtimestamp(seconds, UTC), _FIRST), _LAST)
+    except (ValueError, OverflowError, OSError):
+        return _LAST if seconds > 0 else _FIRST
 
 
 def escaped(json: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +18,7 @@ from agentctx.cli.console import NARROW, err, in_one_line, print_json, printing,
 from agentctx.cli.options import Preset, parse_bytes
 from agentctx.cli.replay import replay
 from agentctx.errors import ConfigError
-from agentctx.printable import on_one_line, printable
+from agentctx.printable import calendar_time, on_one_line, printable
 from agentctx.transcripts import LocalSession, local_sessions
 from agentctx.transcripts.costs import Cost, billed_cost
 from agentctx.transcripts.local import folders, looked_into
@@ -113,7 +112,7 @@ def _told(session: LocalSession) -> dict[str, Any]:
         "tool": session.tool,
         "id": session.id,
         "path": str(session.path),
-        "modified": datetime.fromtimestamp(session.modified, UTC).isoformat(timespec="seconds"),
+        "modified": calendar_time(session.modified).isoformat(timespec="seconds"),
         "project": session.project,
         "bytes": session.size,
         "sub_agents": len(session.agents),
@@ -174,7 +173,7 @@ def _print_end(console: Console, costs: Sequence[Cost], shown: int, total: int) 
 
 
 def _row(session: LocalSession, cost: Cost) -> tuple[str, ...]:
-    moment = datetime.fromtimestamp(session.modified).astimezone()
+    moment = calendar_time(session.modified).astimezone()
     priced = "" if not cost.calls else "?" if _usd(cost) is None else f"${cost.usd:,.2f}{'+' if cost.unpriced else ''}"
     return (
         str(session.number),

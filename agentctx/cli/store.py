@@ -10,7 +10,6 @@ import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -30,7 +29,7 @@ from agentctx.cli.options import parse_limit
 from agentctx.engine.originals import text_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
 from agentctx.memory import Recall
-from agentctx.printable import on_one_line, printable
+from agentctx.printable import calendar_time, on_one_line, printable
 from agentctx.stores.store import Cipher, ConversationStore, Stored, is_below
 from agentctx.users_code import called, imported
 
@@ -308,7 +307,7 @@ def _written(version: int | None) -> str:
 def _time(expires: float | None) -> str:
     if expires is None:
         return "never"
-    return f"{datetime.fromtimestamp(expires, UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{calendar_time(expires):%Y-%m-%d %H:%M} UTC"
 
 
 def _print_stats(console: Console, told: dict[str, Any]) -> None:

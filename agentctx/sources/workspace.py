@@ -7,7 +7,6 @@ import os
 import platform
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import nsmallest
 from itertools import islice
@@ -21,6 +20,7 @@ from attrs import field, frozen
 
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
+from agentctx.printable import calendar_time
 from agentctx.protocols import ContextItem
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
 from agentctx.sources.gathering import amount, one_line
@@ -311,10 +311,7 @@ class RecentFiles:
         """
         del query
         newest = nsmallest(self.limit, self._files())
-        lines = [
-            f"{one_line(path)} (modified {datetime.fromtimestamp(-age / 1e9, UTC):%Y-%m-%d %H:%M})"
-            for age, path in newest
-        ]
+        lines = [f"{one_line(path)} (modified {calendar_time(-age / 1e9):%Y-%m-%d %H:%M})" for age, path in newest]
         told = lines if self.redact is None else [self.redact(line, "") for line in lines]
         return [ContextItem("recently modified files", "\n".join(told), 0.6)] if told else []
 

@@ -1,10 +1,12 @@
 """Transcript text made safe for a terminal."""
 
 import json
+from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.printable import escaped, on_one_line, printable, shown
+from agentctx.printable import calendar_time, escaped, on_one_line, printable, shown
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():
@@ -90,3 +92,12 @@ def test_anything_is_shown_in_errors(value):
 def test_short_values_are_shown_as_python_writes_them(value):
     """What is short loses nothing."""
     assert shown(value) == repr(value)[:80]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.7e9, 2.0**41, -(2.0**41), 1e300, float("inf"), float("-inf"), float("nan")])
+def test_a_time_that_no_calendar_has_is_told_all_the_same(seconds):
+    """Any number of seconds is a time that is told in every time zone; what the calendar has is that time."""
+    found = calendar_time(seconds)
+    assert found.astimezone().isoformat()
+    if seconds in (0.0, 1.7e9):
+        assert found == datetime.fromtimestamp(seconds, UTC)

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -338,6 +340,20 @@ async def test_a_very_long_change_is_looked_at_in_part(git, tmp_path):
     whole = (await anyio.run_process(["git", "diff", "HEAD"], cwd=tmp_path)).stdout.decode()
     assert 200_000 < len(told) <= 256 * 1024
     assert whole.startswith(f"{told}\n")
+
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system that keeps any time
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="it is Linux's")
+def test_a_file_of_a_time_that_no_calendar_has_is_told_with_the_others():
+    """Who makes the files of a project says their times; one of the year 71654 costs no other its place."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        for name, time in (("odd.py", 2**41), ("plain.py", 10**9)):
+            Path(folder, name).write_text("x", encoding="utf-8")
+            os.utime(Path(folder, name), (time, time))
+        (found,) = RecentFiles(folder)("")
+    assert found.content == "odd.py (modified 9999-12-30 00:00)\nplain.py (modified 2001-09-09 01:46)"
 
 
 def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch):
