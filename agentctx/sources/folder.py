@@ -235,8 +235,30 @@ def _within(regex: str) -> str:
             whole += ("[^/]*" if star else "") + chunk + found[0]
             star, chunk = False, ""
         else:
-            chunk += ("(?!/)" if found.lastgroup == "set" else "") + found[0]
+            chunk += f"(?!/){_set(found[0])}" if found.lastgroup == "set" else found[0]
     return whole + ("[^/]*" if star else "") + chunk
+
+
+_OPERATORS = frozenset("[-&~|")
+"""What would mean something in a set of Python's, or will: there it is written with a backslash."""
+
+_ITEM = re.compile(r"(?P<first>\\?.)(?:-(?P<last>\\?.))?", re.DOTALL)
+
+
+def _set(written: str) -> str:
+    """A set of characters as Python reads it; of a range that ends before it begins the first is in it, as for git."""
+    inner = written.rstrip("+")[1:-1]
+    outside = inner.startswith("^")
+    items = (_item(found["first"], found["last"]) for found in _ITEM.finditer(inner[outside:]))
+    return f"[{'^' * outside}{''.join(items)}]{'+' * written.endswith('+')}"
+
+
+def _item(first: str, last: str | None) -> str:
+    return _literal(first) if last is None or last[-1] < first[-1] else f"{_literal(first)}-{_literal(last)}"
+
+
+def _literal(item: str) -> str:
+    return f"\\{item}" if item in _OPERATORS else item
 
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})

@@ -1,5 +1,6 @@
 """Patterns of ignore files: they mean what git means, and take no longer than they are long."""
 
+import subprocess
 import time
 
 import pytest
@@ -50,6 +51,22 @@ def test_no_pattern_takes_for_ever(pattern, path):
     began = time.monotonic()
     assert not Patterns.of([pattern], lenient=True).fits(path)
     assert time.monotonic() - began < 1
+
+
+SETS = ["[z-a]", "[!z-a]", "[a--b]", "[--a]", "[[]", "[&&a]", "[a||b]", "[~~]", "[]-a]", "[b-[c]", "[a-c-e]", "[^^]"]
+
+
+def test_a_set_of_characters_means_what_git_means_whatever_is_in_it(tmp_path):
+    """A range that ends before it begins is no error, nor is what Python's sets may come to mean a warning."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for name in (names := list("abcez-[]&|~!^")):
+        (tmp_path / name).write_text("", "utf-8")
+    for pattern in SETS:
+        (tmp_path / ".gitignore").write_text(f"{pattern}\n", "utf-8")
+        command = ["git", "-C", tmp_path, "ls-files", "--others", "--ignored", "--exclude-standard"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        patterns = Patterns.of([pattern])
+        assert (pattern, sorted(told)) == (pattern, sorted(name for name in names if patterns.fits(name)))
 
 
 def test_a_set_takes_no_slash():
