@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 
 try:
+    from agentctx.cli.streams import give_up_stdout, take_closed_places
     from agentctx.printable import visible
 except ImportError as error:  # the files of two packages are mixed up; the command of either begins at this name
     sys.stderr.write(f"error: {error}\n")
@@ -30,7 +30,7 @@ def main() -> None:
             raise
         sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n")
         sys.exit(2)
-    _take_closed_places()
+    take_closed_places()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # what a terminal cannot show becomes a question mark
     if isinstance(sys.stderr, io.TextIOWrapper):
@@ -45,25 +45,6 @@ def main() -> None:
         give_up_stdout()
         sys.stderr.write(f"error: cannot write: {error.strerror or error}\n")
         sys.exit(2)
-
-
-def _take_closed_places() -> None:
-    """Take the places of the standard streams that are closed: the next file that is opened would get them.
-
-    What is written to a closed stdout is an error of writing, as any other.
-    """
-    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - till the end
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - till the end
-
-
-def give_up_stdout() -> None:
-    """Let what is still to be written to stdout go nowhere, so that the exit can flush it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Visible(io.TextIOWrapper):

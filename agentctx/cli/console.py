@@ -24,7 +24,7 @@ from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agentctx.cli import give_up_stdout
+from agentctx.cli.streams import give_up_stdout
 from agentctx.core.report import Report, report_text
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
