@@ -173,7 +173,7 @@ class Dependencies:
         for name, shorten in _MANIFESTS.items():
             data = read_below(self.root, name, _LARGEST)
             if data is not None:
-                content = shorten(data.decode("utf-8", "replace"))
+                content = _shortened(data.decode("utf-8", "replace"), shorten)
                 shown = content if self.redact is None else self.redact(content, name)
                 items.append(ContextItem(name, shown, 0.5))
         return [item for item in items if item.content.strip()]
@@ -181,39 +181,44 @@ class Dependencies:
 
 def _package_json(text: str) -> str:
     """Name, engines, scripts and dependencies."""
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(whole, Mapping):
-        return text
     kept = ("name", "version", "type", "engines", "packageManager", "scripts")
-    parts = {key: value for key, value in whole.items() if key in kept or key.lower().endswith("dependencies")}
-    return json.dumps(parts, indent=1, ensure_ascii=False)
+    whole = _table(json.loads(text))
+    return _written({key: value for key, value in whole.items() if key in kept or key.lower().endswith("dependencies")})
 
 
 def _pyproject(text: str) -> str:
     """What it is called, which Python it wants, and what it depends on."""
-    try:
-        whole = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return text
-    project: Mapping[str, Any] = whole.get("project", {})
+    whole = tomllib.loads(text)
+    project, poetry = _table(whole.get("project")), _table(_table(whole.get("tool")).get("poetry"))
     kept = ("name", "version", "requires-python", "dependencies", "optional-dependencies")
     parts = {key: project[key] for key in kept if key in project}
     parts |= {"dependency-groups": whole["dependency-groups"]} if "dependency-groups" in whole else {}
-    poetry = whole.get("tool", {}).get("poetry", {})
     parts |= {f"poetry.{key}": poetry[key] for key in ("dependencies", "group") if key in poetry}
-    return json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else text
+    return _written(parts)
 
 
 def _cargo(text: str) -> str:
+    whole = tomllib.loads(text)
+    return _written({key: value for key, value in whole.items() if key == "package" or key.endswith("dependencies")})
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    """A table of a manifest; what is none has nothing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _written(parts: Mapping[str, Any]) -> str:
+    """The parts of a manifest; empty without any."""
+    told = json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else ""
+    return told.encode("utf-8", "replace").decode()  # half a character of an escape cannot be sent
+
+
+def _shortened(content: str, shorten: Callable[[str], str]) -> str:
+    """The parts of a manifest that matter; all of one that is damaged, or has none of them."""
     try:
-        whole = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return text
-    parts = {key: value for key, value in whole.items() if key == "package" or key.endswith("dependencies")}
-    return json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else text
+        return shorten(content) or content
+    except (ValueError, RecursionError):  # it is no JSON or TOML, or has a number that Python does not read
+        return content
 
 
 _MANIFESTS: Mapping[str, Callable[[str], str]] = {

@@ -342,6 +342,35 @@ async def test_a_very_long_change_is_looked_at_in_part(git, tmp_path):
     assert whole.startswith(f"{told}\n")
 
 
+ODD_MANIFESTS = {
+    "pyproject.toml": [
+        "tool = 1",
+        "project = 1",
+        "project = ['name']",
+        "[tool]\npoetry = 'dependencies'",
+        "a = " + "1" * 5_000,
+    ],
+    "Cargo.toml": ["package = 1\ndependencies = 5", "a = " + "1" * 5_000],
+    "package.json": ["[1]", '{"n": ' + "1" * 5_000 + "}", '{"dependencies": ' + "[" * 900 + "]" * 900 + "}"],
+}
+
+
+@pytest.mark.parametrize("name", ODD_MANIFESTS)
+def test_a_manifest_of_an_odd_shape_costs_no_other_its_place(tmp_path, name):
+    """Whatever stands in one manifest, it is told somehow, and so are the others."""
+    (tmp_path / "requirements.txt").write_text("attrs", encoding="utf-8")
+    for content in ODD_MANIFESTS[name]:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        assert {item.title for item in Dependencies(tmp_path)("")} == {name, "requirements.txt"}
+
+
+def test_a_manifest_tells_nothing_that_cannot_be_sent(tmp_path):
+    """Half a character, which JSON can say and UTF-8 cannot hold, is told as a question mark."""
+    (tmp_path / "package.json").write_text('{"name": "\\ud800"}', encoding="utf-8")
+    (found,) = Dependencies(tmp_path)("")
+    assert json.loads(found.content) == {"name": "?"}
+
+
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system that keeps any time
 
 
