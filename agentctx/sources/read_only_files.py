@@ -369,6 +369,8 @@ class ReadOnlyFiles:
                 failed.append((self._name(key), error.what))
                 self._unreadable[key] = stamp_of(Path(key))
                 continue
+            if key in self._removed:  # meanwhile
+                continue
             gone = self._cache.put(key, file, shown)
             if gone is None:
                 self._cache.hidden[key] = file
@@ -388,19 +390,26 @@ class ReadOnlyFiles:
             stamp = await to_thread.run_sync(stamp_of, file.path)
             if not file.refresh or stamp == file.stamp:
                 continue
-            if stamp is None:
-                self._vanish(key, stamp)
+            fresh, problem = await self._tried(key, file) if stamp is not None else (None, "")
+            if self._cache.get(key) is None:  # it was removed meanwhile
+                continue
+            if fresh is not None:
+                refreshed.append(file.name)
+                left_out.extend(self._replace(key, fresh))
+                continue
+            self._vanish(key, stamp)
+            if problem:
+                failed.append((file.name, problem))
+            else:
                 vanished.append(file.name)
-                continue
-            try:
-                fresh = await to_thread.run_sync(self._read, key, file.pinned, file.refresh)
-            except SourceError as error:
-                self._vanish(key, stamp)
-                failed.append((file.name, error.what))
-                continue
-            refreshed.append(file.name)
-            left_out.extend(self._replace(key, fresh))
         return FilesChanged((), tuple(refreshed), tuple(left_out), tuple(vanished), tuple(failed))
+
+    async def _tried(self, key: str, file: ReadOnlyFile) -> tuple[ReadOnlyFile | None, str]:
+        """The file as it is now, or why it cannot be read."""
+        try:
+            return await to_thread.run_sync(self._read, key, file.pinned, file.refresh), ""
+        except SourceError as error:
+            return None, error.what
 
     def _replace(self, key: str, fresh: ReadOnlyFile) -> tuple[str, ...]:
         """New content of a file; the names of those that it left no room for, which may be its own."""

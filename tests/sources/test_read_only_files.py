@@ -2,6 +2,8 @@
 
 import os
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from agentctx import SourceError
@@ -100,3 +102,24 @@ async def test_what_is_no_regular_file(files, tmp_path):
         with pytest.raises(SourceError, match="it is no file"):
             await files.add(name)
     assert (await files.add_pattern("*.md")).failed == ()
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["vanished", "changed"])
+async def test_a_file_that_is_removed_while_files_are_read_again_stays_removed(files, put, gone):
+    """Whoever lets a file be changed while a refresh runs is not overruled by it, and costs it nothing."""
+    names = [f"{number}.md" for number in range(5)]
+    paths = [put(name) for name in names]
+    await files.add_pattern("*.md")
+    for path in paths:
+        path.unlink() if gone else path.write_text("other words\n", "utf-8")
+
+    async def remove():
+        for name in names:
+            files.remove(name)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(files.refresh)
+        tasks.start_soon(remove)
+    assert not any(map(files.is_read_only, names))
+    assert files.render() == ""
