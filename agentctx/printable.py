@@ -51,6 +51,19 @@ def shown(value: object) -> str:
         return f"a value of type {type(value).__name__}"
 
 
+def said_by(error: BaseException) -> str:
+    """What was raised, in words: its type and what it says; of one whose own text raises, the type alone.
+
+    Args:
+        error: What was raised, by whatever code.
+    """
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - a class of a user's, or of a library of theirs
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 """The days of a calendar that there are in every time zone."""
 

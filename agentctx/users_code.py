@@ -13,7 +13,7 @@ from typing import TypeVar
 import anyio
 
 from agentctx.errors import AgentctxError, ConfigError
-from agentctx.printable import shown
+from agentctx.printable import said_by, shown
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def described(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         said = f"it called sys.exit({'' if error.code is None else error.code!r})"
     else:
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = said_by(error)
     return "; ".join((said, *getattr(error, "__notes__", ())))
 
 
@@ -171,7 +171,7 @@ def time_of(clock: Callable[[], float], whose: str) -> float:
     except AgentctxError:
         raise
     except Exception as error:
-        msg = f"{whose}: the clock {clock!r} raised {type(error).__name__}: {error}"
+        msg = f"{whose}: the clock {clock!r} raised {said_by(error)}"
         raise ConfigError(msg) from error
     if isinstance(now, bool) or not isinstance(now, (int, float)) or not _is_finite(now):
         msg = f"{whose}: the clock {clock!r} gave {shown(now)}; expected seconds, as a finite number"

@@ -33,7 +33,7 @@ from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
-from agentctx.printable import printable
+from agentctx.printable import printable, said_by
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
 from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import as_counter, default_counter, remembering
@@ -436,7 +436,7 @@ class Build:
             seconds=perf_counter() - self.started,
             facts=() if self.facts is None else tuple(self.facts.known),
             cache_points=tuple(point.place for point in self.points),
-            error=None if error is None else f"{type(error).__name__}: {error}",
+            error=None if error is None else said_by(error),
             notes=tuple(self.notes),
         )
 
@@ -485,7 +485,7 @@ class Build:
         except self.facts.on as error:
             if isinstance(error, StageError):
                 raise
-            self.notes.append(f"the fact extractor raised {type(error).__name__}: {error}")
+            self.notes.append(f"the fact extractor raised {said_by(error)}")
             return False
 
 

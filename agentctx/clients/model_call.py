@@ -26,6 +26,7 @@ from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
+from agentctx.printable import said_by
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.session.lock import Deadlock, preparing, steps_around
@@ -211,7 +212,7 @@ def _named(key: Key, body: Body) -> Hashable:
     except AgentctxError:
         raise
     except Exception as error:
-        msg = f"wrap: key {key!r} raised {type(error).__name__}: {error}"
+        msg = f"wrap: key {key!r} raised {said_by(error)}"
         raise ConfigError(msg) from error
     if not _is_a_name(name):
         msg = f"wrap: key {key!r} gave {name!r:.80}; expected what names a conversation (a str, say), or None"

@@ -29,7 +29,7 @@ from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
 from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agentctx.offload import offload
-from agentctx.printable import shown
+from agentctx.printable import said_by, shown
 from agentctx.protocols import Store
 from agentctx.providers.registry import FORMATS, format_named, may_be_in
 from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, side_by_side
@@ -614,7 +614,7 @@ class _Failing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Say which store, and what it was asked for."""
         if isinstance(error, Exception) and not isinstance(error, StoreError):
-            msg = f"{self.what}: {type(error).__name__}: {error}"
+            msg = f"{self.what}: {said_by(error)}"
             raise StoreError(msg) from error
 
 

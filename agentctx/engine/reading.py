@@ -24,6 +24,7 @@ from agentctx.core.units import awaits_next, iter_units, seams, tail_from, units
 from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
+from agentctx.printable import said_by
 from agentctx.protocols import Meter, TokenCounter
 from agentctx.providers.native import DEEPEST, too_deep
 from agentctx.providers.other_tools import refuse_messages_of_a_tool
@@ -101,7 +102,7 @@ def _unreadable(wire: WireFormat, natives: Sequence[Any], first: int, error: Exc
         except Exception as again:  # noqa: BLE001 - whatever the format of another raises
             what = f"the format {wire.name!r} could not read it: {type(again).__name__}: {again}"
             return InvalidInput(f"messages[{index}]", what)
-    return InvalidInput("messages", f"the format {wire.name!r} could not read them: {type(error).__name__}: {error}")
+    return InvalidInput("messages", f"the format {wire.name!r} could not read them: {said_by(error)}")
 
 
 def write_native(wire: WireFormat, message: Message, where: str) -> Native:
@@ -122,7 +123,7 @@ def write_native(wire: WireFormat, message: Message, where: str) -> Native:
     except Exception as error:
         if not is_registered(wire):
             raise
-        what = f"the format {wire.name!r} could not write it: {type(error).__name__}: {error}"
+        what = f"the format {wire.name!r} could not write it: {said_by(error)}"
         raise InvalidInput(where, what) from error
 
 

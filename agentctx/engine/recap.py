@@ -24,7 +24,7 @@ from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, s
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload
-from agentctx.printable import on_one_line
+from agentctx.printable import on_one_line, said_by
 from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain, searched_text
 from agentctx.tokens.graphemes import floor
 
@@ -92,7 +92,7 @@ class LeftOut:
         except Exception as error:
             if not forgives(error):
                 raise
-            what = error.what if isinstance(error, StageError) else f"the summarizer raised {_told(error)}"
+            what = error.what if isinstance(error, StageError) else f"the summarizer raised {said_by(error)}"
             return None, what
         return self.within(room, text, write), ""
 
@@ -134,10 +134,6 @@ def _stands_for(recap: Recap) -> str:
     """What is said of the recap in the report."""
     said = f"{recap.messages} messages that were left out" if recap.messages else "what was cleared or cut short"
     return f"stands for {said}"
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Call) -> LeftOut:

@@ -11,6 +11,7 @@ from attrs import frozen
 from agentctx.core.message import Native
 from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.models.table import family_of
+from agentctx.printable import said_by
 from agentctx.providers.native import fields_or_none
 from agentctx.providers.other_tools import refuse_file_of_a_tool, refuse_messages_of_a_tool
 from agentctx.wire_format import UsageKeys, WireFormat
@@ -132,7 +133,7 @@ def _recognised(wire: WireFormat, request: Mapping[str, Any]) -> int | str:
     try:
         said: object = wire.recognises(request)
     except Exception as error:  # noqa: BLE001 - whatever the format of another raises
-        return f"recognises of the format {wire.name!r} raised {type(error).__name__}: {error}"
+        return f"recognises of the format {wire.name!r} raised {said_by(error)}"
     known = isinstance(said, int) and said >= 0
     return said if known and isinstance(said, int) else f"recognises of the format {wire.name!r} gave {said!r}"
 

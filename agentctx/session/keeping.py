@@ -46,6 +46,7 @@ from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_o
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.offload import offload
+from agentctx.printable import said_by
 from agentctx.protocols import Listeners, StateStore
 from agentctx.providers.native import from_json, to_json
 from agentctx.session.dump import (
@@ -465,7 +466,7 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
         begun = None if head["begun"] is None else Beginning(*map(bytes.fromhex, head["begun"]))
         lost = bool(head["lost"])
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
-        raise _damaged("head", f"{type(error).__name__}: {error}") from error
+        raise _damaged("head", said_by(error)) from error
     session = Session.load(plan, state, on_compact)
     session._begun = begun  # noqa: SLF001 - a part of the session
     return SavedState(session, write, known, lost)
@@ -480,7 +481,7 @@ def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, dict[str, Any]]:
         write, total, head = known["write"], known["sum"], known["head"]
         version = head["saved"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _damaged("head", f"{type(error).__name__}: {error}") from error
+        raise _damaged("head", said_by(error)) from error
     if isinstance(version, int) and version > SAVED:
         where = "state.saved"
         raise NewerState(where, f"a newer release has saved it, with version {version} of the pieces")
@@ -817,7 +818,7 @@ class StateKeeper:
             msg = f"the {type(self.store).__name__} did not answer within {self.timeout:g} seconds"
             raise StoreError(msg) from None
         except Exception as error:  # a store is the user's
-            msg = f"the {type(self.store).__name__} raised {type(error).__name__}: {error}"
+            msg = f"the {type(self.store).__name__} raised {said_by(error)}"
             raise StoreError(msg) from error
 
     def _give_up(self, limit: float) -> None:

@@ -22,6 +22,7 @@ from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, obse
 from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
+from agentctx.printable import said_by
 from agentctx.protocols import StateStore
 from agentctx.providers.native import clean_text
 from agentctx.session.keeping import StateKeeper
@@ -330,7 +331,7 @@ class Sessions(Mapping[Hashable, Session]):
         except AgentctxError:
             raise
         except Exception as error:
-            msg = f"load of Sessions could not bring {name!r}: {type(error).__name__}: {error}"
+            msg = f"load of Sessions could not bring {name!r}: {said_by(error)}"
             raise StoreError(msg) from error
 
     def _in_memory(self, name: Hashable) -> _Held | None:

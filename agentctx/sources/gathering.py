@@ -23,6 +23,7 @@ from agentctx.core.secrets import redact_secrets
 from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.shrink import cutter_of, fits
 from agentctx.errors import ConfigError, SourceError
+from agentctx.printable import said_by
 from agentctx.protocols import ContextItem, ContextProvider, TokenCounter
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
@@ -177,7 +178,7 @@ class _SourceCall:
                 self.problem = f"did not answer within {deadline:g} seconds"
         except on as error:
             self.outcome = SourceOutcome.FAILED
-            self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+            self.problem = redact_secrets(said_by(error), "error.log")
         except anyio.get_cancelled_exc_class():
             if is_cancelled():
                 raise

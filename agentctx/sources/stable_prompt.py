@@ -17,7 +17,7 @@ from agentctx.core.message import Message, Native, Text
 from agentctx.core.secrets import redact_secrets
 from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
-from agentctx.printable import shown
+from agentctx.printable import said_by, shown
 from agentctx.protocols import ContextProvider, TokenCounter
 from agentctx.sources.gathering import as_items, result_of, section
 from agentctx.tokens.counting import counter_of_texts
@@ -386,7 +386,7 @@ class StablePrompt:
                 else:
                     problems[section.key] = f"returned {type(value).__name__} instead of text"
         except self.on as error:
-            problems[section.key] = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+            problems[section.key] = redact_secrets(said_by(error), "error.log")
         except anyio.get_cancelled_exc_class():
             if is_cancelled():
                 raise

@@ -15,6 +15,7 @@ from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.printable import said_by
 from agentctx.stores.store import (
     CONNECTIONS,
     REMEMBERED,
@@ -363,7 +364,7 @@ def _kind(said: str) -> type[StoreError]:
 
 
 def _as(kind: type[StoreError], error: Exception) -> StoreError:
-    return kind(f"Redis: {type(error).__name__}: {error}")
+    return kind(f"Redis: {said_by(error)}")
 
 
 _ANOTHER_SCHEMA = "OTHERSCHEMA"

@@ -21,6 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, StoreError, StoreFull, StoreUnavailable
+from agentctx.printable import said_by
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.providers.native import from_json, to_json
 from agentctx.users_code import FAILURES, described, time_of
@@ -673,7 +674,7 @@ class ConversationStore:
         except AgentctxError:
             raise
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-            msg = f"the {type(self).__name__} gave something else than was written: {type(error).__name__}: {error}"
+            msg = f"the {type(self).__name__} gave something else than was written: {said_by(error)}"
             raise StoreError(msg) from error
 
     async def _in_thread(self, work: Callable[[Backend], T], backend: Backend) -> T:

@@ -19,6 +19,7 @@ from attrs import define, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.printable import said_by
 
 Make = Callable[..., Any]
 """Given the name of a place, a store there, empty when the place is new; named again, what is kept there is there.
@@ -65,7 +66,7 @@ async def check_store(make: Make, laws: Collection[str] | None = None) -> None:
             try:
                 await law(make)
             except StoreError as error:
-                msg = f"{name}: an error that was not expected: {type(error).__name__}: {error}"
+                msg = f"{name}: an error that was not expected: {said_by(error)}"
                 raise AssertionError(msg) from error
 
 

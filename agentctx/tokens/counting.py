@@ -16,6 +16,7 @@ from agentctx.core.message import Media, Message, Part, ToolCall, ToolResult
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.models.table import encoding_for, percent_for
+from agentctx.printable import said_by
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 from agentctx.tokens.tiktoken import TextCache, TiktokenCounter
@@ -177,7 +178,7 @@ class Asking:
         """Raise ``ConfigError`` in place of what is no error of this library."""
         if isinstance(error, Exception) and not isinstance(error, AgentctxError):
             msg = (
-                f"counter {name_of_counter(self.counter)} raised {type(error).__name__}: {error}; "
+                f"counter {name_of_counter(self.counter)} raised {said_by(error)}; "
                 "a counter takes any text and gives its tokens as a whole number"
             )
             raise ConfigError(msg) from error
