@@ -253,6 +253,16 @@ async def test_the_log_has_a_line_for_each_event(caplog):
     assert SAID not in caplog.text
 
 
+async def test_a_name_of_a_conversation_writes_no_line_of_its_own(caplog):
+    """Who names a session or a model can neither forge a line of the log nor make a terminal obey."""
+    caplog.set_level(logging.DEBUG, "agentctx.events")
+    session = pipeline(LogEvents()).session(model="gpt-5.4\nforged", id="a\r\nERROR forged\x1b[31m\u2028")
+    await walk(session)
+    told = [record.getMessage() for record in caplog.records if record.name == "agentctx.events"]
+    assert told
+    assert all(len(line.splitlines()) == 1 and line.isprintable() for line in told)
+
+
 async def test_waiting_for_a_worker_is_counted():
     """Two long works at once: one of them waits."""
     before = queue()
