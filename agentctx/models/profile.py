@@ -7,8 +7,9 @@ prompt cache works (``cache_rules``), and windows. Windows and prices of single 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
+from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
@@ -45,6 +46,19 @@ def _overhead(instance: object, attribute: Setting, value: Setting) -> None:
 def _name(instance: object, attribute: Setting, value: Setting) -> None:
     if not isinstance(value, str) or not value.strip():
         _refuse(instance, attribute, "a model's name", value)
+
+
+def _kind(*kinds: type, expected: str) -> Callable[[object, Setting, Setting], None]:
+    """A validator of attrs for a field that has one of these kinds."""
+
+    def check(instance: object, attribute: Setting, value: Setting) -> None:
+        if not isinstance(value, kinds):
+            _refuse(instance, attribute, expected, value)
+
+    return check
+
+
+_TRUTH = _kind(bool, expected="True or False")
 
 
 @frozen
@@ -127,7 +141,7 @@ class ModelProfile:
             shares the window. ``window`` is then either this or the room of both.
 
     Raises:
-        ConfigError: If the name is blank, or a number makes no sense.
+        ConfigError: If the name is blank, a number makes no sense, or anything else is of another kind.
 
     Example:
         >>> from agentctx.models import ModelProfile, Prices, register_model
@@ -135,21 +149,23 @@ class ModelProfile:
     """
 
     name: str = field(validator=_name)
-    encoding: str = "o200k_base"
-    image: ImageRule = field(default=ImageRule("openai-tiles"))
+    encoding: str = field(default="o200k_base", validator=_kind(str, expected="the name of a tiktoken encoding"))
+    image: ImageRule = field(default=ImageRule("openai-tiles"), validator=_kind(ImageRule, expected="an ImageRule"))
     window: int | None = field(default=None, validator=_tokens)
     max_output: int | None = field(default=None, validator=_tokens)
-    prices: Prices = field(default=Prices(), kw_only=True)
+    prices: Prices = field(default=Prices(), validator=_kind(Prices, expected="Prices(input=..., ...)"), kw_only=True)
     long_from: int | None = field(default=None, validator=_tokens, kw_only=True)
-    long_prices: Prices | None = field(default=None, kw_only=True)
+    long_prices: Prices | None = field(
+        default=None, validator=_kind(Prices, NoneType, expected="Prices(input=..., ...) or None"), kw_only=True
+    )
     min_cache: int | None = field(default=None, validator=_tokens, kw_only=True)
     tool_overhead: int = field(default=0, validator=_overhead)
-    bound_thinking: bool = False
-    adaptive_thinking: bool = False
-    system_in_messages: bool = True
-    prefill: bool = True
+    bound_thinking: bool = field(default=False, validator=_TRUTH)
+    adaptive_thinking: bool = field(default=False, validator=_TRUTH)
+    system_in_messages: bool = field(default=True, validator=_TRUTH)
+    prefill: bool = field(default=True, validator=_TRUTH)
     max_input: int | None = field(default=None, validator=_tokens, kw_only=True)
-    family: str = field(kw_only=True)
+    family: str = field(validator=_name, kw_only=True)
 
     @family.default
     def _own_name(self) -> str:

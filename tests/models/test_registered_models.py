@@ -191,3 +191,23 @@ def test_a_window_that_the_name_states_is_kept_of_a_deployment_that_is_like_anot
 
     assert (profile("prod-eu:48k").window, profile("prod-eu:48k").prices.input) == (48_000, 1.0)
     assert profile("prod-eu[1m]").window == 200_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"encoding": 5},
+        {"image": "tiles"},
+        {"prices": {"input": 1.0}},
+        {"long_prices": 5},
+        {"bound_thinking": "yes"},
+        {"prefill": None},
+        {"family": 5},
+        {"family": " "},
+    ],
+    ids=str,
+)
+def test_what_is_of_another_kind_is_refused_where_it_is_said(said):
+    """A setting of a model that makes no sense is an error at once, and not at some later step."""
+    with pytest.raises(ConfigError, match=f"ModelProfile: {next(iter(said))}: expected "):
+        register_model("acme-odd", window=8_000, **said)
