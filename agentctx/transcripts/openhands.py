@@ -159,8 +159,9 @@ def _act(conversation: _Conversation, event: Fields) -> None:
         tools = args.get("tools")
         conversation.tools = tools if isinstance(tools, list) else conversation.tools
     elif action == "message" and event.get("source") == "user":
-        images = args.get("image_urls") or []
-        shown = [{"type": "image_url", "image_url": {"url": url}} for url in images if isinstance(url, str)]
+        images = args.get("image_urls")
+        urls = (url for url in images if isinstance(url, str)) if isinstance(images, list) else ()
+        shown = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
         conversation.say("user", [*content_parts(content), *content_parts(shown)])
     elif event.get("source") == "agent":
         _answer(conversation, event, args)

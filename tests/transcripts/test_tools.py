@@ -382,6 +382,16 @@ def test_a_line_of_many_megabytes_is_read(tmp_path):
         list(read_transcripts(written(tmp_path, large), 5_000_000))
 
 
+@pytest.mark.parametrize("images", [True, 7, {"a": 1}, "x", [None, 5]], ids=str)
+def test_pictures_of_an_event_that_are_no_list_are_none(tmp_path, images):
+    """An event of OpenHands whose pictures are of another kind is read without them."""
+    event = {"id": 0, "source": "user", "action": "message", "args": {"content": "Look.", "image_urls": images}}
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps([event, {**event, "id": 1, "source": "agent"}]), "utf-8")
+    (found,) = read_transcripts(str(path))
+    assert [message["content"] for message in found.recording.messages] == ["Look.", "Look."]
+
+
 @settings(max_examples=30)
 @given(st.data())
 def test_no_damage_to_a_transcript_breaks_its_reader(tmp_path_factory, data):
