@@ -1,13 +1,17 @@
 """The laws of stores catch stores that break them, and hold for stores that do only a part."""
 
+from hashlib import sha256
 from math import inf
 
+import anyio
+import anyio.lowlevel
 import pytest
 from attrs import evolve
 
 from agentctx.errors import StoreError
 from agentctx.stores import MemoryStore
 from agentctx.testing import check_store
+from agentctx.testing.store_laws import WRITERS
 
 pytestmark = pytest.mark.anyio
 
@@ -164,6 +168,52 @@ class Small:
         if handle not in self.contents:
             raise StoreError
         return self.contents[handle]
+
+
+class Blanks(Small):
+    async def get(self, handle, /):
+        return (await super().get(handle)).strip()
+
+
+class ByLength(Small):
+    async def put(self, content, /):
+        self.contents[str(len(content))] = content
+        return str(len(content))
+
+
+class Overwrites(Small):
+    async def put(self, content, /):
+        known = dict(self.contents)
+        await anyio.lowlevel.checkpoint()
+        handle = sha256(content).hexdigest()
+        self.contents = known | {handle: content}
+        return handle
+
+
+class Few(Small):
+    async def put(self, content, /):
+        handle = sha256(content).hexdigest()
+        self.contents = dict([*self.contents.items(), (handle, content)][-WRITERS:])
+        return handle
+
+
+class RaisesAnything(Small):
+    async def get(self, handle, /):
+        return self.contents[handle]
+
+
+class NotAsync(Small):
+    def put(self, content, /):
+        self.contents["one"] = content
+        return "one"
+
+
+@pytest.mark.parametrize("kind", Small.__subclasses__())
+async def test_a_broken_store_of_contents_is_caught(kind):
+    """What gives back other bytes, loses some of many, or raises what no caller expects breaks a law that is named."""
+    stores = {}
+    with pytest.raises(AssertionError, match="expected"):
+        await check_store(lambda place, **_options: stores.setdefault(place, kind()))
 
 
 async def test_a_store_of_contents_only_is_held_to_what_it_does():
