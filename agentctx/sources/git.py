@@ -109,9 +109,16 @@ class GitSource:
         with anyio.move_on_after(self.deadline) as waiting:
             async with _disarmed(self.root) as variables:
                 await run_git(self.root, "rev-parse", "--git-dir", variables=variables)
+                bare = "GIT_WORK_TREE" not in variables
+                unborn = not await run_git(
+                    self.root, "rev-parse", "--verify", "--quiet", "HEAD", variables=variables, check=False
+                )
                 async with anyio.create_task_group() as tasks:
                     for place, (_, _, arguments) in enumerate(questions):
-                        tasks.start_soon(self._answer, answers, place, arguments, variables)
+                        if (bare and arguments in (_STATUS, _DIFF)) or (unborn and arguments[0] in ("log", "diff")):
+                            answers[place] = ""
+                        else:
+                            tasks.start_soon(self._answer, answers, place, arguments, variables)
         late = f"did not tell it within {self.deadline:g} seconds"
         if waiting.cancelled_caught and not any(answers):
             raise SourceError("git", f"{late}; give GitSource a longer deadline, or less to look at")
@@ -122,8 +129,9 @@ class GitSource:
     async def _answer(
         self, answers: list[str | None], place: int, arguments: tuple[str, ...], variables: Mapping[str, str]
     ) -> None:
-        """What git says; nothing where there is nothing yet: no commit, no branch."""
+        """What git says, or complains of; nothing at no branch."""
         said = (await run_git(self.root, *arguments, variables=variables, check=False)).rstrip("\n")
+        said = said.replace(variables["GIT_DIR"], ".git")
         answers[place] = await to_thread.run_sync(self._told, said, arguments is _DIFF)
 
     def _told(self, said: str, is_diff: bool) -> str:  # noqa: FBT001 - called by a thread
@@ -181,7 +189,7 @@ async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | No
     """What git prints, at most the whole lines in its first ``LONGEST`` bytes; no more of it is waited for.
 
     A command that looks at a repository gets the variables of ``_disarmed``; no other variable of git's is passed on.
-    Without ``check`` a failure is no error: it is what was printed before.
+    Without ``check`` a failure is no error: it is what was printed before, else what git complains of.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's tree
     env = {**inherited, **_SETTINGS, **(variables or {})}
@@ -192,9 +200,11 @@ async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | No
     async with process:
         said, complaint = await _heard(process)
         failed = len(said) <= LONGEST and await process.wait() != 0
+    lines = complaint.decode("utf-8", "replace").strip().splitlines() if failed else []
     if failed and check:
-        lines = complaint.decode("utf-8", "replace").strip().splitlines()
         raise SourceError("git", lines[0] if lines else f"ended with exit code {process.returncode}")
+    if lines and not said:
+        return f"(git: {lines[0]})"
     return whole_lines(said)
 
 

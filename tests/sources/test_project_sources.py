@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -55,6 +56,25 @@ async def test_git_without_a_commit(git, tmp_path):
     """In a repository without a commit there is a branch, and nothing fails."""
     git("status")
     assert await contents(GitSource(tmp_path)) == {"branch": "trunk"}
+
+
+@pytest.mark.parametrize("damage", ["index", "objects"])
+async def test_git_that_cannot_read_a_repository_says_so(git, tmp_path, damage):
+    """A damaged repository is not told as one without changes; no path of a temporary folder is told."""
+    (tmp_path / "a.txt").write_text("one", encoding="utf-8")
+    git("add", "a.txt")
+    git("commit", "-m", "First")
+    place = tmp_path / ".git/index"
+    if damage == "objects":
+        (place,) = (
+            path for path in (tmp_path / ".git/objects").glob("??/*") if b"First" in zlib.decompress(path.read_bytes())
+        )
+        place.chmod(0o644)
+    place.write_bytes(b"junk")
+    found = await contents(GitSource(tmp_path, diff=True))
+    assert found["working tree"].startswith("(git: ")
+    assert found["branch"] == "trunk"
+    assert "agentctx-git" not in str(found)
 
 
 async def test_git_between_branches(git, tmp_path):
