@@ -8,13 +8,18 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import httpx
+import litellm
 import pytest
 import pytest_socket
 from anthropic import Anthropic
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, check, documented, read_file, reading
 from openai import BadRequestError, OpenAI
 
+from agentctx import Budget, FitContextWindow, Pipeline, Sessions
+from agentctx.frameworks.litellm_proxy import ContextLogger
+from agentctx.stores import MemoryStore
 from agentctx.testing.servers import Desk, chat_completions, messages, serving
 
 START = 240
@@ -209,3 +214,25 @@ def test_what_cannot_fit_is_refused_as_litellm_refuses_it(at, desks):
     with pytest.raises(BadRequestError, match="ContextWindowExceeded"):
         loop(at("ours"), task=f"{TASK} {'Mind this. ' * 10_000}")
     assert [] == desks["openai"].requests
+
+
+@pytest.mark.filterwarnings("ignore:Items? .*ReadOnly")  # LiteLLM's own types, as Pydantic sees them
+@pytest.mark.anyio
+async def test_the_last_bill_is_in_the_store(desks, monkeypatch):
+    """What LiteLLM tells its callback of the last call is saved at once: another worker knows what was billed."""
+    store, made = MemoryStore(), Pipeline(FitContextWindow(), budget=Budget(window=WINDOW))
+    ours = ContextLogger(sessions=Sessions(made, store))
+    monkeypatch.setattr(litellm, "callbacks", [ours])
+    body = {"model": f"openai/{MODEL}", "messages": [{"role": "user", "content": TASK}], "litellm_call_id": "call-1"}
+    body["litellm_session_id"] = "thread-42"
+    sent = await ours.async_pre_call_hook({"api_key": KEY}, None, body, "acompletion")
+    del sent["litellm_session_id"]
+    answer = await litellm.acompletion(**sent, api_base=f"{desks['url']}/v1", api_key="none")
+    (name,) = ours.agentctx.sessions
+    with anyio.fail_after(20):
+        while True:  # LiteLLM logs in a task of its own
+            async with Sessions(made, store).using(name) as session:
+                if session.billed_tokens is not None:
+                    break
+            await anyio.sleep(0.02)
+    assert session.billed_tokens == answer.usage.prompt_tokens
