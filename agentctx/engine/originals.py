@@ -442,8 +442,14 @@ class StoreShelf:
             if not meant.isdisjoint(found):
                 made = self._put_right(messages[place], wrong)
                 was = known.get(made.identity)
-                messages[place] = was if was is not None and was == made else made  # cut again, it says the same
+                again = was is not None and was == made and self._marked_alike(was, made)
+                messages[place] = was if was is not None and again else made  # cut again, it says the same
         return after.with_messages(tuple(messages))
+
+    def _marked_alike(self, one: Message, other: Message) -> bool:
+        """Whether two messages carry the same cache markers, which no comparison of them sees."""
+        markers = self.wire.cache_markers
+        return markers is None or markers.of(one) == markers.of(other)
 
     async def _firsts(self, named: Collection[str]) -> dict[str, str | None]:
         """Of handles that are named, with the result that is meant, those of which another has the whole text."""

@@ -132,3 +132,25 @@ async def test_no_message_is_larger_for_what_was_cut_from_it(stages, format_name
         ]
         assert all(now <= before for now, before in pairs)
         assert any(now < before for now, before in pairs)
+
+
+@pytest.mark.anyio
+async def test_a_cache_marker_that_is_one_too_many_goes_from_what_is_cut_again():
+    """A view written back has no fifth marker, where the oldest stands behind a result cut before and one cut now."""
+    store = MemoryStore()
+    tools = [Recall(store).definition("anthropic")]
+    lines = "\n".join(f"line {number}" for number in range(4000))
+    read = [assistant(call("c", "read"), call("d", "read")), result("c", lines), result("d", "word " * 280)]
+    turns = [turn for number in range(3) for turn in (assistant("so"), user(f"word {number} " * 5))]
+    messages = transcript("anthropic", user("task"), *read, *turns, assistant("so"), user("word 3 " * 330))
+    session = Pipeline(budget=1500, store=store).session(format="anthropic")
+    shown = [messages[0]]
+    for place in range(1, len(messages), 2):
+        block = messages[place + 1]["content"]
+        block = {"type": "text", "text": block} if isinstance(block, str) else block[-1]
+        marked = [*messages[place + 1]["content"][:-1]] if block["type"] != "text" else []
+        marked.append({**block, "cache_control": {"type": "ephemeral"}})
+        view = await session.prepare([*shown, messages[place], {"role": "user", "content": marked}], tools=tools)
+        shown = view.messages
+    assert "omitted; recall" in str(shown[2])
+    assert str(shown).count("cache_control") == 4
