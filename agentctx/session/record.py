@@ -466,6 +466,7 @@ def rewound(
         weights: What each message of the record's view weighs.
         unchanged_until: How many messages of the history still stand.
         history_length: How many messages the caller passes now: with these known, what stays decided is still true.
+            What was decided beside messages that have gone is not true before those that stand now in their place.
         binds_reasoning: Whether the model binds its reasoning to all that stands before it.
     """
     cut, decided_until = _cut(record, _joined_from(record, decided_until))
@@ -478,7 +479,9 @@ def rewound(
         shown=record.shown[:cut],
         origins=record.origins[:cut],
         roles=record.roles[:decided_until],
-        decided=numbers(min(known, history_length) for known in record.decided[:decided_until]),
+        decided=numbers(
+            known if known <= unchanged_until else history_length for known in record.decided[:decided_until]
+        ),
         log=record.log.before(decided_until),
         made={id(each): record.made[id(each)] for each in record.view[:cut] if id(each) in record.made},
         history_tokens=sum(record.sizes[:decided_until]),

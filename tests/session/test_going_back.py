@@ -139,6 +139,19 @@ async def test_the_wish_that_is_the_latest_again_is_there(format_name):
     assert "a wish" in str((await session.prepare(messages)).messages)
 
 
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_wish_is_there_after_another_way_on_in_which_it_was_not_the_latest(format_name):
+    """It was left out for one way on; back on a second, longer one, to where no wish came after it, it is there."""
+    start = [user("the task"), assistant("ok"), user("the wish " * 9), *rounds(1)]
+    shorter = transcript(format_name, *start, assistant("so"), user("another wish"))
+    open_again = transcript(format_name, *start, *rounds(1, first=1))
+    longer = [*open_again, *transcript(format_name, user("."), assistant("done"), user("the last"))[1:]]
+    session = Pipeline(TruncateOldest(), budget=200).session(format=format_name)
+    for messages in (shorter, longer):
+        assert "the wish" not in str((await session.prepare(messages)).messages)
+    assert "the wish" in str((await session.prepare(open_again)).messages)
+
+
 async def test_an_instruction_that_went_out_as_the_users_is_no_latest_wish():
     """In a view that was written back, the wish before an instruction is the latest, and is there again."""
     messages = transcript("anthropic", user("the task"), assistant("ok"), user("a wish"))
