@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -57,67 +57,110 @@ _ESCAPE = (
 )
 _HIDDEN = lazy_pattern(f"(?P<nothing>{_COLOUR}|{NO_WIDTH})|{_ESCAPE}")
 _HIDDEN_OR_OVERWRITTEN = lazy_pattern(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{NO_WIDTH})|{_ESCAPE}")
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0e-\x1f\x7f]")
+_NO_WIDTH = lazy_pattern(NO_WIDTH)
+_BEGINS = lazy_pattern(r"\\[\\xuUenrtbfv0-3]|%[u0-7]|=[0-7]|&[#A-Za-z]|\^\[")
+"""What every escape begins with that has none of these characters."""
+_NEXT_QUOTE = r"[ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])"
+_INDENT = r"[ \t>|#*+-]{0,40}(?=[\w+/=-])"
+_ENDS = (r"\\", r"\r?\n"), ("-", r"\r?\n"), ("=(?<!==)", r"\r?\n"), (r"\r", r"\n"), (r"\n", "")
 _BREAK = lazy_pattern(
-    r"[\"'`][ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])|"
-    r"(?<=[\w+/=-])(?:\\|-|(?<!=)=)?\r?\n[ \t>|#*+-]{0,40}(?=[\w+/=-])"
+    "|".join(
+        (
+            *(sign + _NEXT_QUOTE for sign in "\"'`"),
+            *(rf"{sign}(?<=[\w+/=-].){end}{_INDENT}" for sign, end in _ENDS),
+        )
+    ),
+    re.DOTALL,
 )
-"""Between two parts of one text: quotes with a sign of joining or a line break, or a line break alone."""
+"""Between two parts of one text: quotes with a sign of joining or a line break, or a line break alone.
+
+What each way begins with stands first: the places where none can begin are passed over fast.
+"""
+
+
+Replaced = tuple[int, int, str]
+"""Where something stands in a text, and what is read there instead."""
 
 
 @frozen(eq=False, repr=False)
 class Seen:
-    """A text as it is seen, and where each of its characters stands in the text as it is."""
-
-    text: str
-    starts: list[int]
-    places: list[tuple[int, int]]
-
-    def place(self, start: int, end: int) -> tuple[int, int]:
-        """Where a part of it stands in the text as it is."""
-        return self._at(start)[0], self._at(end - 1)[1]
-
-    def _at(self, index: int) -> tuple[int, int]:
-        piece = bisect_right(self.starts, index) - 1
-        start, end = self.places[piece]
-        seen = (self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)) - self.starts[piece]
-        if seen != end - start:
-            return start, end
-        return start + index - self.starts[piece], start + index - self.starts[piece] + 1
-
-
-def without_escapes(text: str, *, apart: bool) -> Seen | None:
-    """The text with every escape as what it stands for; None when there is none.
+    """A text as it is seen.
 
     Args:
-        text: The text.
-        apart: Whether what is seen as nothing, and every escape, parts the words around it; else it joins them.
+        text: It.
+        original: The text as it is.
+        replaced: What stands there for something else, in its order.
     """
-    hidden = _HIDDEN_OR_OVERWRITTEN if "\b" in text else _HIDDEN
-    if hidden.search(text) is None:
-        return None
-    return _seen(text, hidden, lambda found: f" {_character(found)}" if apart else _character(found))
+
+    text: str
+    original: str
+    replaced: Sequence[Replaced] = ()
+
+    @classmethod
+    def of(cls, original: str, replaced: Sequence[Replaced]) -> Seen:
+        """A text with something else in some places."""
+        pieces: list[str] = []
+        done = 0
+        for start, end, shown in replaced:
+            pieces += (original[done:start], shown)
+            done = end
+        return cls("".join((*pieces, original[done:])), original, replaced)
+
+    def placed(self, spans: Iterable[Span]) -> Iterator[Span]:
+        """Where parts of it stand in the text as it is."""
+        if spans := list(spans):
+            starts, places = self._pieces()
+            for start, end in spans:
+                yield self._at(start, starts, places)[0], self._at(end - 1, starts, places)[1]
+
+    def _pieces(self) -> tuple[list[int], list[Span]]:
+        """Where each piece of it begins, and where it stands in the text as it is."""
+        starts: list[int] = []
+        places: list[Span] = []
+        length = done = 0
+        for start, end, shown in (*self.replaced, (len(self.original), len(self.original), "")):
+            for size, place in ((start - done, (done, start)), (len(shown), (start, end))):
+                if size:
+                    starts.append(length)
+                    places.append(place)
+                    length += size
+            done = end
+        return starts, places
+
+    def _at(self, index: int, starts: Sequence[int], places: Sequence[Span]) -> Span:
+        piece = bisect_right(starts, index) - 1
+        start, end = places[piece]
+        seen = (starts[piece + 1] if piece + 1 < len(starts) else len(self.text)) - starts[piece]
+        if seen != end - start:
+            return start, end
+        return start + index - starts[piece], start + index - starts[piece] + 1
 
 
-def joined(text: str) -> Seen | None:
-    """The text with lines and quoted pieces joined that may be one word; None when there are none."""
-    return _seen(text, _BREAK, lambda _: "") if _BREAK.search(text) is not None else None
+def without_escapes(text: str) -> tuple[Seen, ...]:
+    """The text with every escape as what it stands for, once with each parting the words around it, once joining them.
+
+    Nothing where there is none.
+    """
+    found = [(*each.span(), _character(each)) for each in _escapes(text)]
+    if not found:
+        return ()
+    return Seen.of(text, [(start, end, f" {shown}") for start, end, shown in found]), Seen.of(text, found)
 
 
-def _seen(text: str, pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str]) -> Seen:
-    pieces: list[str] = []
-    starts: list[int] = []
-    places: list[tuple[int, int]] = []
-    length = done = 0
-    for found in (*pattern.finditer(text), None):
-        start, end = (len(text), len(text)) if found is None else found.span()
-        for piece, place in ((text[done:start], (done, start)), (found and shown(found), (start, end))):
-            if piece:
-                pieces.append(piece)
-                starts.append(length)
-                places.append(place)
-                length += len(piece)
-        done = end
-    return Seen("".join(pieces), starts, places)
+def _escapes(text: str) -> Iterator[re.Match[str]]:
+    start = 0
+    if (_CONTROL if text.isascii() else _NO_WIDTH).search(text) is None:
+        first = _BEGINS.search(text)
+        if first is None:
+            return iter(())
+        start = first.start()
+    return (_HIDDEN_OR_OVERWRITTEN if "\b" in text else _HIDDEN).finditer(text, start)
+
+
+def joined(text: str) -> Seen:
+    """The text with lines and quoted pieces joined that may be one word."""
+    return Seen.of(text, [(*found.span(), "") for found in _BREAK.finditer(text)])
 
 
 def _character(found: re.Match[str]) -> str:
@@ -153,11 +196,12 @@ _SECRET_ENDINGS = (
 )
 """Endings of single words that make a name that of a secret wherever the word stands."""
 
-_KEYS = lazy_pattern(
+_BEFORE_KEYS = (
     r"access|account|api|app|auth|client|consumer|deploy|encryption|hmac|jwt|master|private|secret|service|"
     r"session|shared|signing|ssh|storage|webhook"
 )
 """Words before ``key`` that make it a secret."""
+_KEYS = lazy_pattern(_BEFORE_KEYS)
 
 _ABOUT = lazy_pattern(
     r"count|endpoint|enabled|expires|expiry|field|file|header|length|limit|max|min|name|names|path|pattern|"
@@ -174,6 +218,22 @@ _PLACES = lazy_pattern(
     r"continuation|cursor|end|eos|bos|mask|next|pad|page|pagination|prev|previous|sep|special|stop|sync|unk"
 )
 """Words before ``token`` that make it a place in a list or a piece of text."""
+
+_IN_NAMES = tuple(word for word in _SECRET_ENDINGS if not word.endswith("key"))
+"""One of these stands in a name of which any word may make it that of a secret; or a key, or a connection string."""
+
+_NAME_ENDS = r"(?=(?:(?![a-z])[\w.-])*+[\s\"'`*\\\]:=|>,!])"
+"""Behind the last word of a name in small letters, but for a number: the end of the name, and what may stand there."""
+
+_AT_ENDS = (
+    *((word, lazy_pattern(word + _NAME_ENDS)) for word in (*sorted(_SECRET), "token", "pass", "pat")),
+    ("connection", lazy_pattern(r"connection[^a-z]*+string")),
+)
+"""Words that make a name that of a secret when they are its last, each with how it stands there."""
+
+_A_KEY = lazy_pattern("key")
+_OF_A_KEY = lazy_pattern(rf"(?:{_BEFORE_KEYS})[^a-z]*+\Z")
+_KEY_VARIABLE = lazy_pattern(r"KEY(?![A-Za-z])")
 
 _CREDENTIAL_FILES = lazy_pattern(
     r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
@@ -363,6 +423,10 @@ _FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=-)(?<![A-Za-z0-9_-]-)|(?<=^--)|(?<=[A-Z]_))"
 _TOKEN = lazy_pattern(
     rf"(?:{'|'.join(_UNMISTAKABLE)})(?![A-Za-z0-9])|{_FREE}(?:{'|'.join(_TOKENS)})(?![A-Za-z0-9])", re.MULTILINE
 )
+_OF_TOKENS = r"[\w.~:$=+/,-]"
+_LONG_WORD = lazy_pattern(rf"(?<!{_OF_TOKENS}){_OF_TOKENS}{{15,}}+")
+"""What a token is, or is a part of: none has other characters, or fewer."""
+
 _AZURE_KEY = lazy_pattern(
     r"(?<![A-Za-z0-9+/])(?<!sha512[-:=])"
     r"(?:[A-Za-z0-9+/]{86}==|[A-Za-z0-9+/]{33}(?:\+(?:ASb|AEh|ARm)|AzCa)[A-Za-z0-9+/]{6}=|"
@@ -411,6 +475,7 @@ _SEED_PHRASE = lazy_pattern(
     rf"(?P<secret>{_SEED_WORD}(?:[ \t,]{{1,4}}{_SEED_WORD}){{11,23}})(?=[.]?\s*(?:[\n\"'`\\}}]|\Z))"
 )
 """The words that a wallet is restored from: that many, each of three to eight letters."""
+_ABOUT_SEEDS = "seed", "mnemonic", "phrase", "words"
 _LETTERS = lazy_pattern(r"[a-z]+")
 _SEED_LENGTHS = frozenset({12, 15, 18, 21, 24})
 _PIN = lazy_pattern(
@@ -425,18 +490,27 @@ _HEADER = lazy_pattern(
 )
 _SAYS_WHO = lazy_pattern(r"(?i)(?:apikey|aws4|basic|bearer|digest|negotiate|token)\b|[^\n]*[=\d]")
 _BEARER = lazy_pattern(r"(?i)\b(?:bearer|basic) {1,4}(?P<secret>[A-Za-z0-9._~+/-]{16,}={0,2})")
-_HOOKS = (
-    lazy_pattern(
-        r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)(?P<secret>[\w/-]+)"
-    ),
-    lazy_pattern(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)"),
-    lazy_pattern(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)"),
-    lazy_pattern(
-        r"\b(?:JSESSIONID|PHPSESSID|ASP\.NET_SessionId|ASPSESSIONID[A-Z]{8}|connect\.sid|laravel_session)="
-        r"(?P<secret>[^;,&\s\"'<>]{12,4096})"
-    ),
-    lazy_pattern(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)"),
+_SLACK_OR_DISCORD = lazy_pattern(
+    r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)(?P<secret>[\w/-]+)"
 )
+_SESSION_COOKIE = lazy_pattern(
+    r"\b(?:JSESSIONID|PHPSESSID|ASP\.NET_SessionId|ASPSESSIONID[A-Z]{8}|connect\.sid|laravel_session)="
+    r"(?P<secret>[^;,&\s\"'<>]{12,4096})"
+)
+_OF_AN_ACCOUNT = lazy_pattern(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)")
+_SIGNED = lazy_pattern(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)")
+_HOOKS = (
+    ("bearer ", _BEARER),
+    ("basic ", _BEARER),
+    ("hooks.slack.com/", _SLACK_OR_DISCORD),
+    ("/api/webhooks/", _SLACK_OR_DISCORD),
+    ("webhook.office.com/", lazy_pattern(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)")),
+    *((word, _SIGNED) for word in ("sig=", "signature=", "security-token=", "credential=")),
+    *((word, _SESSION_COOKIE) for word in ("sessionid", "phpsessid", "connect.sid", "laravel_session")),
+    *((word, _OF_AN_ACCOUNT) for word in ("accountkey=", "sharedaccesskey=", "sharedaccesssignature=")),
+)
+"""What follows certain words, each with one of these, in small letters."""
+
 _COMMANDS = (
     (
         ("curl", "http", "wget"),
@@ -551,7 +625,8 @@ _COMMANDS = (
         ),
     ),
 )
-"""What commands say, each with words of which one stands there, in small letters."""
+_SAID_BY_COMMANDS = tuple((word, pattern) for words, pattern in _COMMANDS for word in words)
+"""What commands say, each with a word that stands there, in small letters."""
 _OF_WHAT = (
     r"(?:[ \t](?:for|of|on|to|für|von|pour|de|du|para|per|di|do|van|voor|от|для|к|на)[ \t][^\n.:;,=?]{1,40}?)?"
     r"(?:[ \t]{1,2}\([^()\n]{1,40}\))?"
@@ -596,8 +671,11 @@ _IN_OTHERS = lazy_pattern(
     rf"(?i)(?:{'|'.join(_PASSWORDS)})"
     rf"(?:{_OF_WHAT}[ \t]{{0,4}}(?:[:=\uff1a\u662f\u306f]|->|{_IS}:?[ \t])[ \t]{{0,4}}{_VALUE}|{_ALONE})"
 )
-_IN_WORDS = ((("pass", "pw", "token", "secret", "key"), _IN_ENGLISH), (_PASSWORDS, _IN_OTHERS))
-"""What sentences say, each with words of which one stands there, in small letters."""
+_IN_WORDS = (
+    *((word, _IN_ENGLISH) for word in ("pass", "pw", "token", "secret", "key")),
+    *((word, _IN_OTHERS) for word in _PASSWORDS),
+)
+"""What sentences say, each with a word that stands there, in small letters."""
 _TECHNICAL = lazy_pattern(
     r"(?:aes|argon|base|bcrypt|ecdsa|ed|es|http|iso|md|oauth|pbkdf|ps|rfc|rs|rsa|sha|utf|v|x)[-_]?\d.*|"
     r".*[(\[{/\\].*|.*\.[a-z]{1,5}\d?|.*\d\.\d.*|\d{4}-\d\d.*|\d+[- _][a-z-]+",
@@ -641,12 +719,41 @@ def _is_header(value: str) -> bool:
     return not (is_reference(told) or is_placeholder(told))
 
 
+def _in_small_letters(text: str) -> str:
+    """The text as those patterns compare it that do not mind the case."""
+    small = text.lower()
+    return small if small.isascii() else small.replace("\u017f", "s").replace("\u0131", "i").replace("\u0307", "")
+
+
 def keys_in(text: str) -> Iterator[Span]:
     """Where keys of known services stand."""
-    for pattern in (_TOKEN, *((_AZURE_KEY,) if any(part in text for part in _IN_AZURE_KEYS) else ())):
-        yield from (found.span() for found in pattern.finditer(text))
-    for pattern in (_BEARER, *_HOOKS):
+    if _may_have_tokens(text):
+        yield from (found.span() for found in _TOKEN.finditer(text))
+    if any(part in text for part in _IN_AZURE_KEYS):
+        yield from (found.span() for found in _AZURE_KEY.finditer(text))
+    small = _in_small_letters(text)
+    for pattern in _worth_a_look(_HOOKS, small):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
+
+
+_WORDS_WITHOUT_TOKENS: set[str] = set()
+_MOST_WORDS, _LONGEST_WORD = 20_000, 200
+
+
+def _may_have_tokens(text: str) -> bool:
+    """Whether one of the long words of a text, by itself, has what may be a token.
+
+    Tools print the same words again and again: those that have none are kept, as long as they are not too many.
+    """
+    words = set(_LONG_WORD.findall(text)) - _WORDS_WITHOUT_TOKENS
+    if not words:
+        return False
+    if _TOKEN.search("\n".join(words)) is not None:
+        return True
+    if len(_WORDS_WITHOUT_TOKENS) > _MOST_WORDS:
+        _WORDS_WITHOUT_TOKENS.clear()
+    _WORDS_WITHOUT_TOKENS.update([word for word in words if len(word) <= _LONGEST_WORD])
+    return False
 
 
 def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
@@ -658,12 +765,11 @@ def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span
     """
     yield from _private_keys(text)
     yield from keys_in(text) if keys is None else keys
-    yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
-    small = text.lower()
-    said = (pattern for words, pattern in _COMMANDS if any(word in small for word in words))
-    for words, pattern in _IN_WORDS:
-        if any(word in small for word in words):
-            yield from _told_in_words(pattern, text)
+    small = _in_small_letters(text)
+    if "authorization" in small or "cookie" in small:
+        yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
+    for pattern in _worth_a_look(_IN_WORDS, small):
+        yield from _told_in_words(pattern, text)
     if " key" in small:
         yield from _keys_in_words(text)
     if "@" in text:
@@ -672,13 +778,19 @@ def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span
         yield from (each.span("secret") for each in _CREDENTIALS.finditer(text) if _is_told(each["secret"]))
     if "pin" in small:
         yield from (each.span("secret") for each in _PIN.finditer(text))
-    if any(word in small for word in ("seed", "mnemonic", "phrase", "words")):
+    if [word for word in _ABOUT_SEEDS if word in small]:
         phrases = (
             each for each in _SEED_PHRASE.finditer(text) if len(_LETTERS.findall(each["secret"])) in _SEED_LENGTHS
         )
         yield from (each.span("secret") for each in phrases)
-    for pattern in (*said, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
+    in_urls = (_IN_URL, _USER_IN_URL) if "@" in text and "://" in text else ()
+    for pattern in (*_worth_a_look(_SAID_BY_COMMANDS, small), *in_urls):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
+
+
+def _worth_a_look(table: Iterable[tuple[str, re.Pattern[str]]], small: str) -> Iterable[re.Pattern[str]]:
+    """The patterns of which a word stands in a text in small letters."""
+    return dict.fromkeys([pattern for word, pattern in table if word in small])
 
 
 def _user_infos(text: str) -> Iterator[Span]:
@@ -708,7 +820,8 @@ def _user_infos(text: str) -> Iterator[Span]:
 def _private_keys(text: str) -> Iterator[Span]:
     keys = [found.span() for found in _PEM.finditer(text)]
     yield from keys
-    yield from (found.span("secret") for found in _PUTTY.finditer(text))
+    if "Private-Lines:" in text:
+        yield from (found.span("secret") for found in _PUTTY.finditer(text))
     ends = {end for _, end in keys}
     alone = [found.end() for found in _PEM_END.finditer(text) if found.end() not in ends]
     if alone:  # its beginning was cut off: everything before it may be the key
@@ -901,7 +1014,7 @@ def redact_secrets(text: str, name: str = "") -> str:
         >>> redact_secrets("password = 'xk29-fj3n-QQ81'")
         "password = '[redacted]'"
     """
-    if is_credential_file(name):
+    if name and is_credential_file(name):
         return f"{REDACTED}: a file of credentials\n" if text else text
     rules = _rules_of(name)
     for _ in range(_ROUNDS):
@@ -909,13 +1022,14 @@ def redact_secrets(text: str, name: str = "") -> str:
         if told == text:
             break
         text = told
-    return "\n".join(map(_without_value, text.split("\n"))) if is_environment_file(name) else text
+    return "\n".join(map(_without_value, text.split("\n"))) if name and is_environment_file(name) else text
 
 
 Rule = tuple[re.Pattern[str], re.Pattern[str], Goes]
 """How a name stands before its value, how the value stands, and which values go."""
 
 
+@lru_cache(maxsize=256)
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """How values are given to names in a file of this name."""
     path = _path(name.lower())
@@ -938,23 +1052,19 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
 
 def _secrets(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where secrets stand: in the text as it is, as it is seen, and in what is wrapped in it."""
+    breathe()
     keys = list(keys_in(text))
     plain = [*secret_spans(text, keys), *_named(text, rules)]
     yield from plain
-    for apart in (True, False):
-        if (seen := without_escapes(text, apart=apart)) is not None:
-            keys_seen = list(keys_in(seen.text))
-            yield from _placed(seen, [*secret_spans(seen.text, keys_seen), *_named(seen.text, rules)])
-            if not apart:
-                yield from _across(seen, keys_seen)
-    yield from _across(Seen(text, [0], [(0, len(text))]), [*plain, *keys])
+    for seen, is_joined in zip(without_escapes(text), (False, True), strict=False):
+        keys_seen = list(keys_in(seen.text))
+        yield from seen.placed([*secret_spans(seen.text, keys_seen), *_named(seen.text, rules)])
+        if is_joined:
+            yield from _across(seen, keys_seen)
+    yield from _across(Seen(text, text), [*plain, *keys])
     for place, content in wrapped_in(text):
         if any(True for _ in secret_spans(content)) or any(True for _ in _named(content, _rules_of(""))):
             yield place
-
-
-def _placed(seen: Seen, spans: Iterable[Span]) -> Iterator[Span]:
-    return (seen.place(start, end) for start, end in spans)
 
 
 def _across(seen: Seen, known: Iterable[Span]) -> Iterator[Span]:
@@ -963,14 +1073,12 @@ def _across(seen: Seen, known: Iterable[Span]) -> Iterator[Span]:
     What is already a whole key goes on only with what looks made up: the next line may be another's.
     """
     whole = joined(seen.text)
-    if whole is None:
-        return
+    keys = list(keys_in(whole.text)) if whole.replaced else ()
     ends = dict(known)
-    for start, end in keys_in(whole.text):
-        first, last = whole.place(start, end)
+    for (start, end), (first, last) in zip(keys, whole.placed(keys), strict=True):
         is_cut = last - first > end - start
         if is_cut and (first not in ends or _goes_on(seen.text[ends[first] : last])):
-            yield seen.place(first, last)
+            yield from seen.placed([(first, last)])
 
 
 def _goes_on(rest: str) -> bool:
@@ -999,9 +1107,14 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where the values stand that are given to the names of secrets."""
+    if not rules or not _may_name_secrets(text):
+        return
+    names: dict[re.Pattern[str], list[re.Match[str]]] = {}
     for head, value, goes in rules:
         breathe()
-        yield from _given(text, head, value, goes)
+        if head not in names:
+            names[head] = [found for found in paced(head.finditer(text)) if is_secret_name(found["name"])]
+        yield from _given(text, names[head], value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)
         yield from _below(text)
@@ -1010,11 +1123,27 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
         yield from (span for span in _blocks(text) if _one_made_up(text[slice(*span)]))
 
 
-def _given(text: str, head: re.Pattern[str], value: re.Pattern[str], goes: Goes) -> Iterator[Span]:
-    """Where the values stand that go by one rule."""
+def _may_name_secrets(text: str) -> bool:
+    """Whether a glance cannot rule out that a name stands in a text that ``is_secret_name``, and may be given a value.
+
+    It looks at the words that such a name has to have, or to end with, in small letters.
+    """
+    if "\u0130" in text or "\u212a" in text:  # no letters of a name, but in small letters they are
+        return True
+    small = text.lower()
+    if [word for word in _IN_NAMES if word in small] or ("KEY" in text and _KEY_VARIABLE.search(text) is not None):
+        return True
+    if any(pattern.search(small) is not None for pattern in _worth_a_look(_AT_ENDS, small)):
+        return True
+    keys = _A_KEY.finditer(small) if "key" in small else ()
+    return any(_OF_A_KEY.search(small, max(0, each.start() - 120), each.start()) is not None for each in keys)
+
+
+def _given(text: str, names: Iterable[re.Match[str]], value: re.Pattern[str], goes: Goes) -> Iterator[Span]:
+    """Where the values stand that are given to names by one rule."""
     done = 0
-    for found in paced(head.finditer(text)):
-        if found.start() < done or not is_secret_name(found["name"]):
+    for found in names:
+        if found.start() < done:
             continue
         given = value.match(text, found.end())
         if given is None:
