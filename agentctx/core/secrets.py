@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ _HIDDEN = lazy_pattern(f"(?P<nothing>{_COLOUR}|{NO_WIDTH})|{_ESCAPE}")
 _HIDDEN_OR_OVERWRITTEN = lazy_pattern(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{NO_WIDTH})|{_ESCAPE}")
 _CONTROL = lazy_pattern(r"[\x00-\x08\x0e-\x1f\x7f]")
 _NO_WIDTH = lazy_pattern(NO_WIDTH)
-_BEGINS = lazy_pattern(r"\\[\\xuUenrtbfv0-3]|%[u0-7]|=[0-7]|&[#A-Za-z]|\^\[")
+_BEGINS = lazy_pattern(r"\\(?=[\\xuUenrtbfv0-3])|%(?=[u0-7])|=(?=[0-7])|&(?=[#A-Za-z])|\^(?=\[)")
 """What every escape begins with that has none of these characters."""
 _NEXT_QUOTE = r"[ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])"
 _INDENT = r"[ \t>|#*+-]{0,40}(?=[\w+/=-])"
@@ -149,13 +149,14 @@ def without_escapes(text: str) -> tuple[Seen, ...]:
 
 
 def _escapes(text: str) -> Iterator[re.Match[str]]:
-    start = 0
-    if (_CONTROL if text.isascii() else _NO_WIDTH).search(text) is None:
-        first = _BEGINS.search(text)
-        if first is None:
-            return iter(())
-        start = first.start()
-    return (_HIDDEN_OR_OVERWRITTEN if "\b" in text else _HIDDEN).finditer(text, start)
+    if (_CONTROL if text.isascii() else _NO_WIDTH).search(text) is not None:
+        yield from (_HIDDEN_OR_OVERWRITTEN if "\b" in text else _HIDDEN).finditer(text)
+        return
+    done = 0
+    for begins in _BEGINS.finditer(text):
+        if begins.start() >= done and (found := _HIDDEN.match(text, begins.start())) is not None:
+            done = found.end()
+            yield found
 
 
 def joined(text: str) -> Seen:
@@ -222,11 +223,16 @@ _PLACES = lazy_pattern(
 _IN_NAMES = tuple(word for word in _SECRET_ENDINGS if not word.endswith("key"))
 """One of these stands in a name of which any word may make it that of a secret; or a key, or a connection string."""
 
-_NAME_ENDS = r"(?=(?:(?![a-z])[\w.-])*+[\s\"'`*\\\]:=|>,!])"
-"""Behind the last word of a name in small letters, but for a number: the end of the name, and what may stand there."""
+_LAST_IN_NAMES = (*sorted(_SECRET), "token", "pass", "pat")
+_GIVEN = (
+    r"(?:(?:(?![a-z])[\w.-])*+(?:\\{0,15}[\"']?\]?\s{0,8}[:=!]|\\?[\"']\s{0,4},|>|"
+    r"(?:\\?[\"'])?[\s,]\s{0,40}(?:\\?[\"'])?value)|"
+    r"(?:(?![a-z])[\w .-])*+[ \t]*[:=]?[`*|])"
+)
+"""What stands behind the last word of a name in small letters: numbers and signs, and what says what it is given."""
 
 _AT_ENDS = (
-    *((word, lazy_pattern(word + _NAME_ENDS)) for word in (*sorted(_SECRET), "token", "pass", "pat")),
+    *((word, lazy_pattern(word + _GIVEN)) for word in _LAST_IN_NAMES),
     ("connection", lazy_pattern(r"connection[^a-z]*+string")),
 )
 """Words that make a name that of a secret when they are its last, each with how it stands there."""
@@ -475,9 +481,10 @@ _SEED_PHRASE = lazy_pattern(
     rf"(?P<secret>{_SEED_WORD}(?:[ \t,]{{1,4}}{_SEED_WORD}){{11,23}})(?=[.]?\s*(?:[\n\"'`\\}}]|\Z))"
 )
 """The words that a wallet is restored from: that many, each of three to eight letters."""
-_ABOUT_SEEDS = "seed", "mnemonic", "phrase", "words"
+_ABOUT_SEEDS = "seed", "mnemonic", "secret", "recovery", "backup", "wallet"
 _LETTERS = lazy_pattern(r"[a-z]+")
 _SEED_LENGTHS = frozenset({12, 15, 18, 21, 24})
+_PIN_WORD = lazy_pattern(r"pin(?![a-z])")
 _PIN = lazy_pattern(
     r"(?i)\bpin(?:[ -](?:code|number))?(?:[ \t]{1,4}for[ \t][^\n.:;,=?]{1,40}?)?"
     r"(?:[ \t]{1,4}(?:(?:is|was)(?:[ \t](?:now|set[ \t]to))?|(?:set|changed)[ \t]to)|(?<=code|mber)[ \t]{0,4}[:=])"
@@ -515,12 +522,13 @@ _COMMANDS = (
     (
         ("curl", "http", "wget"),
         lazy_pattern(
-            r"\b(?:curl|https?|wget)\b[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
+            r"(?:c(?<!\w.)url|h(?<!\w.)ttps?|w(?<!\w.)get)\b"
+            r"[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
             r"(?P<secret>[^\s\"']+)"
         ),
     ),
     (
-        ("machine",),
+        ("machine ", "machine\t"),
         lazy_pattern(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
     ),
     (
@@ -530,7 +538,7 @@ _COMMANDS = (
         ),
     ),
     (
-        ("-p",),
+        ("login ", "login\t", "--username"),
         lazy_pattern(
             r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm(?: registry)?|oras|crane(?: auth)?|oc|az|mongo|mongosh|cf)"
             r"[ \t]+"
@@ -567,7 +575,7 @@ _COMMANDS = (
         lazy_pattern(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
     ),
     (
-        ("pass",),
+        ("storepass", "keypass", "srcpass", "destpass"),
         lazy_pattern(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
     ),
     (
@@ -589,7 +597,7 @@ _COMMANDS = (
         ),
     ),
     (
-        ("aw", "_auth", "_pa"),
+        ("aws_secret_access_key", "aws_session_token", "_authtoken", "_password"),
         lazy_pattern(
             r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?"
             r"(?P<secret>[\w+/=.-]{8,})"
@@ -603,23 +611,23 @@ _COMMANDS = (
         ),
     ),
     (
-        ("ecure",),
+        ("convertto-securestring",),
         lazy_pattern(
             r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"
         ),
     ),
     (
-        ("ecure",),
+        ("convertto-securestring",),
         lazy_pattern(
             r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"
         ),
     ),
     (
-        ("dent",),
+        ("identified",),
         lazy_pattern(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
     ),
     (
-        ("create", "alter"),
+        ("password ", "password\t"),
         lazy_pattern(
             r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"
         ),
@@ -776,7 +784,7 @@ def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span
         yield from _user_infos(text)
     if "cred" in small:
         yield from (each.span("secret") for each in _CREDENTIALS.finditer(text) if _is_told(each["secret"]))
-    if "pin" in small:
+    if "pin" in small and _PIN_WORD.search(small) is not None:
         yield from (each.span("secret") for each in _PIN.finditer(text))
     if [word for word in _ABOUT_SEEDS if word in small]:
         phrases = (
@@ -952,7 +960,7 @@ _LINE = lazy_pattern(
     r"(?m)^[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,100})[ \t]*(?P<is>[:=])"
 )
 _REST = lazy_pattern(r"[^\S\r\n]*(?P<value>[^\s\"'|>&][^\n]*)")
-_FLAG = lazy_pattern(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]{2,60})(?P<is>[ \t])")
+_FLAG = lazy_pattern(r"-(?<!\S-)-?(?P<name>[A-Za-z][\w-]{2,60})(?P<is>[ \t])")
 _WORD = lazy_pattern(r"[^\S\r\n]*(?P<value>[^\s\"'`-][^\s\"'`]*)")
 _SET = lazy_pattern(
     r"\b(?:setx|setenv|set[ \t]+-[a-z]{1,4}|gh[ \t]+secret[ \t]+set)[ \t]+(?P<name>[A-Za-z_]\w{0,100})"
@@ -988,6 +996,16 @@ _EXPRESSION = lazy_pattern(r"[A-Za-z_][\w.-]*(?:[\[(<>~!]|==.).*|[\[({].*", re.D
 _DEFAULTED = lazy_pattern(r"\$\{[A-Za-z_]\w{0,100}:?[=?+-](?P<default>[^{}\n]{0,256})\}")
 _COMPARED = lazy_pattern(r"[a-z]+(?:[_.][a-z0-9]+)+")
 _NUMBER = lazy_pattern(r"\d{4,12}")
+
+_STANDS_WITH: Mapping[re.Pattern[str], Sequence[str]] = {
+    _SET: ("setx", "setenv", "set ", "set\t"),
+    _CALL: ("define", "env"),
+    _PAIR: ("value",),
+    _ROW: ("|",),
+    _MARK: ("`", "*"),
+    _TAG: ("<",),
+}
+"""Of these one stands in every text, in small letters, in which such a name does."""
 
 _ROUNDS = 6
 """How often what is left is looked at again; where something went, two words may have come together."""
@@ -1110,10 +1128,11 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     if not rules or not _may_name_secrets(text):
         return
     names: dict[re.Pattern[str], list[re.Match[str]]] = {}
+    small = text.lower()
     for head, value, goes in rules:
         breathe()
         if head not in names:
-            names[head] = [found for found in paced(head.finditer(text)) if is_secret_name(found["name"])]
+            names[head] = [found for found in paced(_found(head, text, small)) if is_secret_name(found["name"])]
         yield from _given(text, names[head], value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)
@@ -1121,6 +1140,11 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     elif any(goes is _assigned for _, _, goes in rules):
         yield from _below(text)
         yield from (span for span in _blocks(text) if _one_made_up(text[slice(*span)]))
+
+
+def _found(head: re.Pattern[str], text: str, small: str) -> Iterator[re.Match[str]]:
+    words = _STANDS_WITH.get(head)
+    return head.finditer(text) if words is None or [word for word in words if word in small] else iter(())
 
 
 def _may_name_secrets(text: str) -> bool:
@@ -1135,6 +1159,10 @@ def _may_name_secrets(text: str) -> bool:
         return True
     if any(pattern.search(small) is not None for pattern in _worth_a_look(_AT_ENDS, small)):
         return True
+    if [word for word in _LAST_IN_NAMES if word in small]:
+        set_by_blanks = (found for head in (_FLAG, _SET) for found in _found(head, text, small))
+        if any(is_secret_name(found["name"]) for found in set_by_blanks):
+            return True
     keys = _A_KEY.finditer(small) if "key" in small else ()
     return any(_OF_A_KEY.search(small, max(0, each.start() - 120), each.start()) is not None for each in keys)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from unicodedata import category
 
 import pytest
+from hypothesis import given, strategies as st
 
 from agentctx.core import secrets
 from agentctx.core.secrets import joined, without_escapes
@@ -120,7 +121,7 @@ def test_every_control_and_format_character_is_unseen():
     """By Unicode's own categories, whichever of its versions Python knows; blanks are seen."""
     blanks = "\t\n\x0b\x0c\r\x85"
     unseen = [each for each in map(chr, range(0x110000)) if category(each) in ("Cc", "Cf") and each not in blanks]
-    assert without_escapes("".join(unseen), apart=False).text == ""
+    assert without_escapes("".join(unseen))[1].text == ""
 
 
 @pytest.mark.parametrize("text", ["a -b --c", "a=b == c", "x-key-" + "0a" * 16, "1==\nnext", "&notanentityatall; &x;"])
@@ -145,11 +146,58 @@ def test_the_next_line_is_not_the_keys():
 def test_places_are_those_of_the_text_as_it_is():
     """What is seen can be found again in the text, whether it was an escape or not."""
     text = "a%41b\u200bc\\nd"
-    seen = without_escapes(text, apart=False)
-    assert seen.text == "aAbc\nd"
-    assert [text[slice(*seen.place(at, at + 1))] for at in range(6)] == ["a", "%41", "b", "c", "\\n", "d"]
-    assert without_escapes("nothing hidden", apart=True) is None
-    assert joined("two words") is None
+    apart, seen = without_escapes(text)
+    assert (apart.text, seen.text) == ("a Ab c \nd", "aAbc\nd")
+    places = seen.placed((at, at + 1) for at in range(6))
+    assert [text[slice(*place)] for place in places] == ["a", "%41", "b", "c", "\\n", "d"]
+    assert without_escapes("nothing hidden") == ()
+    assert joined("two words").text == "two words"
+
+
+NAME_PARTS = (
+    "api",
+    "Key",
+    "KEY",
+    "key",
+    "token",
+    "TOKEN",
+    "Pass",
+    "secret",
+    "auth",
+    "pin",
+    "count",
+    "_",
+    "-",
+    ".",
+    " ",
+    "2",
+    "é",
+)
+WAYS = (
+    "{}={}",
+    "{} : {}",
+    "| {} | {} |",
+    "**{}:** {}",
+    "`{}`: {}",
+    "--{} {}",
+    "<{}>{}</a>",
+    "?{}={}",
+    "setx {} {}",
+    '["{}"] = {}',
+)
+
+
+@given(st.lists(st.sampled_from(NAME_PARTS), max_size=5).map("".join), st.sampled_from(WAYS))
+def test_a_glance_overlooks_no_name_of_a_secret(name, way):
+    """A text is passed over by a glance only where no rule finds a value that is given to the name of a secret."""
+    text = way.format(name, "k9ncJgQyVerd4Zq")
+    with_the_glance = list(secrets._named(text, secrets._rules_of("a.yaml")))
+    overlooked = secrets._may_name_secrets
+    secrets._may_name_secrets = lambda _: True
+    try:
+        assert list(secrets._named(text, secrets._rules_of("a.yaml"))) == with_the_glance
+    finally:
+        secrets._may_name_secrets = overlooked
 
 
 class Counting:
