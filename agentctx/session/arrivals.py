@@ -71,7 +71,7 @@ async def take_in(
 
 
 def _know_what_was_left(step: Step, state: State) -> None:
-    """Let a step know what those before it have left, beside the record; repair, before that, asks for none of it."""
+    """Let a step know what those before it have left, beside the record."""
     step.background, step.memo = state.background, state.memo
     step.marked_for, step.said_before = state.marked_for, state.said
     if state.cleared_by_provider:
