@@ -22,7 +22,7 @@ from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refu
 from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import begins_at
 from agentctx.engine.reasoning import DropForeignReasoning
-from agentctx.engine.repair import REPAIR, cleaned, has_server_calls, is_legal, paired
+from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, paired
 from agentctx.engine.run_stages import Trail, mend, naming, run_stage
 from agentctx.engine.skipped import Skipped, skipped
 from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, offload
@@ -164,12 +164,12 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     if record.instructions:
         new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
-    seen = snapshots(arrived, known)
+    earlier, seen = record.earlier(reader.wire), snapshots(arrived, known)
     if len(new) >= UNTRACKED_TOGETHER:
         for kept in paced([*seen, *new]):
             untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
     first = record.tail_origin[0] if again else known
-    marked = _marked_if_legal(ctx, record, [*record.tail, *new], first)
+    marked = _marked_if_legal(ctx, record, [*record.tail, *new], first, earlier)
     answers_from = answered_from(record, natives, new, reader.wire) if marked is None else None
     return _Arrivals(record, new, seen, marked, answers_from)
 
@@ -197,7 +197,9 @@ async def _make_legal(step: Step, *, as_it_stands: bool) -> None:
 _ANSWERING = frozenset({"user", "tool"})
 
 
-def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Message], first: int) -> Marked | None:
+def _marked_if_legal(
+    ctx: StepContext, record: Record, messages: Sequence[Message], first: int, earlier: Earlier | None = None
+) -> Marked | None:
     """The cache markers of messages that can go out as they stand, by place; None where they may have to be repaired.
 
     Args:
@@ -205,6 +207,7 @@ def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Messag
         record: What stands before them: all of its view that is final.
         messages: The messages.
         first: The index of the first one in the history.
+        earlier: What repair asks of what stands before them, where that is known.
     """
     wire, profile = ctx.reader.wire, ctx.reader.profile
     if record.foreign_count > first:  # reasoning of another model has to go
@@ -213,7 +216,7 @@ def _marked_if_legal(ctx: StepContext, record: Record, messages: Sequence[Messag
     marked = {} if markers is None else find_marked(messages, markers)
     if marked and carries_refused(messages, wire, profile):
         return None
-    return marked if is_legal(messages, wire, record.earlier(wire)) else None
+    return marked if is_legal(messages, wire, earlier or record.earlier(wire)) else None
 
 
 async def _repair(step: Step) -> None:

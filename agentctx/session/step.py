@@ -498,7 +498,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         tokens_after=trail.tokens,
         bytes_before=ctx.head_bytes + record.history_bytes,
         bytes_after=ctx.head_bytes + record.view_bytes + tail,
-        limit=ctx.limit,
+        limit=None if ctx.budget is None else ctx.budget.limit,
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.last_tokens - done.prefix),
