@@ -21,7 +21,8 @@ from agentctx.lazy import lazily
 if TYPE_CHECKING:
     from agentctx.checking import count as count, validate as validate, warmup as warmup
     from agentctx.clients.bridge import blocking as blocking
-    from agentctx.clients.wrap import wrap as wrap
+    from agentctx.clients.http import async_http_client as async_http_client, http_client as http_client
+    from agentctx.clients.wrap import of as of, wrap as wrap
     from agentctx.conversion import convert as convert
     from agentctx.core.budget import Budget as Budget, MediaLimits as MediaLimits
     from agentctx.core.changes import Change as Change, Outcome as Outcome
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
         Scope as Scope,
         Stage as Stage,
     )
-    from agentctx.providers.overflow import classify_error as classify_error
+    from agentctx.providers.overflow import classify_error as classify_error, overflow_of as overflow_of
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
@@ -82,14 +83,15 @@ else:
         {
             "agentctx.checking": "count validate warmup",
             "agentctx.clients.bridge": "blocking",
-            "agentctx.clients.wrap": "wrap",
+            "agentctx.clients.http": "async_http_client http_client",
+            "agentctx.clients.wrap": "of wrap",
             "agentctx.conversion": "convert",
             "agentctx.core.budget": "Budget MediaLimits",
             "agentctx.core.changes": "Change Outcome",
             "agentctx.core.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
             "agentctx.core.report": "Compaction Report StageReport View",
             "agentctx.core.units": "Unit segments units",
-            "agentctx.providers.overflow": "classify_error",
+            "agentctx.providers.overflow": "classify_error overflow_of",
             "agentctx.engine.protect": "Protect",
             "agentctx.engine.repair": "RepairHistory",
             "agentctx.errors": (

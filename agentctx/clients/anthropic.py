@@ -3,39 +3,29 @@
 The SDK has a seam for this, its middleware: it sees each attempt of each request, with the body that is about to be
 sent, and the response before any error is raised. See https://github.com/anthropics/anthropic-sdk-python.
 
-Message threads, where the provider keeps the conversation and is sent what is new, are switched off by the SDK's own
-switch: what is kept there can be neither counted nor cut. The tool runner then sends all messages.
+Message threads, where the provider keeps the conversation and is sent what is new, are refused as a server refuses that
+cannot keep one: what is kept there can be neither counted nor cut. The tool runner then sends all messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from copy import copy
 from typing import Any, TypeVar
 
 import anthropic
 import httpx2
-from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
+from anthropic import APIRequest, AsyncCallNext, CallNext, Middleware
 from attrs import field, frozen
 
-from agentctx.clients.answers import (
-    Answer,
-    NotSent,
-    RequestRefused,
-    Send,
-    Ways,
-    answer,
-    begun,
-    derived,
-    hold,
-    opened,
-    watch,
-)
+from agentctx.clients.answers import Answer, Ways, answer, begun, note_unanswered, unanswered
+from agentctx.clients.apis import too_large_text
 from agentctx.clients.bridge import drive
+from agentctx.clients.http import handed_on
 from agentctx.clients.model_call import Conversations, ModelCall
+from agentctx.clients.over_http import Reply
 from agentctx.core.message import Native
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
 from agentctx.providers.adapter import api_path
 from agentctx.providers.anthropic.format import Messages
 
@@ -46,25 +36,28 @@ _PATH = "/v1/messages"
 _ERRORS = (anthropic.APIError,)
 _BETAS = "anthropic-beta"
 
-_UNANSWERED: ContextVar[ModelCall | None] = ContextVar("agentctx_unanswered", default=None)
-"""The call that failed last in this task: the SDK may try it again, which makes no second call of it."""
-
 
 def wrap(client: T, conversations: Conversations) -> T:
-    """The client with one more middleware, the innermost, as the SDK derives it.
+    """Return the client with one more middleware, the innermost, as the SDK derives it.
 
     Raises:
         ConfigError: If it is no client, or one of an SDK without middleware.
     """
     derive = getattr(client, "with_middleware", None)
     if derive is None:
-        msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 2"
+        msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 1"
         raise ConfigError(msg)
     given: Native = client
     wrapped: Native = derive(Preparing(conversations, _asked(given.default_headers) or ""))
-    wrapped.__class__ = derived(type(wrapped), {"_supports_message_threads": False})
+    wrapped.agentctx = conversations
     result: T = wrapped
     return result
+
+
+def preparing(client: Native) -> Preparing | None:
+    """Return the middleware that prepares a client's calls; None where there is none."""
+    mine = [middleware for middleware in getattr(client, "middleware", ()) if isinstance(middleware, Preparing)]
+    return mine[-1] if mine else None
 
 
 @frozen(eq=False)
@@ -72,10 +65,11 @@ class Preparing(Middleware):
     """The middleware that prepares each model call.
 
     Args:
+        agentctx: The conversations of the client.
         betas: The beta features that the client asks for in every request, as its header has them.
     """
 
-    conversations: Conversations = field(repr=False)
+    agentctx: Conversations = field(repr=False)
     betas: str = ""
 
     def handle(self, request: APIRequest, call_next: CallNext) -> Native:
@@ -91,30 +85,37 @@ class Preparing(Middleware):
             return await ways.sent(call_next(_with_body(request, prepared, self.betas)))
 
         body = _body_of(request)
-        call = None if body is None else _again(request) or await begun(self.conversations, _ADAPTER, body, ways)
-        return await (ways.sent(call_next(request)) if call is None else _answered(call, send, ways))
+        if body is None:
+            return await ways.sent(call_next(request))
+        call = unanswered(self.agentctx, body) if request.retries_taken else None
+        call = call or await begun(self.agentctx, _ADAPTER, body, ways)
+        if call is None:
+            return await ways.sent(call_next(request))
+        note_unanswered(self.agentctx, body, call)
+        value = await answer(call, send, ways)
+        if value.http_response.is_success:
+            note_unanswered(self.agentctx, body, None)
+        return value
 
 
 def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
-    """The body of a model call; None for every other request."""
+    """Return the body of a model call; None for every other request.
+
+    Raises:
+        BadRequestError: If the provider is to keep the conversation; caused by the ``InvalidInput``.
+    """
     if request.method.lower() != "post" or api_path(request.url, (_PATH,)) != _PATH:
         return None
-    return request.json if isinstance(request.json, Mapping) else None
-
-
-def _again(request: APIRequest) -> ModelCall | None:
-    """The call that the SDK tries again, as it was prepared for its first attempt."""
-    call = _UNANSWERED.get()
-    return call if call is not None and request.retries_taken > 0 and call.body is request.json else None
-
-
-async def _answered(call: ModelCall, send: Send, ways: Ways) -> Native:
-    _UNANSWERED.set(call)
-    value = await answer(call, send, ways)
-    http = getattr(value, "http_response", None)
-    if http is None or http.is_success:
-        _UNANSWERED.set(None)
-    return value
+    body = request.json
+    if not isinstance(body, Mapping):
+        return None
+    if body.get("thread") is not None:
+        try:
+            _ADAPTER.read(body)
+        except InvalidInput as error:
+            details = {"error_code": "thread_unsupported_request", "unsupported": ["agentctx"]}
+            raise _refusal(str(error), details=details) from error
+    return body
 
 
 def _with_body(request: APIRequest, body: dict[str, Any], betas: str) -> APIRequest:
@@ -138,34 +139,24 @@ def _asked(headers: Mapping[str, Any]) -> str | None:
 
 
 async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
-    http = getattr(value, "http_response", None)
-    if http is None:
-        return Answer(value)
-    if _is_the_callers(http):
-        return watch(value, http, call, waits=ways.waits)
-    if not http.is_success:
-        await ways.sent(http.aread() if ways.waits else http.read())
-        return Answer(value, refusal=RequestRefused(http.status_code, http.text))
-    inner = await ways.sent(value.parse())
-    if isinstance(inner, AsyncStream | Stream):
-        return hold(inner, call, ways, value)
-    return opened(value, inner, call)
+    """Look into an answer; where it is a stream, the response that its reader reads is handed on."""
+    reply = Reply(value.http_response)
+    opened = await reply.opened(call, ways)
+    value.http_response = handed_on(reply, waits=ways.waits)
+    opened.value = value
+    return opened
 
 
-def _is_the_callers(http: Native) -> bool:
-    """Whether only the caller may read the body: it asked for it with ``with_streaming_response``."""
-    return bool(http.is_success and http.request.headers.get("X-Stainless-Raw-Response") == "stream")
+def _refuse(error: ContextOverflow) -> Exception:
+    return _refusal(too_large_text(_ADAPTER, error))
 
 
-class OverflowBeforeSending(NotSent, anthropic.BadRequestError):
-    """A request that cannot be made to fit: nothing was sent."""
-
-    def tell(self, message: str) -> None:
-        """Be built as the SDK builds its error."""
-        request = httpx2.Request("POST", "https://request.was.not.sent")
-        said = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-        response = httpx2.Response(400, request=request, json=said)
-        anthropic.BadRequestError.__init__(self, message, response=response, body=said)
+def _refusal(message: str, **more: object) -> anthropic.BadRequestError:
+    """Return the SDK's error for a request that the provider would refuse; it was not sent."""
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": message, **more}}
+    request = httpx2.Request("POST", "https://request.was.not.sent")
+    response = httpx2.Response(400, request=request, json=error)
+    return anthropic.BadRequestError(message, response=response, body=error)
 
 
-_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending, waits) for waits in (False, True))
+_SYNC, _ASYNC = (Ways(_ERRORS, _open, _refuse, waits) for waits in (False, True))

@@ -21,7 +21,7 @@ from attrs import Factory, define, evolve, field
 from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.core.report import OverflowMet, Report, UsageRecorded, View
-from agentctx.engine.listeners import logger, observe
+from agentctx.engine.listeners import is_async, logger, observe
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
@@ -29,7 +29,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.printable import said_by
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import Overflow, classify_error
-from agentctx.session.lock import Deadlock, preparing, steps_around
+from agentctx.session.lock import Deadlock, patch_threads_once, preparing, steps_around
 from agentctx.session.record import digest
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
@@ -203,6 +203,24 @@ class Conversations:
                 warnings.warn(_GOES_ON, UserWarning, stacklevel=2)
                 return
         recent.append((first, digest(messages[-1]), length))
+
+
+def conversations_of(
+    caller: str, pipeline: Pipeline, session: Session | None, key: Key | None, sessions: Sessions | None
+) -> Conversations:
+    """Return the conversations of a client, for the function that a user calls.
+
+    Raises:
+        ConfigError: If ``key`` is no plain function, or ``sessions`` has no use or another pipeline.
+    """
+    if sessions is not None and (key is None or sessions.pipeline is not pipeline):
+        msg = f"{caller}: sessions= needs key=, and the pipeline that the client is wrapped with"
+        raise ConfigError(msg)
+    if key is not None and (not callable(key) or is_async(key)):
+        msg = f"{caller}: key= takes a plain function of a request's body, not {key!r}: nobody would await it"
+        raise ConfigError(msg)
+    patch_threads_once()
+    return Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)
 
 
 def _named(key: Key, body: Body) -> Hashable:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from importlib import import_module
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import TypeVar
 
-from agentctx.clients.model_call import Conversations, Key
-from agentctx.core.message import Native
-from agentctx.engine.listeners import is_async
+from agentctx.clients.model_call import Conversations, Key, conversations_of
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
-from agentctx.session.lock import patch_threads_once
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 
 T = TypeVar("T")
 
+_GEMINI = "google.genai"
 _FILES = {
     "openai": "agentctx.clients.openai",
     "anthropic": "agentctx.clients.anthropic",
-    "google.genai": "agentctx.clients.google_genai",
+    "google.genai": _GEMINI,
     "litellm": "agentctx.clients.litellm",
     "botocore": "agentctx.clients.bedrock",
     "aiobotocore": "agentctx.clients.bedrock",
@@ -36,7 +34,9 @@ def wrap(
     key: Key | None = None,
     sessions: Sessions | None = None,
 ) -> T:
-    """A client of the same type whose requests are prepared before each model call. The given one is not changed.
+    """Return a client that is used as before, and whose requests are prepared before each model call.
+
+    The client that is passed stays as it is; both share its connections.
 
     A call belongs to the conversation of ``session``; else to that of the ``with session:`` block that it is made in;
     else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing. The
@@ -51,24 +51,30 @@ def wrap(
 
     When the provider says that the context was too large, a strictly smaller request is sent, once. A stream starts
     as soon as the client's own would. Where it tells of the overflow before its first content, it goes on with the
-    answer to the smaller request: then the ids in what was read before (``response.created``, ``message_start``) are
-    those of the first answer. What is billed is recorded in the session, for a stream when it ends or is closed, for
-    OpenAI's response in the background when this client retrieves it. A chat stream tells it only where
-    ``stream_options={"include_usage": True}`` is asked for; that is said in the log, once. Retries stay the SDK's own.
+    answer to the smaller request: under the id that was read before, though the provider keeps that answer under an id
+    of its own. Usage is recorded in the session, for a stream at its last event or when it is closed, for OpenAI's
+    response in the background when this client retrieves it. A chat stream tells it only where
+    ``stream_options={"include_usage": True}`` is asked for; the log says so, once. Retries stay the SDK's own: the
+    same bytes, and no second step.
+
+    A request that cannot be made to fit is not sent. Its error is the SDK's own, and begins with the provider's own
+    sentence; ``agentctx.overflow_of(error)`` gives the ``ContextOverflow``.
 
     ``wrapped.agentctx`` has the sessions by key (``.sessions``), the last view of this client (``.view``) and its
-    report (``.report``); each session has its own (``session.view``).
+    report (``.report``); each session has its own (``session.view``). ``agentctx.of(client)`` gives the same for
+    copies that the SDK makes of the wrapped client, and for HTTP clients.
 
-    Model calls are chat completions, responses, messages, ``generate_content`` and Converse, also through the helpers
-    built on them. Everything else goes through as it is: token counting, batches, server-side threads of assistants,
-    web sockets. What goes on from a conversation that the provider keeps is refused, since it can be neither counted
-    nor cut.
+    Model calls are chat completions, responses, messages and Converse, also through the helpers built on them.
+    Token counting, batches and all else go through as they are. Refused by name are the calls that pass the client's
+    HTTP client by (``responses.connect``, ``realtime.connect``, ``live``; not in copies by ``with_options``), the old
+    ``/completions`` and ``/responses/compact``; and a conversation that the provider keeps, since it can be neither
+    counted nor cut.
 
     Args:
         client: ``AsyncOpenAI``, ``OpenAI`` (and their Azure kinds), ``AsyncAnthropic``, ``Anthropic`` (and their
-            Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, the ``litellm`` module, its ``completion``,
-            ``responses`` and their async kinds or ``anthropic_messages``, a ``litellm.Router`` (all other model calls
-            of both are refused), a ``bedrock-runtime`` client of boto3 or aioboto3.
+            Bedrock, Vertex and Foundry kinds), the functions ``completion``, ``responses``, ``anthropic_messages`` of
+            litellm and their async kinds, a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3. For
+            ``google.genai`` and everything else that takes an HTTP client, see ``agentctx.http_client``.
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
         key: Names the conversation of a request, given its body; None means none. A plain function.
@@ -77,8 +83,8 @@ def wrap(
             are held, and the first that is forgotten is said in the log.
 
     Raises:
-        ConfigError: If no file knows this client, ``key`` is no plain function, or ``sessions`` has no use or another
-            pipeline.
+        ConfigError: If this client cannot be wrapped, ``key`` is no plain function, or ``sessions`` has no use or
+            another pipeline.
 
     Example:
         >>> import agentctx, openai
@@ -92,25 +98,46 @@ def wrap(
         kind = client if isinstance(client, type) else type(client)
         msg = f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}"
         raise ConfigError(msg)
-    patch_threads_once()
-    if sessions is not None and (key is None or sessions.pipeline is not pipeline):
-        msg = "wrap: sessions= needs key=, and the pipeline that the client is wrapped with"
-        raise ConfigError(msg)
-    if key is not None and (not callable(key) or is_async(key)):
-        msg = f"wrap: key= takes a plain function of a request's body, not {key!r}: nobody would await it"
-        raise ConfigError(msg)
-    known = Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)
-    wrapped: T = import_module(name).wrap(client, known)
-    _reachable(wrapped, known)
+    if name == _GEMINI:
+        raise ConfigError(_TAKES_AN_HTTP_CLIENT)
+    wrapped: T = import_module(name).wrap(client, conversations_of("wrap", pipeline, session, key, sessions))
     return wrapped
 
 
-def _reachable(wrapped: Native, known: Conversations) -> None:
-    """Let the client have ``agentctx``: on its class, which is its own, so that copies have it too."""
-    if isinstance(wrapped, ModuleType | FunctionType):
-        vars(wrapped)["agentctx"] = known
-    else:
-        type(wrapped).agentctx = known
+def of(client: object) -> Conversations:
+    """Return what belongs to a client that prepares its calls: sessions, the last view and its report.
+
+    Args:
+        client: A wrapped client, a copy that its SDK made of it, or an HTTP client of this library.
+
+    Raises:
+        ConfigError: If nothing is prepared for this client.
+
+    Example:
+        >>> import agentctx, openai
+        >>> pipeline = agentctx.Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(window=128_000))
+        >>> client = agentctx.wrap(openai.OpenAI(api_key="…"), pipeline).with_options(timeout=30)
+        >>> agentctx.of(client).view is None
+        True
+    """
+    name = _file_for(client)
+    finders = {"agentctx.clients.openai": "own_http_client", "agentctx.clients.anthropic": "preparing"}
+    places = [client]
+    if name in finders:
+        places.append(getattr(import_module(name), finders[name])(client))
+    for place in places:
+        conversations = getattr(place, "agentctx", None)
+        if isinstance(conversations, Conversations):
+            return conversations
+    msg = f"of: nothing is prepared for this {type(client).__qualname__}: it was not wrapped"
+    raise ConfigError(msg)
+
+
+_TAKES_AN_HTTP_CLIENT = (
+    "wrap: a google.genai client cannot be copied: give it HTTP clients when it is made: "
+    "genai.Client(http_options=HttpOptions(httpx_client=agentctx.http_client(pipeline), "
+    "httpx_async_client=agentctx.async_http_client(pipeline)))"
+)
 
 
 def _file_for(client: object) -> str | None:

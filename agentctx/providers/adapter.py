@@ -78,9 +78,17 @@ class Adapter(Protocol):
         """Whether an event of a stream carries something that the model said: from then on nothing is sent again."""
         ...
 
-    def failure(self, _said: Native, /) -> Native:
-        """The error that an answer or an event tells of and the SDK does not raise; None when there is none."""
-        return None
+    def ends(self, _event: Native, /) -> bool:
+        """Tell whether an event of a stream is the one after which nothing more is told of the usage."""
+        return False
+
+    def failure(self, answer: Native, /) -> Native:
+        """Return the error that an answer or an event tells of; None when there is none."""
+        return get(answer, "error")
+
+    def too_long(self, tokens: int, limit: int, /) -> str:
+        """Return the sentence by which the provider refuses a prompt of ``tokens``; clients compact by its words."""
+        return f"prompt is too long: {tokens} tokens > {limit} maximum"
 
     def tells_usage(self, _body: Body, /) -> bool:
         """Whether the answer to this request tells what was billed, also when it is a stream."""

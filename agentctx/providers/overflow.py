@@ -73,16 +73,52 @@ def classify_error(error: Native) -> Overflow | None:
     """
     if not isinstance(error, BaseException):
         return _judge(of_payload(error))[1]
+    refused = None if isinstance(error, AgentctxError) else overflow_of(error)
+    if refused is not None and _is_an_answer(error):
+        excess = refused.tokens - refused.limit
+        return Overflow("window", refused.limit, refused.tokens, excess, message=str(error)[:500])
     for each in causes(error):
-        if isinstance(each, ContextOverflow) and getattr(each, "status_code", None) is not None:
-            excess = each.tokens - each.limit  # a wrapped client's, which is the SDK's error, too
-            return Overflow("window", each.limit, each.tokens, excess, message=str(each)[:500])
         if isinstance(each, AgentctxError):
             return None
         decided, overflow = _judge(own(each))
         if decided:
             return overflow
     return None
+
+
+OVERFLOW = "agentctx_overflow"
+"""The extension of an HTTP response in which a ``ContextOverflow`` travels to whoever reads the SDK's error."""
+
+
+def overflow_of(error: BaseException) -> ContextOverflow | None:
+    """Return the ``ContextOverflow`` behind an SDK's error: the request could not be made to fit, and was not sent.
+
+    It is the error itself, one of its causes, or in the response that the error holds.
+
+    Args:
+        error: The error that a wrapped client raised.
+
+    Returns:
+        The overflow, with the tokens needed, the limit, and the biggest items; None where it is something else.
+
+    Example:
+        >>> from agentctx import ContextOverflow, overflow_of
+        >>> overflow_of(ContextOverflow(tokens=900, limit=500)).limit
+        500
+    """
+    for each in causes(error):
+        if isinstance(each, ContextOverflow):
+            return each
+        extensions = getattr(getattr(each, "response", None), "extensions", None)
+        overflow = extensions.get(OVERFLOW) if isinstance(extensions, Mapping) else None
+        if isinstance(overflow, ContextOverflow):
+            return overflow
+    return None
+
+
+def _is_an_answer(error: BaseException) -> bool:
+    """Tell whether an error stands for a provider's answer, as an SDK's does."""
+    return any(hasattr(error, name) for name in ("status_code", "response", "code"))
 
 
 def _judge(said: Evidence) -> tuple[bool, Overflow | None]:

@@ -20,20 +20,24 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from agentctx.clients.apis import (
+    Api,
+    Failure,
+    Headers,
+    Incoming,
+    Provider,
+    api_of,
+    failure,
+    provider_of,
+    too_large,
+)
+from agentctx.clients.over_http import Reply, TooLarge, Unreadable
 from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
-from agentctx.proxy.apis import Api, Failure, Headers, Incoming, Provider, api_of, failure, provider_of
 from agentctx.proxy.histories import Histories, SharedHistories
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
-from agentctx.proxy.model_calls import (
-    Exchange,
-    Known,
-    PipelineFailed,
-    PipelineOf,
-    Reply,
-    Unreadable,
-)
+from agentctx.proxy.model_calls import Exchange, Known, PipelineFailed, PipelineOf
 from agentctx.proxy.upstream import (
     DAMAGED,
     INTERRUPTED,
@@ -43,7 +47,6 @@ from agentctx.proxy.upstream import (
     CannotSign,
     Signer,
     Timeouts,
-    TooLarge,
     Upstream,
     Upstreams,
     to_give,
@@ -412,7 +415,7 @@ class _Passage:
         except TooLarge:
             await self._too_large()
         except ContextOverflow as error:
-            await self._fail(400, str(error), "refused", overflow=True)
+            await self._answer(too_large(self.api, error), 400, "refused")
         except ConfigError as error:
             await self._fail(400, f"agentctx proxy: {error}", "refused")
         except (AgentctxError, PipelineFailed) as error:
@@ -442,6 +445,7 @@ class _Passage:
                     break
                 self._first_byte()
                 await self.client.give(piece.data)
+                self.client.ended = reply.stream.held.ended  # who hangs up behind the last event has all
             await self.client.give(b"", more=False)
             self._answered(response.status_code)
         finally:
@@ -494,15 +498,17 @@ class _Passage:
             said = f"agentctx proxy: {where} could not be reached ({kind}): --upstream sets where requests go"
             await self._fail(502, said, "failed")
 
-    async def _fail(self, status: int, message: str, outcome: str, *, overflow: bool = False) -> None:
-        said: Failure = failure(self.provider, status, message, overflow=overflow)
+    async def _fail(self, status: int, message: str, outcome: str) -> None:
+        await self._answer(failure(self.provider, status, message), status, outcome)
+
+    async def _answer(self, error: Failure, status: int, outcome: str) -> None:
         self.proxy.metrics.requests.labels(outcome).inc()
         close = [(b"connection", b"close")] if status in _CLOSING else []
         if close:
             with suppress(Gone, TooSlow):
                 await self.client.drain()
-        length = (b"content-length", str(len(said.body)).encode())
-        await self.client.whole(status, [*said.headers, *close, length], said.body)
+        length = (b"content-length", str(len(error.body)).encode())
+        await self.client.whole(status, [*error.headers, *close, length], error.body)
         self._answered(status)
 
     def _first_byte(self) -> None:

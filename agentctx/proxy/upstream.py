@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Self
 from urllib.parse import urlsplit
@@ -18,9 +16,10 @@ import anyio.to_thread
 import httpx
 from attrs import define, field, frozen
 
+from agentctx.clients.apis import PROVIDERS, SESSION_HEADER, Headers, Incoming, Provider
+from agentctx.clients.over_http import stays_packed
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.proxy.apis import PROVIDERS, SESSION_HEADER, Headers, Incoming, Provider
 
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # below that they write addresses and headers, with keys in them
@@ -343,50 +342,7 @@ def to_give(answer: httpx.Response, *, whole: bytes | None = None, relayed: bool
     return kept
 
 
-def stays_packed(answer: httpx.Response) -> bool:
-    """Whether an answer is packed in a way that is not unpacked here: it is handed on as it came, and not read."""
-    codings = _codings(answer)
-    return bool(codings) and not any(coding in _unpacked() for coding in codings)
-
-
-def _codings(answer: httpx.Response) -> list[str]:
-    return [each.strip().lower() for each in answer.headers.get_list("content-encoding", split_commas=True)]
-
-
-@cache
-def _unpacked() -> frozenset[str]:
-    """What httpx unpacks, which depends on what is installed: it says so to every server."""
-    with httpx.Client(transport=httpx.BaseTransport(), trust_env=False) as client:
-        said = client.headers["accept-encoding"].split(",")
-    return frozenset({"identity", *(each.strip() for each in said)})
-
-
 def _named(headers: Headers) -> frozenset[bytes]:
     """The fields that ``Connection`` names, which concern one connection as well."""
     values = (value for name, value in headers if name == b"connection")
     return frozenset(name.strip().lower() for value in values for name in value.split(b","))
-
-
-class TooLarge(Exception):
-    """A body is larger than is taken."""
-
-
-def unpacked(body: bytes, encoding: str | None, most: int) -> bytes | None:
-    """A body without its content encoding; None for an encoding that is not known, or a damaged one.
-
-    Raises:
-        TooLarge: If it is larger than ``most`` bytes, unpacked.
-    """
-    encoding = (encoding or "identity").strip().lower()
-    if encoding == "identity":
-        return body
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        return None
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS if encoding == "deflate" else 16 + zlib.MAX_WBITS)
-    try:
-        whole = unpacking.decompress(body, most + 1)
-    except zlib.error:
-        return None
-    if len(whole) > most:
-        raise TooLarge
-    return whole if unpacking.eof else None

@@ -75,10 +75,11 @@ async def test_a_thread_is_refused(made, kind):
     """A request that goes on from what the provider keeps is refused with what to do instead; nothing is sent."""
     desk, _, client = made(kind)
     asked = {"model": MODEL, "max_tokens": 100, "messages": GO, "thread": {"type": "create"}}
-    with pytest.raises(agentctx.InvalidInput, match="send all messages"):
+    with pytest.raises(anthropic.BadRequestError, match="send all messages") as raised:
         await now(client.beta.messages.create(**asked))
-    with pytest.raises(anthropic.AnthropicError, match="full `messages`"):
-        client.beta.messages.thread(model=MODEL, max_tokens=100)
+    assert isinstance(raised.value.__cause__, agentctx.InvalidInput)
+    with pytest.raises(anthropic.BadRequestError, match="send all messages"):
+        await now(client.beta.messages.thread(model=MODEL, max_tokens=100).send(*GO))
     assert desk.requests == []
 
 

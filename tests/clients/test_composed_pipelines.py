@@ -8,9 +8,11 @@ import openai
 import pytest
 from both_kinds import now
 from client_histories import FILLER, chat, claude, converse, gemini, items
+from geminis import gemini_client
 from google import genai
 from google.genai import types
 
+import agentctx
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, first_of, when, wrap
 from agentctx.testing import Recorder, servers as at
 
@@ -73,21 +75,33 @@ def clients(form, url):
     if form == "anthropic":
         return [kind(base_url=url, **options) for kind in (anthropic.Anthropic, anthropic.AsyncAnthropic)]
     if form == "gemini":
-        return [genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))]
+        return [gemini_client(url)]
     keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
     return [boto3.client("bedrock-runtime", region_name="us-east-1", endpoint_url=url, **keys)]
 
 
-async def told(pipeline, client, desk, form, belonging):
+def preparing(client, form, url, pipeline, **belonging):
+    """A client whose calls are prepared, and what belongs to it."""
+    if form != "gemini":
+        wrapped = wrap(client, pipeline, **belonging)
+        return wrapped, agentctx.of(wrapped)
+    http_client = agentctx.http_client(pipeline, **belonging)
+    options = types.HttpOptions(base_url=url, httpx_client=http_client)
+    return genai.Client(api_key="none", http_options=options), agentctx.of(http_client)
+
+
+async def told(pipeline, client, desk, url, form, belonging):
     """What is sent in some calls of a growing history that goes back once, and what is said of each."""
     heard, seen, make = Recorder(), [], FORMS[form][1]
     session = pipeline.session(on_compact=heard) if belonging != "nothing" else None
-    wrapped = wrap(client, pipeline, **({"session": session} if belonging == "session" else {}))
+    wrapped, prepared = preparing(
+        client, form, url, pipeline, **({"session": session} if belonging == "session" else {})
+    )
     desk.requests.clear()
     with session if belonging == "block" else nullcontext():
         for rounds in STEPS:
             await now(called(wrapped, form, make(rounds)))
-            report = wrapped.agentctx.report
+            report = prepared.report
             stages = [(stage.stage, stage.notes, stage.changes) for stage in report.stages]
             seen.append((stages, report.changes, report.in_force, report.tokens_after))
     return [*desk.requests], seen, [str(event) for event in heard.events]
@@ -107,11 +121,11 @@ async def test_composed_pipelines_send_what_flat_ones_send(serve, closing, form,
     desk, url = serve(FORMS[form][0])
     for client in clients(form, url):
         closing(client)
-        alone = await told(Pipeline(*STAGES, budget=BUDGET), client, desk, form, belonging)
+        alone = await told(Pipeline(*STAGES, budget=BUDGET), client, desk, url, form, belonging)
         assert len(alone[0]) == len(STEPS)
         assert any(changes for _, changes, _, _ in alone[1])
         for name, stages in COMPOSED.items():
-            assert alone == await told(Pipeline(*stages, budget=BUDGET), client, desk, form, belonging), name
+            assert alone == await told(Pipeline(*stages, budget=BUDGET), client, desk, url, form, belonging), name
 
 
 @pytest.mark.anyio
@@ -121,11 +135,12 @@ async def test_the_last_view_tells_where_its_messages_came_from(serve, closing, 
     _desk, url = serve(FORMS[form][0])
     client, *_ = clients(form, url)
     closing(client)
-    wrapped = wrap(client, pipeline := Pipeline(*STAGES, budget=BUDGET), session=pipeline.session())
+    pipeline = Pipeline(*STAGES, budget=BUDGET)
+    wrapped, prepared = preparing(client, form, url, pipeline, session=pipeline.session())
     for rounds in STEPS:
         history = FORMS[form][1](rounds)
         await now(called(wrapped, form, history))
-        view = wrapped.agentctx.view
+        view = prepared.view
         touched = {change.index for change in view.report.in_force}
         passed = with_tools(history) if form == "openai-chat" else history
         pairs = [*zip(view.messages, view.origins, strict=True)]

@@ -1,15 +1,13 @@
 """Google's SDK, generate_content: the real client, over HTTP, to a local server."""
 
-import gc
-
 import pytest
 from both_kinds import listed, now
 from client_histories import gemini
+from geminis import end, gemini_client
 from google import genai
 from google.genai import errors, types
 
 import agentctx
-from agentctx import wrap
 from agentctx.testing.servers import Said, generate_content
 
 MODEL = "gemini-3.5-flash"
@@ -33,14 +31,13 @@ def pipeline(**options):
 async def client():
     kept = []
 
-    def make(url):
-        kept.append(genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url)))
+    def make(url, plan=None):
+        kept.append(gemini_client(url, plan))
         return kept[-1]
 
     yield make
     for each in kept:
-        await each.aio.aclose()
-        each.close()
+        await end(each)
 
 
 def models(client, kind):
@@ -53,7 +50,7 @@ async def test_contents_that_fit_are_sent_as_they_are(serve, client, kind):
     """What needs no preparing reaches the provider as the SDK writes it."""
     desk, url = serve(generate_content)
     config = types.GenerateContentConfig(system_instruction="Be brief.", temperature=0.5)
-    for each in (client(url), wrap(client(url), pipeline())):
+    for each in (client(url), client(url, pipeline())):
         answer = await now(models(each, kind).generate_content(model=MODEL, contents=gemini(1), config=config))
         assert answer.text == "Done."
     assert desk.requests[0] == desk.requests[1]
@@ -64,7 +61,7 @@ async def test_contents_that_fit_are_sent_as_they_are(serve, client, kind):
 async def test_what_gemini_is_sent_fits_the_budget(serve, client, kind):
     """Contents that pass the pipeline's budget reach the provider within it."""
     desk, url = serve(generate_content)
-    wrapped = wrap(client(url), pipeline(budget=agentctx.Budget(WINDOW)))
+    wrapped = client(url, pipeline(budget=agentctx.Budget(WINDOW)))
     await now(models(wrapped, kind).generate_content(model=MODEL, contents=LONG))
     assert len(desk.requests[0]["contents"]) < len(LONG)
 
@@ -74,7 +71,7 @@ async def test_what_gemini_is_sent_fits_the_budget(serve, client, kind):
 async def test_geminis_overflow_is_sent_again_smaller(serve, client, kind):
     """An overflow is answered by a smaller request; two in a row are the SDK's own error about the first."""
     desk, url = serve(generate_content, window=WINDOW)
-    wrapped = wrap(client(url), pipeline())
+    wrapped = client(url, pipeline())
     assert (await now(models(wrapped, kind).generate_content(model=MODEL, contents=LONG))).text == "Done."
     assert [len(body["contents"]) < len(LONG) for body in desk.requests] == [False, True]
     desk.overflows = 2
@@ -89,7 +86,7 @@ async def test_geminis_overflow_is_sent_again_smaller(serve, client, kind):
 async def test_geminis_stream_restarts_before_its_first_content(serve, client, kind, refuses):
     """An overflow before the first parts restarts the stream unseen."""
     desk, url = serve(generate_content, window=WINDOW, refuses=refuses, answer=lambda _: Said("one two three"))
-    wrapped = wrap(client(url), pipeline())
+    wrapped = client(url, pipeline())
     chunks = await listed(await now(models(wrapped, kind).generate_content_stream(model=MODEL, contents=LONG)))
     assert "".join(chunk.text or "" for chunk in chunks) == "one two three"
     assert len(desk.requests) == 2
@@ -100,7 +97,7 @@ async def test_geminis_stream_restarts_before_its_first_content(serve, client, k
 async def test_geminis_stream_never_restarts_after_content(serve, client, kind):
     """An overflow after the first parts is raised where it stands."""
     desk, url = serve(generate_content, window=WINDOW, refuses="late", answer=lambda _: Said("one two three"))
-    wrapped = wrap(client(url), pipeline())
+    wrapped = client(url, pipeline())
     stream = await now(models(wrapped, kind).generate_content_stream(model=MODEL, contents=LONG))
     seen = []
     with pytest.raises(errors.ClientError, match="input token count"):
@@ -116,7 +113,7 @@ async def test_geminis_usage_is_recorded(serve, client, kind):
     _, url = serve(generate_content)
     tokens = agentctx.count(gemini(3), MODEL, format="gemini")
     session = pipeline().session(model=MODEL)
-    wrapped = wrap(client(url), session.plan)
+    wrapped = client(url, session.plan)
     with session:
         await now(models(wrapped, kind).generate_content(model=MODEL, contents=gemini(3)))
         assert session.billed_tokens == tokens
@@ -141,7 +138,7 @@ async def test_chats_and_function_calls_are_prepared(serve, client):
         return Said("Nothing.") if answered else Said("Looking.", calls=(("look", {"place": "here"}),))
 
     desk, url = serve(generate_content, window=WINDOW, answer=answer)
-    wrapped = wrap(client(url), pipeline())
+    wrapped = client(url, pipeline())
     config = types.GenerateContentConfig(tools=[look])
     history = [types.Content.model_validate(each) for each in LONG]
     chat = wrapped.aio.chats.create(model="gemini-2.5-flash", history=history[:-1], config=config)
@@ -151,15 +148,13 @@ async def test_chats_and_function_calls_are_prepared(serve, client):
     assert len(desk.accepted) == 2
 
 
-@pytest.mark.anyio
-async def test_the_wrapped_client_outlives_the_given_name(serve):
-    """A client that only the wrapped one knows stays open, and its type survives."""
-    _, url = serve(generate_content)
-    wrapped = wrap(genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url)), pipeline())
-    gc.collect()
-    assert isinstance(wrapped, genai.Client)
-    assert wrapped.models.generate_content(model=MODEL, contents="Hello.").text == "Done."
-    wrapped.close()
+def test_a_google_client_is_refused_with_the_line_to_write():
+    """A client of Google's SDK cannot be copied, so wrapping one says how to make it."""
+    with (
+        genai.Client(api_key="none") as given,
+        pytest.raises(agentctx.ConfigError, match=r"httpx_client=agentctx\.http_client\(pipeline\)"),
+    ):
+        agentctx.wrap(given, pipeline())
 
 
 @KINDS
@@ -172,7 +167,7 @@ async def test_the_manual_function_calling_of_the_sdks_readme(serve, client, kin
     answer = types.Part.from_function_response(name="get_current_weather", response={"result": "sunny " * 2_000})
     contents = [asked, types.Content(role="model", parts=[call]), types.Content(role="tool", parts=[answer])]
     cut = pipeline(budget=agentctx.Budget(WINDOW))
-    for each in (client(url), wrap(client(url), pipeline()), wrap(client(url), cut)):
+    for each in (client(url), client(url, pipeline()), client(url, cut)):
         await now(models(each, kind).generate_content(model="gemini-2.5-flash", contents=contents))
     assert desk.requests[0] == desk.requests[1]
     assert [each["role"] for each in desk.requests[2]["contents"]] == ["user", "model", "tool"]

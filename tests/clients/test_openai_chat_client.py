@@ -1,7 +1,5 @@
 """OpenAI's SDK, chat completions: the real client, over HTTP, to a local server."""
 
-import copy
-
 import openai
 import pytest
 from both_kinds import inside, listed, now
@@ -239,20 +237,22 @@ def test_the_type_survives_and_the_client_stays(kind):
 
 
 class Named(OpenAI):
-    """A client of the user's own, with a field in a slot."""
+    """A client of the user's own, which the SDK cannot copy."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name):
-        super().__init__(base_url="http://127.0.0.1:9", api_key="none")
+    def __init__(self, name, **options):
+        super().__init__(base_url="http://127.0.0.1:9", api_key="none", **options)
         self.name = name
 
 
-def test_a_field_in_a_slot_is_kept():
-    """What a class of the user's own keeps in slots is there in the wrapped client, and in a copy of it."""
-    with Named("mine") as given:
-        wrapped = wrap(given, pipeline())
-        assert [wrapped.name, copy.copy(wrapped).name, given.name] == ["mine"] * 3
+def test_a_client_that_cannot_be_copied_is_made_with_the_http_client():
+    """A class with arguments of its own is refused with the line to write instead, which prepares its calls."""
+    with Named("mine") as given, pytest.raises(agentctx.ConfigError, match=r"http_client=agentctx\.http_client"):
+        wrap(given, pipeline())
+    plan = pipeline(budget=agentctx.Budget(5))
+    with Named("mine", http_client=agentctx.http_client(plan)) as made, pytest.raises(openai.BadRequestError) as raised:
+        made.chat.completions.create(model=MODEL, messages=chat(1))
+    assert made.name == "mine"
+    assert agentctx.overflow_of(raised.value).limit == 5
 
 
 @pytest.mark.anyio

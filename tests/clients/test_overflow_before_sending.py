@@ -1,6 +1,4 @@
-"""A ``ContextOverflow`` of a wrapped client is the SDK's own error for a request that is too large, too."""
-
-import pickle
+"""A request that cannot be made to fit is not sent: its error is the SDK's own, in the provider's own words."""
 
 import anthropic
 import boto3
@@ -9,7 +7,7 @@ import openai
 import pytest
 from botocore.exceptions import ClientError
 from client_histories import chat, claude, converse as bedrock, gemini, items
-from google import genai
+from geminis import gemini_client
 from google.genai import errors
 
 import agentctx
@@ -17,71 +15,78 @@ from agentctx import wrap
 
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
 ASKED = {"model": "claude-sonnet-5-5", "max_tokens": 9}
+PLAN = agentctx.Pipeline(budget=agentctx.Budget(5))
 CALLS = {
     "chat": (
-        lambda: openai.OpenAI(api_key="none"),
+        lambda: wrap(openai.OpenAI(api_key="none"), PLAN),
         lambda c: c.chat.completions.create(model="gpt-4o", messages=chat(1)),
-        openai.BadRequestError,
+        (openai.BadRequestError, "This model's maximum context length is 5 tokens."),
     ),
     "responses": (
-        lambda: openai.OpenAI(api_key="none"),
+        lambda: wrap(openai.OpenAI(api_key="none"), PLAN),
         lambda c: c.responses.create(model="gpt-5.4", input=items(1), stream=True),
-        openai.BadRequestError,
+        (openai.BadRequestError, "Your input exceeds the context window of this model."),
     ),
     "messages": (
-        lambda: anthropic.Anthropic(api_key="none"),
+        lambda: wrap(anthropic.Anthropic(api_key="none"), PLAN),
         lambda c: c.messages.create(messages=claude(1), **ASKED),
-        anthropic.BadRequestError,
+        (anthropic.BadRequestError, "prompt is too long: "),
     ),
     "gemini": (
-        lambda: genai.Client(api_key="none"),
+        lambda: gemini_client("http://127.0.0.1:9", PLAN),
         lambda c: c.models.generate_content(model="gemini-2.5-pro", contents=gemini(1)),
-        errors.ClientError,
+        (errors.ClientError, "The input token count ("),
     ),
     "bedrock": (
-        lambda: boto3.client("bedrock-runtime", **KEYS),
+        lambda: wrap(boto3.client("bedrock-runtime", **KEYS), PLAN),
         lambda c: c.converse(modelId="amazon.nova-pro-v1:0", messages=bedrock(1)),
-        ClientError,
+        (ClientError, "Input is too long for requested model"),
     ),
     "litellm": (
-        lambda: litellm,
-        lambda c: c.completion(model="gpt-4o", messages=chat(1), api_key="none"),
-        litellm.ContextWindowExceededError,
+        lambda: wrap(litellm.completion, PLAN),
+        lambda completion: completion(model="gpt-4o", messages=chat(1), api_key="none"),
+        (litellm.ContextWindowExceededError, "This model's maximum context length is 5 tokens."),
     ),
 }
+
+
+def words_of(error):
+    """The provider's sentence, as each SDK's error has it."""
+    body = getattr(error, "body", None)
+    if isinstance(body, dict):
+        return body.get("error", body)["message"]
+    if isinstance(error, ClientError):
+        return error.response["Error"]["Message"]
+    return error.message.removeprefix("litellm.ContextWindowExceededError: ")
 
 
 @pytest.mark.filterwarnings("ignore")  # LiteLLM warns of its own types
 @pytest.mark.parametrize("api", CALLS)
 def test_an_overflow_before_sending_is_the_sdks_own(api):
-    """It is caught by either name, says the same, is recognised as an overflow, and survives pickling."""
-    make, call, kind = CALLS[api]
-    given = make()
-    client = wrap(given, agentctx.Pipeline(budget=agentctx.Budget(5)))
+    """It begins with the provider's sentence, ends with ours, and leads to the ``ContextOverflow``."""
+    make, call, (kind, sentence) = CALLS[api]
+    client = make()
     with pytest.raises(kind) as raised:
         call(client)
-    error = raised.value
-    assert isinstance(error, agentctx.ContextOverflow)
-    assert error.limit == 5 < error.tokens
-    assert error.biggest
-    assert error.status_code == 400
-    assert "the request needs" in str(error)
-    overflow = agentctx.classify_error(error)
-    assert (overflow.kind, overflow.limit, overflow.requested) == ("window", 5, error.tokens)
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    assert isinstance(error, type(again))
-    assert isinstance(again, agentctx.ContextOverflow)
-    assert isinstance(again, kind)
-    assert (str(again), again.tokens, again.biggest) == (str(error), error.tokens, error.biggest)
-    if api != "litellm":
-        given.close()
+    assert words_of(raised.value).startswith(sentence)
+    assert "the request needs" in str(raised.value)
+    overflow = agentctx.overflow_of(raised.value)
+    assert isinstance(overflow, agentctx.ContextOverflow)
+    assert overflow.limit == 5 < overflow.tokens
+    assert overflow.biggest
+    judged = agentctx.classify_error(raised.value)
+    assert (judged.kind, judged.limit, judged.requested) == ("window", 5, overflow.tokens)
+    told = agentctx.classify_error(words_of(raised.value))
+    assert (told.kind, told.limit, told.requested) == ("window", 5, overflow.tokens)
+    if hasattr(client, "close"):
+        client.close()
 
 
 def test_anthropics_error_is_built_as_the_api_writes_it():
     """What handlers read of it is there: the type, the message within the body, and the response."""
     make, call, _ = CALLS["messages"]
-    with make() as given, pytest.raises(anthropic.BadRequestError) as raised:
-        call(wrap(given, agentctx.Pipeline(budget=agentctx.Budget(5))))
+    with make() as client, pytest.raises(anthropic.BadRequestError) as raised:
+        call(client)
     error = raised.value
-    said = {"type": "error", "error": {"type": "invalid_request_error", "message": str(error)}}
-    assert (error.type, error.body, error.response.json()) == ("invalid_request_error", said, said)
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": str(error)}}
+    assert (error.type, error.body, error.response.json()) == ("invalid_request_error", body, body)

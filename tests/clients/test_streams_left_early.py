@@ -1,20 +1,16 @@
 """Streams that their reader leaves before the end: what was billed is recorded as far as it is known, once."""
 
-import gc
-
 import boto3
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from both_kinds import now
 from botocore.config import Config
 from client_histories import chat, claude, converse as bedrock, gemini
-from google import genai
-from google.genai import types
+from geminis import end, gemini_client
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
 from agentctx import wrap
-from agentctx.clients.answers import _ahead_once
 from agentctx.testing.servers import Said, chat_completions, converse, generate_content, messages
 
 pytestmark = pytest.mark.both_loops
@@ -82,13 +78,12 @@ async def test_openais_prompt_is_known_at_the_end_only(serve, closing, session, 
 async def test_geminis_prompt_is_known_from_each_chunk(serve, session):
     """Gemini tells the size in each chunk; leaving the iterator closes it."""
     _, url = serve(generate_content, answer=lambda _: Said("one two three"))
-    given = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
-    client = wrap(given, session.plan, session=session)
+    client = gemini_client(url, session.plan, session=session)
     stream = client.models.generate_content_stream(model=GEMINI, contents=gemini(2))
     await first(stream, lambda _: True)
     stream.close()
     assert session.billed_tokens == agentctx.count(gemini(2), GEMINI, format="gemini")
-    given.close()
+    await end(client)
 
 
 def test_converses_stream_is_let_go_of(serve, session):
@@ -104,26 +99,3 @@ def test_converses_stream_is_let_go_of(serve, session):
     stream.close()
     assert session.billed_tokens is None
     given.close()
-
-
-@pytest.mark.anyio
-async def test_a_class_made_for_one_stream_is_forgotten(serve, closing, session):
-    """An SDK may make a class for each stream: none is remembered, so none keeps its stream alive."""
-    _, url = serve(chat_completions)
-
-    class Derived(OpenAI):
-        def request(self, *args, **more):
-            stream = super().request(*args, **more)
-
-            class OnlyThis(type(stream)):
-                """As LiteLLM's router makes one for each stream."""
-
-            stream.__class__ = OnlyThis
-            return stream
-
-    client = wrap(closing(Derived(base_url=f"{url}/v1", api_key="none")), session.plan)
-    before = _ahead_once.cache_info().currsize
-    for _ in range(5):
-        list(client.chat.completions.create(model="gpt-4o", messages=chat(1), stream=True))
-    gc.collect()
-    assert _ahead_once.cache_info().currsize == before

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import anthropic
+import openai
 import pytest
 from anthropic import Anthropic
-from google import genai
+from geminis import gemini_client
 from openai import OpenAI
 
 import agentctx
@@ -89,8 +91,9 @@ def test_openais_paths_are_read_however_they_are_spelled():
     with OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
         wrapped = agentctx.wrap(client, Pipeline(budget=5))
         for path in ("chat/completions", "/chat/completions", "http://127.0.0.1:9/chat/completions?x=1"):
-            with pytest.raises(agentctx.ContextOverflow):
+            with pytest.raises(openai.BadRequestError) as raised:
                 wrapped.post(path, cast_to=object, body={"model": "gpt-4o", "messages": CHAT})
+            assert agentctx.overflow_of(raised.value).limit == 5
 
 
 def test_anthropics_path_is_read_however_it_is_spelled():
@@ -98,15 +101,15 @@ def test_anthropics_path_is_read_however_it_is_spelled():
     with Anthropic(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
         wrapped = agentctx.wrap(client, Pipeline(budget=5))
         for path in ("v1/messages", "/v1/messages?beta=true", "http://127.0.0.1:9/v1/messages"):
-            with pytest.raises(agentctx.ContextOverflow):
+            with pytest.raises(anthropic.BadRequestError) as raised:
                 wrapped.post(
                     path, cast_to=object, body={"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": CHAT}
                 )
+            assert agentctx.overflow_of(raised.value).limit == 5
 
 
 GEMINI = {
     "interactions": lambda c: c.interactions.create(model="gemini-2.5-flash", input="hi"),
-    "extra_body": lambda c: generated(c, {"http_options": {"extra_body": {"contents": []}}}),
     "cached": lambda c: generated(c, {"cached_content": "cachedContents/1"}),
 }
 
@@ -117,8 +120,9 @@ def generated(client, config):
 
 @pytest.mark.parametrize("call", GEMINI.values(), ids=GEMINI)
 def test_geminis_calls_that_cannot_be_prepared_are_refused(call):
-    """What the provider keeps, and contents that are put in behind the pipeline's back, are refused by name."""
-    with genai.Client(api_key="none", http_options={"base_url": "http://127.0.0.1:9"}) as client:
-        wrapped = agentctx.wrap(client, Pipeline(budget=1_000))
-        with pytest.raises(agentctx.AgentctxError, match=r"interactions|extra_body|cachedContent"):
-            call(wrapped)
+    """What the provider keeps is refused by name."""
+    with (
+        gemini_client("http://127.0.0.1:9", Pipeline(budget=1_000)) as client,
+        pytest.raises(agentctx.AgentctxError, match=r"interactions|cachedContent"),
+    ):
+        call(client)

@@ -4,8 +4,6 @@ from typing import assert_type
 
 from anthropic import Anthropic, AsyncAnthropic, AsyncAnthropicVertex
 from anthropic.types import Message, MessageParam
-from google.genai import Client
-from google.genai.types import GenerateContentResponse
 from openai import AsyncAzureOpenAI, AsyncOpenAI, OpenAI, Stream
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam
 from openai.types.responses import Response
@@ -38,7 +36,3 @@ async def calls(azure: AsyncAzureOpenAI, vertex: AsyncAnthropicVertex) -> None:
     assert_type(await anthropic.messages.create(model="claude", max_tokens=1, messages=claude), Message)
     assert_type(wrap(Anthropic(), plan), Anthropic)
     assert_type(wrap(vertex, plan), AsyncAnthropicVertex)
-    google = wrap(Client(), plan)
-    assert_type(google, Client)
-    answer = await google.aio.models.generate_content(model="gemini", contents="Hello.")
-    assert_type(answer, GenerateContentResponse)

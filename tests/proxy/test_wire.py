@@ -23,7 +23,8 @@ from starlette.routing import Mount
 from talks import plain, rounds
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
-from agentctx.proxy import Proxy, Timeouts, Upstreams, model_calls
+from agentctx.clients import over_http
+from agentctx.proxy import Proxy, Timeouts, Upstreams
 from agentctx.stores import MemoryStore
 from agentctx.strategies import ClearByProvider
 from agentctx.testing.servers import serving
@@ -279,11 +280,11 @@ def test_a_branch_keeps_what_its_conversation_decided(given):
 
 
 SHAPES = {
-    "/v1/chat/completions": (lambda said: said["error"]["code"], "context_length_exceeded"),
-    "/v1/responses": (lambda said: said["error"]["type"], "invalid_request_error"),
-    "/v1/messages": (lambda said: said["error"]["type"], "invalid_request_error"),
-    "/v1beta/models/gemini-2.5-flash:generateContent": (lambda said: said["error"]["status"], "INVALID_ARGUMENT"),
-    "/model/amazon.nova-pro-v1%3A0/converse": (lambda said: said["message"][:3], "the"),
+    "/v1/chat/completions": ("code", "context_length_exceeded", "This model's maximum context length is"),
+    "/v1/responses": ("type", "invalid_request_error", "Your input exceeds the context window of this model."),
+    "/v1/messages": ("type", "invalid_request_error", "prompt is too long: "),
+    "/v1beta/models/gemini-2.5-flash:generateContent": ("status", "INVALID_ARGUMENT", "The input token count ("),
+    "/model/amazon.nova-pro-v1%3A0/converse": ("kind", None, "Input is too long for requested model."),
 }
 
 
@@ -299,11 +300,13 @@ def huge(path):
 
 @pytest.mark.parametrize("path", SHAPES)
 def test_what_cannot_fit_is_refused_in_the_providers_words(given, path):
-    """A request that cannot be made to fit is answered with 400 in the provider's shape, and nothing is sent."""
+    """A request that cannot be made to fit is answered with 400 in the provider's shape and words; nothing is sent."""
     at = given()
     answer = httpx.post(f"{at.through}{path}", json=huge(path), headers=KEYS)
-    read, expected = SHAPES[path]
-    assert (answer.status_code, read(answer.json())) == (400, expected)
+    name, kind, sentence = SHAPES[path]
+    error = answer.json().get("error", answer.json())
+    assert (answer.status_code, error.get(name)) == (400, kind)
+    assert error["message"].startswith(sentence)
     assert f"{WINDOW:,}" in answer.text
     assert at.requests == []
 
@@ -579,7 +582,7 @@ def test_what_is_sent_once_more_is_counted(given, number, stream):
 @pytest.mark.anyio
 async def test_an_event_without_an_end_is_handed_on(monkeypatch):
     """A stream that ends no event is kept up to a size and then handed on, and looked through once."""
-    monkeypatch.setattr(model_calls, "LARGEST_EVENT", 4_000_000)
+    monkeypatch.setattr(over_http, "LARGEST_EVENT", 4_000_000)
     pulled = 0
 
     async def source():
@@ -588,15 +591,10 @@ async def test_an_event_without_an_end_is_handed_on(monkeypatch):
             pulled += 1
             yield b"x" * 8_000
 
-    pieces, began, got = (
-        model_calls.Pieces(source(), model_calls.SERVER_SENT_EVENTS, lambda: False),
-        time.process_time(),
-        0,
-    )
+    pieces, got = over_http.Pieces(source().__anext__, over_http.SERVER_SENT_EVENTS, lambda: False), 0
     while got < 8_000_000:
         got += len((await pieces.next()).data)
         assert pulled * 8_000 - got <= 4_008_000
-    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("left_out", [set(), {"raw_path"}], ids=["as written", "decoded"])

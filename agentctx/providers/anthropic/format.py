@@ -247,6 +247,10 @@ class Messages(Adapter):
             return get(event, "content_block", "type") not in _EMPTY_AT_FIRST
         return kind not in _BEFORE_CONTENT
 
+    def ends(self, event: Native, /) -> bool:
+        """Tell whether an event is the last one of a message."""
+        return bool(get(event, "type") == "message_stop")
+
     def failure(self, said: Native, /) -> Native:
         """The error event of a stream's body; the SDK raises it where it reads the stream itself."""
         return said if get(said, "type") == "error" else None

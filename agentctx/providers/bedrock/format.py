@@ -281,6 +281,18 @@ class Converse(Adapter):
         """The ``usage`` of an answer, or of a stream's ``metadata`` event."""
         return get(said, "usage") or get(said, "metadata", "usage")
 
+    def ends(self, event: Native, /) -> bool:
+        """Tell whether an event has the usage, which is the last one."""
+        return "metadata" in event
+
+    def failure(self, _answer: Native, /) -> Native:
+        """Return None: an SDK raises what Converse refuses."""
+        return None
+
+    def too_long(self, tokens: int, limit: int, /) -> str:
+        """Return the sentence of Converse, with the numbers that Claude gives there."""
+        return f"Input is too long for requested model. prompt is too long: {tokens} tokens > {limit} maximum"
+
     def begins(self, event: Native, /) -> bool:
         """Whether an event carries something that the model said."""
         return not _BEFORE_CONTENT.issuperset(event)

@@ -5,7 +5,6 @@ Source: https://ai.google.dev/api/generate-content.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -180,7 +179,7 @@ class Gemini(WireFormat):
 
 @frozen
 class GenerateContent(Adapter):
-    """``POST /models/…:generateContent`` and ``:streamGenerateContent``, as Google's SDK sends and answers them."""
+    """``POST /models/…:generateContent`` and ``:streamGenerateContent``, as they are sent and answered over HTTP."""
 
     model: str
     format = "gemini"
@@ -194,17 +193,19 @@ class GenerateContent(Adapter):
             raise InvalidInput("cachedContent", what)
         return super().read({**body, "model": self.model})
 
-    def usage(self, said: Native, /) -> Native:
-        """The ``usageMetadata`` of an answer or a chunk."""
-        return get(_payload(said), "usageMetadata")
+    def usage(self, answer: Native, /) -> Native:
+        """Return the ``usageMetadata`` of an answer or a chunk."""
+        return get(answer, "usageMetadata")
 
     def begins(self, event: Native, /) -> bool:
-        """Whether a chunk has parts, or ends."""
-        candidates = get(_payload(event), "candidates") or ()
-        return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
+        """Tell whether a chunk has parts, or ends."""
+        candidates = get(event, "candidates") or ()
+        return any(get(one, "content", "parts") or get(one, "finishReason") for one in candidates)
 
+    def ends(self, event: Native, /) -> bool:
+        """Tell whether a chunk is the last one of an answer."""
+        return any(get(one, "finishReason") for one in get(event, "candidates") or ())
 
-def _payload(said: Native) -> Mapping[str, Native]:
-    body = get(said, "body")
-    payload = json.loads(body) if isinstance(body, str) and body else None
-    return payload if isinstance(payload, Mapping) else {}
+    def too_long(self, tokens: int, limit: int, /) -> str:
+        """Return the sentence of generateContent."""
+        return f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."

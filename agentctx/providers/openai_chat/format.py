@@ -421,9 +421,23 @@ class ChatCompletions(Adapter):
         """Whether a chunk says more than the role of the speaker."""
         return any(_says(choice) for choice in get(event, "choices") or ())
 
+    def ends(self, event: Native, /) -> bool:
+        """Tell whether an event has the usage (a chunk without choices, or the one that ends them), or is the end."""
+        if get(event, "type") == "[DONE]":
+            return True
+        choices = get(event, "choices") or ()
+        return bool(get(event, "usage")) and all(get(choice, "finish_reason") for choice in choices)
+
     def failure(self, said: Native, /) -> Native:
         """The ``error`` that some gateways answer with status 200."""
         return get(said, "error") if not get(said, "choices") else None
+
+    def too_long(self, tokens: int, limit: int, /) -> str:
+        """Return the sentence of Chat Completions."""
+        return (
+            f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} "
+            "tokens. Please reduce the length of the messages."
+        )
 
     def tells_usage(self, body: Body, /) -> bool:
         """A stream tells it only where that is asked for."""

@@ -218,6 +218,7 @@ class OpenAIResponses(WireFormat):
         return {**made, "strict": is_strict(tool)}
 
 
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _BEFORE_CONTENT = frozenset(
     {"response.created", "response.queued", "response.in_progress", "response.content_part.added", "keepalive"}
 )
@@ -266,6 +267,17 @@ class Responses(Adapter):
         if kind == "response.output_item.added":
             return bool(get(event, "item", "type") != "message")
         return kind not in _BEFORE_CONTENT
+
+    def ends(self, event: Native, /) -> bool:
+        """Tell whether an event is the last one of a response."""
+        return get(event, "type") in _LAST
+
+    def too_long(self, tokens: int, limit: int, /) -> str:
+        """Return the sentence of Responses, with the numbers that Chat Completions gives."""
+        return (
+            "Your input exceeds the context window of this model. Please adjust your input and try again. This model's "
+            f"maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
+        )
 
     def failure(self, said: Native, /) -> Native:
         """The error of a failed response, which the SDK hands over like any other."""

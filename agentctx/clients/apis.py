@@ -1,4 +1,4 @@
-"""The providers' APIs as they are on the wire: which one a request is for, what it holds, how an error looks in it."""
+"""The providers' APIs over HTTP: which one a request is for, how its body is read and written, how an error looks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, unquote
 from attrs import field, frozen
 
 from agentctx.core.message import Native
-from agentctx.providers.adapter import Adapter, get
+from agentctx.errors import ContextOverflow
+from agentctx.providers.adapter import Adapter
 from agentctx.providers.anthropic.format import Messages
 from agentctx.providers.bedrock.format import Converse
 from agentctx.providers.gemini.format import GenerateContent
@@ -119,24 +120,6 @@ class Api:
 _SNAKE = {"system_instruction": "systemInstruction", "cached_content": "cachedContent", "tool_config": "toolConfig"}
 
 
-@frozen
-class GenerateContentOverHttp(GenerateContent):
-    """Gemini's API without the SDK's wrapping."""
-
-    def usage(self, said: Native, /) -> Native:
-        """The ``usageMetadata`` of an answer or a chunk."""
-        return get(said, "usageMetadata")
-
-    def begins(self, event: Native, /) -> bool:
-        """Whether a chunk has parts, or ends."""
-        candidates = get(event, "candidates") or ()
-        return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
-
-    def failure(self, said: Native, /) -> Native:
-        """The ``error`` of a stream, which the SDK raises."""
-        return get(said, "error")
-
-
 class ConverseOverHttp(Converse):
     """Bedrock's API without botocore: events of a stream by their names."""
 
@@ -166,7 +149,7 @@ def api_of(request: Incoming) -> Api | None:
             return Api(provider, adapter)
     if (found := _GEMINI.search(path)) is not None:
         model = unquote(found[1])
-        return Api("gemini", GenerateContentOverHttp(model), model, streams=found[2] == "streamGenerateContent")
+        return Api("gemini", GenerateContent(model), model, streams=found[2] == "streamGenerateContent")
     if (found := _BEDROCK.search(path)) is not None:
         return Api("bedrock", _CONVERSE, unquote(found[1]), streams=found[2] == "converse-stream")
     return None
@@ -185,15 +168,25 @@ def provider_of(request: Incoming) -> Provider:
 
 @frozen
 class Failure:
-    """An answer that the proxy gives by itself, in the words that the provider's SDK reads."""
+    """An answer that is given in the provider's place, in the words that the provider's SDK reads."""
 
     status: int
     headers: Headers
     body: bytes = field(repr=False)
 
 
+def too_large(api: Api, error: ContextOverflow) -> Failure:
+    """Return the refusal of a request that cannot be made to fit: the provider's own sentence, then ours."""
+    return failure(api.provider, 400, too_large_text(api.adapter, error), overflow=True)
+
+
+def too_large_text(adapter: Adapter, error: ContextOverflow) -> str:
+    """Return the words of an overflow: agents know one by the sentence that its provider begins with."""
+    return f"{adapter.too_long(error.tokens, error.limit)} (agentctx: {error})"
+
+
 def failure(provider: Provider, status: int, message: str, *, overflow: bool = False) -> Failure:
-    """An error as the provider's API tells it.
+    """Return an error as the provider's API tells it.
 
     Args:
         provider: Whose API it is.

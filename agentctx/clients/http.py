@@ -1,0 +1,466 @@
+"""An HTTP client in front of another one, of httpx or httpx2: what it sends to a model is prepared before.
+
+A model call is known by its path, and its body is JSON, whichever SDK wrote it: nothing of an SDK is looked into. Each
+request is built and sent by the client behind, so that its proxies, certificates, limits, event hooks, cookies,
+redirects and authentication hold.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from attrs import Factory, define, field
+
+from agentctx.clients.answers import Answer, Started, Ways, answer, begun, note_unanswered, object_in, unanswered
+from agentctx.clients.apis import Api, Failure, Incoming, api_of, too_large
+from agentctx.clients.background import Background
+from agentctx.clients.bridge import drive
+from agentctx.clients.model_call import Conversations, Key, ModelCall, conversations_of
+from agentctx.clients.over_http import (
+    LIBRARIES,
+    Reply,
+    Unreadable,
+    body_of,
+    content_of,
+    library_of,
+    unpacked,
+    with_betas,
+)
+from agentctx.core.message import Native
+from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
+from agentctx.pipeline import Pipeline
+from agentctx.providers.overflow import OVERFLOW
+from agentctx.session.session import Session
+from agentctx.session.sessions import Sessions
+
+
+def http_client(
+    pipeline: Pipeline,
+    client: Native = None,
+    *,
+    session: Session | None = None,
+    key: Key | None = None,
+    sessions: Sessions | None = None,
+) -> Any:  # noqa: ANN401 - a Client of httpx or httpx2, whichever is installed
+    """Return an HTTP client that prepares model calls, for whatever takes one: an SDK, a framework, a program.
+
+    It prepares Chat Completions, Responses, Messages, ``generateContent`` and Converse, by the paths of their requests,
+    as ``agentctx.wrap`` does; every other request is sent as it is. ``agentctx.of(http_client)`` has the sessions and
+    the last view.
+
+    Args:
+        pipeline: Prepares the requests.
+        client: The ``httpx.Client`` or ``httpx2.Client`` that sends them; closing this one closes it. Without it, one
+            is made of the library that is installed. Where both are, that is the one that OpenAI's SDK speaks with:
+            httpx2 since its version 3, and httpx before, or without that SDK.
+        session: As in ``agentctx.wrap``.
+        key: As in ``agentctx.wrap``.
+        sessions: As in ``agentctx.wrap``.
+
+    Raises:
+        ConfigError: If ``client`` is no sync client of these libraries, none of them is installed, or ``key`` and
+            ``sessions`` are refused.
+
+    Example:
+        >>> import agentctx
+        >>> pipeline = agentctx.Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(window=128_000))
+        >>> with agentctx.http_client(pipeline) as client:
+        ...     agentctx.of(client).view is None
+        True
+    """
+    conversations = conversations_of("http_client", pipeline, session, key, sessions)
+    return in_front_of(_inner(client, "Client"), conversations)
+
+
+def async_http_client(
+    pipeline: Pipeline,
+    client: Native = None,
+    *,
+    session: Session | None = None,
+    key: Key | None = None,
+    sessions: Sessions | None = None,
+) -> Any:  # noqa: ANN401 - an AsyncClient of httpx or httpx2, whichever is installed
+    """Return an async HTTP client that prepares model calls; see ``agentctx.http_client``.
+
+    Args:
+        pipeline: Prepares the requests.
+        client: The ``httpx.AsyncClient`` or ``httpx2.AsyncClient`` that sends them.
+        session: As in ``agentctx.wrap``.
+        key: As in ``agentctx.wrap``.
+        sessions: As in ``agentctx.wrap``.
+
+    Raises:
+        ConfigError: If ``client`` is no async client of these libraries, none of them is installed, or ``key`` and
+            ``sessions`` are refused.
+
+    Example:
+        >>> import agentctx
+        >>> pipeline = agentctx.Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(window=128_000))
+        >>> client = agentctx.async_http_client(pipeline)
+        >>> await client.aclose()
+    """
+    conversations = conversations_of("async_http_client", pipeline, session, key, sessions)
+    return in_front_of(_inner(client, "AsyncClient"), conversations)
+
+
+def in_front_of(inner: Native, conversations: Conversations) -> Native:
+    """Return an HTTP client in front of another one, of the same library and kind."""
+    http = library_of(inner)
+    kinds = {True: (_AsyncClient, http.AsyncClient), False: (_Client, http.Client)}
+    waits = isinstance(inner, http.AsyncClient)
+    return _derived(*kinds[waits])(Passage(inner, conversations, http, waits=waits))
+
+
+def _inner(client: Native, kind: str) -> Native:
+    """Return the HTTP client that requests are sent with: the one that is passed, else a new one."""
+    if client is not None:
+        modules = [module for name in LIBRARIES if (module := sys.modules.get(name)) is not None]
+        if not isinstance(client, tuple(getattr(module, kind) for module in modules)):
+            msg = f"http client: {type(client).__module__}.{type(client).__qualname__} is no {kind} of httpx or httpx2"
+            raise ConfigError(msg)
+        return client
+    http = _installed()
+    limits = http.Limits(max_connections=1_000, max_keepalive_connections=100)
+    return getattr(http, kind)(timeout=http.Timeout(600, connect=10), limits=limits, follow_redirects=True)
+
+
+def _installed() -> ModuleType:
+    """Return the HTTP library that is installed; of both, the one that OpenAI's SDK speaks with."""
+    names = [name for name in LIBRARIES if find_spec(name) is not None]
+    if not names:
+        msg = "an HTTP client needs httpx or httpx2: pip install httpx"
+        raise ConfigError(msg)
+    name = names[0]
+    if len(names) > 1 and find_spec("openai") is not None:
+        name = library_of_openai()
+    return __import__(name)
+
+
+def library_of_openai() -> str:
+    """Return the name of the library that OpenAI's SDK speaks HTTP with, as its own default client tells."""
+    from openai import DefaultHttpxClient  # noqa: PLC0415 - the SDK is loaded where it is asked for alone
+
+    return next(name for kind in DefaultHttpxClient.__mro__ if (name := kind.__module__.split(".")[0]) in LIBRARIES)
+
+
+@define(eq=False)
+class Passage:
+    """The way of requests through an HTTP client that prepares them.
+
+    Args:
+        inner: The client that sends them.
+        conversations: The conversations that they belong to.
+        http: The library of that client.
+        waits: Whether that client is async.
+    """
+
+    inner: Native
+    conversations: Conversations
+    http: ModuleType
+    waits: bool
+    background: Background = field(
+        init=False, default=Factory(lambda self: Background(self.conversations), takes_self=True)
+    )
+
+    async def answered(self, request: Native, options: Mapping[str, Any]) -> Native:
+        """Send a request, prepared where it is a model call; return the response, which is still to be read."""
+        head = _head(request)
+        try:
+            _refuse(head)
+            api = api_of(head)
+            if api is None:
+                return await self._retrieved(request, head, options)
+            if head.signed:
+                raise ConfigError(_SIGNED)
+            return await self._prepared(api, request, head, options)
+        except AgentctxError as error:
+            if head.header(RETRIES) is None:
+                raise
+            return self._raising(error, request)
+
+    async def _prepared(self, api: Api, request: Native, head: Incoming, options: Mapping[str, Any]) -> Native:
+        raw: bytes = await self._value(request.aread() if self.waits else request.read())
+        ways = Ways((), self._opened, _as_it_is, self.waits)
+        try:
+            body = api.body(body_of(unpacked(raw, head.header(b"content-encoding"))))
+        except Unreadable:
+            return await self._value(self.inner.send(request, **options))
+        call = None if head.header(RETRIES) == "0" else unanswered(self.conversations, raw)
+        try:
+            call = call or await begun(self.conversations, api.adapter, body, ways)
+        except ContextOverflow as error:
+            return self._refused(too_large(api, error), request, error)
+        if call is None:
+            return await self._value(self.inner.send(request, **options))
+
+        async def send(written: dict[str, Native]) -> Native:
+            content, betas = content_of(api, body, written)
+            sent = request if content is None else self._rewritten(request, head, content, betas)
+            return Reply(await self._value(self.inner.send(sent, **options)))
+
+        note_unanswered(self.conversations, raw, call)
+        response = await answer(call, send, ways)
+        if response.is_success:
+            note_unanswered(self.conversations, raw, None)
+        return response
+
+    async def _opened(self, reply: Reply, call: ModelCall, ways: Ways, /) -> Answer:
+        """Look into an answer; what is handed on is a response with the same head."""
+        opened = await reply.opened(call, ways)
+        if reply.whole is not None:
+            self.background.follow(object_in(reply.whole), call)
+        opened.value = handed_on(reply, waits=self.waits)
+        return opened
+
+    async def _retrieved(self, request: Native, head: Incoming, options: Mapping[str, Any]) -> Native:
+        """Send a request that is no model call; one may retrieve what a call in the background was answered."""
+        response = await self._value(self.inner.send(request, **options))
+        call = self.background.retrieved_by(head)
+        if call is None or not response.is_success or "json" not in response.headers.get("content-type", ""):
+            return response
+        whole: bytes = await self._value(response.aread() if self.waits else response.read())
+        body = object_in(whole)
+        call.learn(call.adapter.usage(body))
+        self.background.follow(body, call)
+        await call.kept(waits=self.waits)
+        return handed_on(Reply(response, whole), waits=self.waits)
+
+    async def _value(self, result: Native) -> Native:
+        """Return what a method of the client behind gives; an async client's is awaited."""
+        return await result if self.waits else result
+
+    def _rewritten(self, request: Native, head: Incoming, content: bytes, betas: Sequence[str]) -> Native:
+        headers = [(name, value) for name, value in head.headers if name not in _OF_THE_BODY]
+        return self.http.Request(
+            request.method,
+            request.url,
+            headers=with_betas(headers, betas),
+            content=content,
+            extensions=request.extensions,
+        )
+
+    def _refused(self, refusal: Failure, request: Native, error: ContextOverflow) -> Native:
+        """Return the answer of a provider who refuses a request as too large; it was not sent."""
+        return self.http.Response(
+            refusal.status,
+            headers=list(refusal.headers),
+            content=refusal.body,
+            request=request,
+            extensions={OVERFLOW: error},
+        )
+
+    def _raising(self, error: AgentctxError, request: Native) -> Native:
+        """Return a response whose status check raises an error of ours.
+
+        An SDK takes an error that is raised here for a broken connection, and tries again.
+        """
+        response = self.http.Response(400, request=request, headers={"x-should-retry": "false"}, json={"error": None})
+
+        def raise_for_status() -> Native:
+            raise error
+
+        response.raise_for_status = raise_for_status
+        return response
+
+
+def handed_on(reply: Reply, *, waits: bool) -> Native:
+    """Return the response that a caller reads: the provider's head, and the body as it was read or is relayed.
+
+    Args:
+        reply: The provider's answer, looked into.
+        waits: Whether the caller's client is async.
+    """
+    response, http = reply.response, library_of(reply.response)
+    if reply.stream is None:
+        body = http.ByteStream(reply.whole)
+    else:
+        body = _derived(*((_AsyncBody, http.AsyncByteStream) if waits else (_Body, http.SyncByteStream)))(reply.stream)
+    result = http.Response(
+        response.status_code,
+        headers=[(name, value) for name, value in response.headers.raw if name.lower() not in _PACKED],
+        stream=body,
+        request=response.request,
+        extensions=response.extensions,
+        history=response.history,
+        default_encoding=response.default_encoding,
+    )
+    if reply.stream is None:
+        result.elapsed = response.elapsed
+    else:
+        body.closed = partial(_tell_elapsed, result, response)
+    return result
+
+
+def _tell_elapsed(result: Native, response: Native) -> None:
+    result.elapsed = response.elapsed
+
+
+def _as_it_is(error: ContextOverflow) -> Exception:
+    return error
+
+
+RETRIES = b"x-stainless-retry-count"
+"""How often OpenAI's and Anthropic's SDKs have sent a request before."""
+_OF_THE_BODY = frozenset({b"content-length", b"content-encoding", b"transfer-encoding"})
+_PACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+_REFUSED: Mapping[str, str] = {
+    "/completions": "call chat.completions.create or responses.create",
+    "/responses/compact": "the pipeline makes room itself; call responses.create",
+    "/interactions": "the provider keeps them, so they can be neither counted nor cut; call models.generate_content",
+    "/invoke": "call converse, or wrap the client of Anthropic's SDK",
+    "/invoke-with-response-stream": "call converse_stream, or wrap the client of Anthropic's SDK",
+}
+_SIGNED = (
+    "the body of this model call is signed for AWS before it is prepared, so a prepared one would be refused: use a "
+    "bearer token (AWS_BEARER_TOKEN_BEDROCK), or Converse by boto3"
+)
+
+
+def _refuse(request: Incoming) -> None:
+    """Refuse a model call whose body cannot be prepared, by its path."""
+    path = request.path.rstrip("/")
+    end = path[path.rfind("/") :]
+    end = "/responses/compact" if path.endswith("/responses/compact") else end
+    if request.method != "POST" or end not in _REFUSED or path.endswith("/chat/completions"):
+        return
+    if end.startswith("/invoke") and "/model/" not in path:
+        return
+    msg = f"POST {path} is a model call that cannot be prepared: {_REFUSED[end]}"
+    raise ConfigError(msg)
+
+
+def _head(request: Native) -> Incoming:
+    """Return the head of a request of httpx or httpx2."""
+    path = request.url.raw_path.partition(b"?")[0].decode("latin-1")
+    headers = tuple((name.lower(), value) for name, value in request.headers.raw)
+    return Incoming(request.method.upper(), path, request.url.query, headers)
+
+
+class _InFront:
+    """The HTTP client that a caller has: requests are built and sent by the one behind it."""
+
+    def __init__(self, passage: Passage) -> None:
+        self.passage = passage
+        self.agentctx = passage.conversations
+
+    def __getattr__(self, name: str) -> Native:
+        return getattr(self.__dict__["passage"].inner, name)
+
+    def build_request(self, *args: Native, **options: Native) -> Native:
+        """Build a request."""
+        return self.passage.inner.build_request(*args, **options)
+
+
+class _Client(_InFront):
+    def send(self, request: Native, *, stream: bool = False, **options: Native) -> Native:
+        """Send a request."""
+        response = drive(self.passage.answered(request, {**options, "stream": True}))
+        if not stream:
+            response.read()
+        return response
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.passage.inner.close()
+
+    def __enter__(self) -> Native:
+        self.passage.inner.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.passage.inner.__exit__(*error)
+
+
+class _AsyncClient(_InFront):
+    async def send(self, request: Native, *, stream: bool = False, **options: Native) -> Native:
+        """Send a request."""
+        response = await self.passage.answered(request, {**options, "stream": True})
+        if not stream:
+            await response.aread()
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.passage.inner.aclose()
+
+    async def __aenter__(self) -> Native:
+        await self.passage.inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.passage.inner.__aexit__(*error)
+
+
+class _Stream:
+    """The body of a response that is read on its way."""
+
+    def __init__(self, started: Started) -> None:
+        self.started = started
+        self.closed: Callable[[], None] | None = None
+
+    def _end(self) -> None:
+        closed, self.closed = self.closed, None
+        if closed is not None:
+            closed()
+
+
+class _Body(_Stream):
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while True:
+                try:
+                    piece = drive(self.started.next())
+                except StopAsyncIteration:
+                    return
+                yield piece.data
+        finally:  # not every SDK closes the response of a stream that its reader leaves
+            drive(self.started.held.let_go())
+
+    def close(self) -> None:
+        """Let go of the body."""
+        drive(self.started.drop())
+        self._end()
+
+
+class _AsyncBody(_Stream):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                try:
+                    piece = await self.started.next()
+                except StopAsyncIteration:
+                    return
+                yield piece.data
+        finally:
+            await self.started.held.let_go()
+
+    async def aclose(self) -> None:
+        """Let go of the body."""
+        await self.started.drop()
+        self._end()
+
+
+_OF_THE_INNER = ("auth", "base_url", "cookies", "event_hooks", "headers", "is_closed", "params", "timeout", "trust_env")
+"""The properties of an HTTP client; they are those of the one behind."""
+
+
+@cache
+def _derived(kind: type, base: type) -> Native:
+    """Return a class that is one of an HTTP library, too, as SDKs ask for it."""
+    shared = {name: _of_the_inner(name) for name in _OF_THE_INNER} if issubclass(kind, _InFront) else {}
+    return type(base.__name__, (kind, base), shared)
+
+
+def _of_the_inner(name: str) -> property:
+    def read(client: _InFront) -> Native:
+        return getattr(client.passage.inner, name)
+
+    def write(client: _InFront, value: Native) -> None:
+        setattr(client.passage.inner, name, value)
+
+    return property(read, write)

@@ -1,0 +1,451 @@
+"""A model call over HTTP, for the proxy and for an HTTP client in front of an SDK's: its body, and the answer's bytes.
+
+The body is JSON. Of the answer, a stream is read on its way: whole events up to the model's first words, then bytes as
+they come; anything else is read as a whole. The HTTP library is httpx or httpx2, whichever the response comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import zlib
+from base64 import b64decode
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from struct import unpack_from
+from types import ModuleType
+from uuid import uuid4
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.clients.answers import (
+    END_OF_EVENT,
+    Answer,
+    Close,
+    Held,
+    Pull,
+    RequestRefused,
+    Started,
+    Ways,
+    nothing_said,
+    object_in,
+    opened,
+    pulling,
+    said_in,
+)
+from agentctx.clients.apis import Api
+from agentctx.clients.model_call import ModelCall
+from agentctx.core.message import Native
+
+
+class TooLarge(Exception):
+    """A body is larger than is taken."""
+
+
+class Unreadable(Exception):
+    """A model call that cannot be prepared: it is passed on as it came, and the provider judges it.
+
+    Args:
+        why: The part that cannot be read, without its content.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+_ITS_JSON, _ITS_ENCODING, TOO_DEEP = "its JSON", "its content encoding", "what is nested too deep"
+
+
+def unpacked(raw: bytes, encoding: str | None, most: int | None = None) -> bytes:
+    """Return the body of a request without its content encoding.
+
+    Args:
+        raw: The bytes as they came.
+        encoding: The request's content encoding; None for none.
+        most: So many bytes are taken, unpacked; None for any number.
+
+    Raises:
+        TooLarge: If it is larger than ``most`` bytes, unpacked.
+        Unreadable: If the encoding is none of gzip and deflate, or the bytes are damaged.
+    """
+    encoding = (encoding or "identity").strip().lower()
+    if encoding == "identity":
+        return raw
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Unreadable(_ITS_ENCODING)
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS if encoding == "deflate" else 16 + zlib.MAX_WBITS)
+    try:
+        plain = unpacking.decompress(raw, 0 if most is None else most + 1)
+    except zlib.error:
+        raise Unreadable(_ITS_ENCODING) from None
+    if most is not None and len(plain) > most:
+        raise TooLarge
+    if not unpacking.eof:
+        raise Unreadable(_ITS_ENCODING)
+    return plain
+
+
+def body_of(plain: bytes) -> dict[str, Native]:
+    """Return the body of a model call, which is an object of JSON.
+
+    Raises:
+        Unreadable: If it is none; of what is no JSON, such as ``NaN``, the provider judges.
+    """
+    try:
+        body = json.loads(plain, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise Unreadable(_ITS_JSON)
+    return body
+
+
+def _refused(constant: str) -> Native:
+    """Refuse what is no JSON, and Python reads as such."""
+    raise ValueError(constant)
+
+
+def content_of(api: Api, body: Mapping[str, object], written: dict[str, Native]) -> tuple[bytes | None, Sequence[str]]:
+    """Return the bytes of a prepared request, and the beta features that it needs; None where nothing has changed.
+
+    Args:
+        api: What the request is made by.
+        body: The body as it was read.
+        written: The body as it was prepared.
+
+    Raises:
+        Unreadable: If it is nested deeper than can be written.
+    """
+    if written == body:
+        return None, ()
+    sendable, betas = api.sendable(written)
+    try:
+        return _bytes(sendable), betas
+    except RecursionError:  # what could just be read need not be writable
+        raise Unreadable(TOO_DEEP) from None
+
+
+def _bytes(body: Mapping[str, object]) -> bytes:
+    """A body in JSON; what UTF-8 cannot hold is written in escapes."""
+    try:
+        return _json(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _json(body, ensure_ascii=True).encode()
+
+
+def _json(body: Mapping[str, object], *, ensure_ascii: bool) -> str:
+    write = partial(json.dumps, ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False)
+    try:
+        return write(body)
+    except ValueError:  # for what is not finite JSON has no word, but a number may be larger than any float
+        marks = {number: uuid4().hex for number in _TOO_LARGE}
+        written = write(_marked(body, marks))
+        for number, mark in marks.items():
+            written = written.replace(f'"{mark}"', _TOO_LARGE[number])
+        return written
+
+
+_TOO_LARGE: Mapping[float, str] = {math.inf: "1e999", -math.inf: "-1e999"}
+"""How a number is written that no float can hold: Python reads it as infinite."""
+
+
+def _marked(value: Native, marks: Mapping[float, str]) -> Native:
+    """A value of JSON with marks in the place of what is infinite, and nothing where a number is none."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else marks.get(value, value)
+    if isinstance(value, list):
+        return [_marked(each, marks) for each in value]
+    return {name: _marked(each, marks) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def with_betas(headers: list[tuple[bytes, bytes]], betas: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Return header fields that ask for these beta features as well."""
+    if not betas:
+        return headers
+    asked = (value.decode("latin-1").split(",") for name, value in headers if name == _BETAS)
+    features = dict.fromkeys([*filter(None, (each.strip() for values in asked for each in values)), *betas])
+    others = [(name, value) for name, value in headers if name != _BETAS]
+    return [*others, (_BETAS, ",".join(features).encode("latin-1"))]
+
+
+_BETAS = b"anthropic-beta"
+
+
+@define(eq=False)
+class Reply:
+    """The provider's answer to a model call.
+
+    Args:
+        response: Its status and header fields; a response of httpx or httpx2.
+        whole: Its body, where it was read as a whole.
+        stream: Its body otherwise, to be read and then dropped.
+    """
+
+    response: Native
+    whole: bytes | None = None
+    stream: Started | None = None
+
+    async def opened(self, call: ModelCall, ways: Ways) -> Answer:
+        """Look into the answer: one that is no stream is read as a whole."""
+        response = self.response
+        framing = _FRAMINGS.get(response.headers.get("content-type", "").partition(";")[0].strip().lower())
+        if response.is_success and framing is not None:
+            self.stream = _relayed(response, call, framing, waits=ways.waits)
+            return Answer(self, close=self.stream.drop, stream=self.stream)
+        if response.is_success and _in_a_list(response):
+            self.stream = _listed(response, call, waits=ways.waits)
+            return Answer(self, close=self.stream.drop)
+        self.whole = await ways.sent(response.aread() if ways.waits else response.read())
+        if not response.is_success:
+            return Answer(self, refusal=RequestRefused(response.status_code, response.text))
+        return opened(self, object_in(self.whole), call)
+
+
+def _in_a_list(response: Native) -> bool:
+    """Tell whether a stream comes in one JSON document."""
+    return bool(response.request.url.path.endswith(":streamGenerateContent"))
+
+
+def _bytes_of(response: Native, *, waits: bool) -> tuple[Pull, Close]:
+    """Return how the body of a response is read, unpacked, and closed."""
+    if waits:
+        return response.aiter_bytes().__anext__, response.aclose
+    return pulling(response.iter_bytes().__next__), response.close
+
+
+def stays_packed(response: Native) -> bool:
+    """Tell whether an answer is packed in a way that its library does not unpack: it is handed on, and not read."""
+    codings = [coding.strip().lower() for coding in response.headers.get_list("content-encoding", split_commas=True)]
+    return bool(codings) and not any(coding in _unpacks(library_of(response)) for coding in codings)
+
+
+def library_of(thing: object) -> ModuleType:
+    """Return the HTTP library that a client or a response comes from, httpx or httpx2, also through subclasses."""
+    names = (kind.__module__.partition(".")[0] for kind in type(thing).__mro__)
+    return sys.modules[next(name for name in names if name in LIBRARIES)]
+
+
+LIBRARIES = ("httpx", "httpx2")
+
+
+@cache
+def _unpacks(http: ModuleType) -> frozenset[str]:
+    """Return the encodings that a library unpacks, by what is installed: it tells every server."""
+    with http.Client(transport=http.BaseTransport(), trust_env=False) as client:
+        encodings = client.headers["accept-encoding"].split(",")
+    return frozenset({"identity", *(encoding.strip() for encoding in encodings)})
+
+
+def _relayed(response: Native, call: ModelCall, framing: Framing, *, waits: bool) -> Started:
+    """Return a stream that is handed on: read for its usage, and restarted where it tells of an overflow."""
+    pull, close = _bytes_of(response, waits=waits)
+    read = partial(_json_of, framing)
+    held = Held(call, (), waits, read, _tells, rename=Piece.renamed, begun=stays_packed(response))
+    pieces = Pieces(pull, framing, lambda: held.begun and held.renamed is None)
+    return Started(held, pieces.next, close)
+
+
+def _json_of(framing: Framing, piece: Piece) -> Native:
+    return None if piece.event is None else framing.said(piece.event)
+
+
+def _tells(piece: Piece) -> bool:
+    small = b"" if piece.event is None else piece.event.lower()
+    return any(word in small for word in _TELLS)
+
+
+_TELLS = (b"usage", b"applied_edits", b"exception", b"message_stop", b"[done]")
+"""A word of these is in each event that is to be read once the model has begun to speak."""
+
+
+LARGEST_EVENT = 16_000_000
+"""Bytes of an event that are kept until its end comes; a larger one is handed on, and not read."""
+
+
+@frozen
+class Piece:
+    """Bytes to hand on.
+
+    Args:
+        data: The bytes.
+        event: The event that ends with them; None when none does.
+    """
+
+    data: bytes
+    event: bytes | None = None
+
+    def renamed(self, name: str, other: str) -> Piece:
+        """Return the piece with another id of the answer in the place of ``name``."""
+        return evolve(self, data=self.data.replace(json.dumps(name).encode(), json.dumps(other).encode()))
+
+
+@define(eq=False)
+class Pieces:
+    """The pieces of a stream: whole events until the model speaks, then bytes as they come.
+
+    Args:
+        source: Returns the next bytes of the answer.
+        framing: Where events end.
+        begun: Tells whether the model speaks.
+    """
+
+    source: Pull
+    framing: Framing
+    begun: Callable[[], bool]
+    _ready: deque[Piece] = field(init=False, factory=deque)
+    _rest: bytearray = field(init=False, factory=bytearray)
+    _handed: int = field(init=False, default=0)
+    _looked_at: int = field(init=False, default=0)
+    _over: bool = field(init=False, default=False)
+
+    async def next(self) -> Piece:
+        """The next one.
+
+        Raises:
+            StopAsyncIteration: At the end.
+        """
+        while not self._ready:
+            if len(self._rest) > self._handed and (self.begun() or len(self._rest) > LARGEST_EVENT):
+                return self._part()
+            if self._over:
+                raise StopAsyncIteration
+            try:
+                self._rest += await self.source()
+            except StopAsyncIteration:
+                self._over = True
+                if len(self._rest) > self._handed:
+                    return self._part()
+                raise
+            self._split()
+        return self._ready.popleft()
+
+    def _split(self) -> None:
+        while (end := self.framing.end(self._rest, self._looked_at)) is not None:
+            event = bytes(self._rest[:end])
+            self._ready.append(Piece(event[self._handed :], event))
+            del self._rest[:end]
+            self._handed = self._looked_at = 0
+        self._looked_at = len(self._rest)
+
+    def _part(self) -> Piece:
+        """What has come of an event that has not ended."""
+        data = bytes(self._rest[self._handed :])
+        self._handed = len(self._rest)
+        if len(self._rest) > LARGEST_EVENT:
+            self._rest.clear()
+            self._handed = self._looked_at = 0
+        return Piece(data)
+
+
+@frozen
+class Framing:
+    """How a stream consists of events.
+
+    Args:
+        end: The length of the first event in what has come; None when its end has not, as before within the bytes that
+            were looked at.
+        said: What an event says; None when it says nothing.
+    """
+
+    end: Callable[[bytearray, int], int | None]
+    said: Callable[[bytes], Native]
+
+
+def _end_of_event(rest: bytearray, looked_at: int) -> int | None:
+    """Behind the blank line."""
+    found = END_OF_EVENT.search(rest, max(0, looked_at - 3))
+    return None if found is None else found.end()
+
+
+SERVER_SENT_EVENTS = Framing(_end_of_event, said_in)
+
+
+_HEADERS_AT = 12
+_STRING = 7
+_FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""The lengths of the kinds of header values that have one."""
+
+
+def _said_in_frame(frame: bytes) -> Native:
+    """What a message of an event stream says: its payload, by the name of its event or its exception.
+
+    Source: https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html, "event stream encoding".
+    """
+    try:
+        headers = _frame_headers(frame)
+        start = _HEADERS_AT + int.from_bytes(frame[4:8], "big")
+        payload = json.loads(frame[start:-4] or b"null")
+    except (ValueError, IndexError, KeyError, RecursionError):
+        return None
+    if exception := headers.get(":exception-type"):
+        return {"type": "error", "error": payload, exception: payload}
+    name = headers.get(":event-type")
+    if name == "chunk" and isinstance(payload, dict) and isinstance(payload.get("bytes"), str):
+        return object_in(b64decode(payload["bytes"]))  # as InvokeModel packs a model's own events
+    return {name: payload} if name else None
+
+
+def _frame_headers(frame: bytes) -> dict[str, str]:
+    found, place = dict[str, str](), _HEADERS_AT
+    end = place + int.from_bytes(frame[4:8], "big")
+    while place < end:
+        length = frame[place]
+        name = frame[place + 1 : place + 1 + length].decode()
+        kind, place = frame[place + 1 + length], place + 2 + length
+        size = _FIXED[kind] if kind in _FIXED else int.from_bytes(frame[place : place + 2], "big") + 2
+        if kind == _STRING:
+            found[name] = frame[place + 2 : place + size].decode()
+        place += size
+    return found
+
+
+def _end_of_frame(rest: bytearray, _looked_at: int) -> int | None:
+    """As the message says, which begins with its length."""
+    if len(rest) < 4:
+        return None
+    length: int = unpack_from("!I", rest)[0]
+    return max(length, 16) if len(rest) >= length else None
+
+
+AWS_EVENT_STREAM = Framing(_end_of_frame, _said_in_frame)
+
+
+_FRAMINGS: Mapping[str, Framing] = {
+    "text/event-stream": SERVER_SENT_EVENTS,
+    "application/vnd.amazon.eventstream": AWS_EVENT_STREAM,
+}
+
+
+MOST_OF_A_LIST = 8_000_000
+"""Bytes of a stream in one JSON document that are kept, to read its usage at the end."""
+
+
+def _listed(response: Native, call: ModelCall, *, waits: bool) -> Started:
+    """Return a stream in one JSON document, as Gemini sends it without ``alt=sse``: handed on, and read at its end."""
+    seen = bytearray()
+    source, close = _bytes_of(response, waits=waits)
+
+    async def pull() -> Piece:
+        try:
+            data = await source()
+        except StopAsyncIteration:
+            _learn(call, bytes(seen))
+            await call.kept(waits=waits)
+            raise
+        if len(seen) <= MOST_OF_A_LIST:
+            seen.extend(data)
+        return Piece(data)
+
+    return Started(Held(call, (), waits=waits, read=nothing_said), pull, close)
+
+
+def _learn(call: ModelCall, document: bytes) -> None:
+    try:
+        chunks = json.loads(document)
+    except (ValueError, RecursionError):
+        return
+    usages = [call.adapter.usage(chunk) for chunk in (chunks if isinstance(chunks, list) else [chunks])]
+    call.learn(next(filter(None, reversed(usages)), None))
