@@ -109,7 +109,7 @@ def _reachable(wrapped: Native, known: Conversations) -> None:
     """Let the client have ``agentctx``: on its class, which is its own, so that copies have it too."""
     if isinstance(wrapped, ModuleType | FunctionType):
         vars(wrapped)["agentctx"] = known
-    else:
+    elif vars(wrapped).get("agentctx") is not known:  # the file that knows the client has not set it
         type(wrapped).agentctx = known
 
 

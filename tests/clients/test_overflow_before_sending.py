@@ -3,19 +3,16 @@
 import pickle
 
 import anthropic
-import boto3
 import litellm
 import openai
 import pytest
-from botocore.exceptions import ClientError
-from client_histories import chat, claude, converse as bedrock, gemini, items
+from client_histories import chat, claude, gemini, items
 from google import genai
 from google.genai import errors
 
 import agentctx
 from agentctx import wrap
 
-KEYS = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
 ASKED = {"model": "claude-sonnet-5-5", "max_tokens": 9}
 CALLS = {
     "chat": (
@@ -37,11 +34,6 @@ CALLS = {
         lambda: genai.Client(api_key="none"),
         lambda c: c.models.generate_content(model="gemini-2.5-pro", contents=gemini(1)),
         errors.ClientError,
-    ),
-    "bedrock": (
-        lambda: boto3.client("bedrock-runtime", **KEYS),
-        lambda c: c.converse(modelId="amazon.nova-pro-v1:0", messages=bedrock(1)),
-        ClientError,
     ),
     "litellm": (
         lambda: litellm,
