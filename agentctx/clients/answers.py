@@ -63,7 +63,7 @@ async def begun(conversations: Conversations, adapter: Adapter, body: Body, ways
     try:
         return await ways.wait(begin, conversations, adapter, body)
     except ContextOverflow as error:
-        raise ways.not_sent.of(error) from error
+        raise ways.not_sent(error) from error
 
 
 async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
@@ -120,13 +120,13 @@ class Ways:
     """How one SDK's client answers.
 
     Args:
-        not_sent: Its own error for a request that is too large, raised where nothing was sent.
+        not_sent: Makes its own error for a request that is too large, raised where nothing was sent.
         waits: Whether the client is async; of a sync one nothing here waits, since ``wait`` blocks instead.
     """
 
     errors: tuple[type[Exception], ...]
     open: Open
-    not_sent: type[NotSent]
+    not_sent: Callable[[ContextOverflow], Exception]
     waits: bool
 
     async def wait(self, function: Callable[..., Awaitable[T]], *args: Native) -> T:

@@ -168,4 +168,4 @@ class OverflowBeforeSending(NotSent, anthropic.BadRequestError):
         anthropic.BadRequestError.__init__(self, message, response=response, body=said)
 
 
-_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending, waits) for waits in (False, True))
+_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending.of, waits) for waits in (False, True))

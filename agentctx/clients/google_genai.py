@@ -149,5 +149,5 @@ class OverflowBeforeSending(NotSent, errors.ClientError):
         errors.ClientError.__init__(self, 400, said)
 
 
-_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending, waits) for waits in (False, True))
-_STREAM, _ASYNC_STREAM = (Ways(_ERRORS, _open_stream, OverflowBeforeSending, waits) for waits in (False, True))
+_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending.of, waits) for waits in (False, True))
+_STREAM, _ASYNC_STREAM = (Ways(_ERRORS, _open_stream, OverflowBeforeSending.of, waits) for waits in (False, True))

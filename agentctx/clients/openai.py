@@ -42,7 +42,7 @@ def wrap(client: T, conversations: Conversations) -> T:
     """
     if isinstance(client, AsyncOpenAI | OpenAI):
         background = _Background(conversations)
-        ways = Ways(_ERRORS, partial(_open, background), OverflowBeforeSending, isinstance(client, AsyncOpenAI))
+        ways = Ways(_ERRORS, partial(_open, background), OverflowBeforeSending.of, isinstance(client, AsyncOpenAI))
         return proxy(client, {"request": _request(type(client), background, ways)})
     msg = f"wrap: {type(client).__qualname__} of openai is no client; pass an OpenAI or AsyncOpenAI"
     raise ConfigError(msg)

@@ -52,9 +52,10 @@ def wrap(
     When the provider says that the context was too large, a strictly smaller request is sent, once. A stream starts
     as soon as the client's own would. Where it tells of the overflow before its first content, it goes on with the
     answer to the smaller request: then the ids in what was read before (``response.created``, ``message_start``) are
-    those of the first answer. What is billed is recorded in the session, for a stream when it ends or is closed, for
-    OpenAI's response in the background when this client retrieves it. A chat stream tells it only where
-    ``stream_options={"include_usage": True}`` is asked for; that is said in the log, once. Retries stay the SDK's own.
+    those of the first answer. In a stream of Converse the overflow is botocore's own error. What is billed is recorded
+    in the session, for a stream when it ends or is closed, for OpenAI's response in the background when this client
+    retrieves it. A chat stream tells it only where ``stream_options={"include_usage": True}`` is asked for; that is
+    said in the log, once. Retries stay the SDK's own.
 
     ``wrapped.agentctx`` has the sessions by key (``.sessions``), the last view of this client (``.view``) and its
     report (``.report``); each session has its own (``session.view``).
@@ -66,9 +67,9 @@ def wrap(
 
     Args:
         client: ``AsyncOpenAI``, ``OpenAI`` (and their Azure kinds), ``AsyncAnthropic``, ``Anthropic`` (and their
-            Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, the ``litellm`` module, its ``completion``,
-            ``responses`` and their async kinds or ``anthropic_messages``, a ``litellm.Router`` (all other model calls
-            of both are refused), a ``bedrock-runtime`` client of boto3 or aioboto3.
+            Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, LiteLLM's functions ``completion``,
+            ``responses`` and their async kinds or ``anthropic_messages``, a ``litellm.Router`` (its other model calls
+            are refused), a ``bedrock-runtime`` client of boto3 or aioboto3.
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
         key: Names the conversation of a request, given its body; None means none. A plain function.
@@ -114,7 +115,7 @@ def _reachable(wrapped: Native, known: Conversations) -> None:
 
 
 def _file_for(client: object) -> str | None:
-    origins = [kind.__module__ for kind in type(client).__mro__]
+    origins = [kind.__module__ for kind in client.__class__.__mro__]  # a wrapped Router's is the Router's
     if isinstance(client, ModuleType):
         origins = [client.__name__]
     elif type(client).__module__ == "builtins":  # a function

@@ -133,7 +133,7 @@ class Exchange:
         call = await self._begun(body, len(plain))
         self.metrics.prepared(call.view.report, perf_counter() - begun)
         tries = count()
-        reply: Reply = await answer(call, partial(self._send, body, tries), Ways((), _opened, NotSent, waits=True))
+        reply: Reply = await answer(call, partial(self._send, body, tries), Ways((), _opened, NotSent.of, waits=True))
         return reply
 
     async def _begun(self, body: dict[str, Native], size: int) -> ModelCall:

@@ -455,7 +455,6 @@ def test_every_kind_of_client_has_it():
         AsyncAnthropic(api_key="none"),
         genai.Client(api_key="none"),
         boto3.client("bedrock-runtime", region_name="us-east-1", **keys),
-        litellm,
         litellm.completion,
         litellm.Router(model_list=[]),
     ]

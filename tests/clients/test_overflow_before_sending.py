@@ -3,7 +3,6 @@
 import pickle
 
 import anthropic
-import litellm
 import openai
 import pytest
 from client_histories import chat, claude, gemini, items
@@ -35,15 +34,9 @@ CALLS = {
         lambda c: c.models.generate_content(model="gemini-2.5-pro", contents=gemini(1)),
         errors.ClientError,
     ),
-    "litellm": (
-        lambda: litellm,
-        lambda c: c.completion(model="gpt-4o", messages=chat(1), api_key="none"),
-        litellm.ContextWindowExceededError,
-    ),
 }
 
 
-@pytest.mark.filterwarnings("ignore")  # LiteLLM warns of its own types
 @pytest.mark.parametrize("api", CALLS)
 def test_an_overflow_before_sending_is_the_sdks_own(api):
     """It is caught by either name, says the same, is recognised as an overflow, and survives pickling."""
@@ -65,8 +58,7 @@ def test_an_overflow_before_sending_is_the_sdks_own(api):
     assert isinstance(again, agentctx.ContextOverflow)
     assert isinstance(again, kind)
     assert (str(again), again.tokens, again.biggest) == (str(error), error.tokens, error.biggest)
-    if api != "litellm":
-        given.close()
+    given.close()
 
 
 def test_anthropics_error_is_built_as_the_api_writes_it():
