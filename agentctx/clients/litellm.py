@@ -1,27 +1,28 @@
-"""LiteLLM: its chat completions, responses and messages, as functions, in the module, or of a ``Router``.
+"""LiteLLM: its functions for chat completions, responses and messages, and ``Router``.
 
 LiteLLM takes and answers every provider's calls in the shape of three APIs: OpenAI's Chat Completions and Responses and
-Anthropic's Messages. All its other ways to call a model are refused, so that none goes out unprepared.
+Anthropic's Messages. A router's other ways to call a model are refused, so that none goes out unprepared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from inspect import iscoroutinefunction, signature, unwrap
-from itertools import chain
-from types import FunctionType, MethodType, ModuleType
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial, wraps
+from inspect import iscoroutinefunction, signature
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 import litellm
-from attrs import define, field, frozen
+from attrs import frozen
 from litellm import exceptions
 from litellm.router import Router
 
-from agentctx.clients.answers import Answer, NotSent, Ways, derived, events_of, exchange, follow, hold, opened, said_in
+from agentctx.clients.answers import Answer, Started, Ways, events_of, exchange, follow, opened, said_in
+from agentctx.clients.apis import too_large_text
+from agentctx.clients.bridge import drive
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.providers.adapter import Adapter
 from agentctx.providers.anthropic.format import Messages
 from agentctx.providers.openai_chat.format import ChatCompletions
@@ -38,39 +39,15 @@ PREPARED: Mapping[str, Adapter] = {
     "anthropic_messages": _MESSAGES,
     "aanthropic_messages": _MESSAGES,
 }
-"""The model calls of the module and of a router that are prepared, and the API of each."""
-_FOR_CHAT = (
-    "text_completion", "atext_completion", "completion_with_retries", "acompletion_with_retries",
-    "completion_with_fallbacks", "async_completion_with_fallbacks", "config_completion", "adapter_completion",
-    "aadapter_completion", "batch_completion", "batch_completion_models", "batch_completion_models_all_responses",
-    "abatch_completion", "abatch_completion_one_model_multiple_requests", "abatch_completion_fastest_response",
-    "schedule_acompletion", "nlp_cloud_chat_completion", "replicate_chat_completion", "run_tool_loop",
-    "arun_tool_loop", "maybe_run_chat_completion_agentic_loop", "query", "aquery", "generate_content",
-    "agenerate_content", "generate_content_stream", "agenerate_content_stream", "aadapter_generate_content",
-    "acreate", "LiteLLM", "Chat", "Completions", "AsyncCompletions",
-)  # fmt: skip
-_FOR_RESPONSES = (
-    "responses_with_retries", "aresponses_with_retries", "aresponses_api_with_mcp", "compact_responses",
-    "acompact_responses", "create_interaction", "acreate_interaction",
-)  # fmt: skip
-_ALONE = (
-    "llm_passthrough_route", "allm_passthrough_route", "agent", "aagent", "agent_session", "aagent_session",
-    "agent_resume", "aagent_resume",
-)  # fmt: skip
-_WHOLE = "call completion or acompletion with messages; options of theirs do retries, fallbacks and adapters"
+"""The functions of LiteLLM, and of a router, that are prepared, and the API of each."""
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(_FOR_CHAT, _WHOLE),
-    **dict.fromkeys(_FOR_RESPONSES, "call responses or aresponses with all items in input"),
-    "anthropic_messages_handler": "call anthropic_messages",
-    **dict.fromkeys(_ALONE, "what it sends cannot be seen here; call completion, responses or anthropic_messages"),
+    "completion": "call completion or acompletion with messages",
+    "generate_content": "call completion or acompletion with messages",
+    "compact_responses": "call responses or aresponses with all items in input",
+    "create_interaction": "call responses or aresponses with all items in input",
+    "passthrough_route": "call completion, responses or anthropic_messages",
 }
-"""The other names of the module and of a router that call a model, and what to call instead."""
-_WITHIN: Mapping[str, Mapping[str, str]] = {
-    "google_genai": {name: _WHOLE for name in _FOR_CHAT if "generate_content" in name},
-    "interactions": dict.fromkeys(("create", "acreate"), REFUSED["create_interaction"]),
-    "anthropic": dict.fromkeys(("create", "acreate"), "call anthropic_messages"),
-}
-"""The same for modules within, where they are called as well."""
+"""Words in the names of a router's other functions that call a model, and what to call instead."""
 _ERRORS = (
     exceptions.BadRequestError,  # context windows too: its ContextWindowExceededError
     exceptions.RateLimitError,
@@ -83,168 +60,144 @@ _ERRORS = (
 
 
 def wrap(client: T, conversations: Conversations) -> T:
-    """The module, the function or the router whose model calls are prepared.
+    """The function or the router whose model calls are prepared.
 
     Raises:
         ConfigError: If it is something else of LiteLLM; says what to wrap.
     """
     given: Native = client
     name = getattr(given, "__name__", type(given).__qualname__)
-    wrapped: Native = None
-    if given is litellm or (isinstance(given, _Module) and name == litellm.__name__):
-        wrapped = _module(given, conversations)
-    elif isinstance(given, FunctionType | MethodType) and name in PREPARED:
-        wrapped = _prepared(given, PREPARED[name], conversations)
+    wrapped: Native
+    if isinstance(given, FunctionType | MethodType) and name in PREPARED:
+        wrapped = _prepared(given, name, conversations)
+        wrapped.agentctx = conversations
     elif isinstance(given, Router):
-        wrapped = _router(given, conversations)
-    elif name in REFUSED:
-        raise _refusal(name, REFUSED[name])
-    if wrapped is None:
-        msg = f"wrap: {name} of litellm makes no model calls; pass the module, one of {tuple(PREPARED)}, or a Router"
+        wrapped = _Router(given, conversations)
+    else:
+        what = "the litellm module" if given is litellm else f"{name} of litellm"
+        msg = (
+            f"wrap: {what} cannot be wrapped; wrap the function that you call, as wrap(litellm.completion, pipeline) "
+            f"(one of {', '.join(PREPARED)}), or a litellm.Router"
+        )
         raise ConfigError(msg)
     result: T = wrapped
     return result
 
 
-def _module(real: ModuleType, conversations: Conversations) -> ModuleType:
-    """The module with its model calls prepared or refused, also where a module within it, or one in that, has them."""
-    own = {name: adapter for name, adapter in PREPARED.items() if hasattr(real, name)}
-    calls = {name: _prepared(getattr(real, name), adapter, conversations) for name, adapter in own.items()}
-    refused = {name: _refused(name, instead) for name, instead in REFUSED.items()}
-    stand_ins = _StandIns()
-    for name, call in {**refused, **calls}.items():
-        stand_ins.put(real, name, call)
-    for within, names in _WITHIN.items():
-        for name, instead in names.items():
-            module = getattr(real, within)
-            stand_ins.put(module, name, _refused(f"{module.__name__}.{name}", instead))
-    wrapped = _Module(real, stand_ins, {**calls, **refused})
-    stand_ins.put(real.main, real.__name__, wrapped)  # which modules within have in turn
-    return wrapped
+class _Router:
+    """Stands in front of a router, which cannot be subclassed: its model calls are prepared or refused.
 
+    Everything else is read from, and set in, the router itself.
+    """
 
-@define
-class _StandIns:
-    """What stands in for a function, wherever it is reached: LiteLLM decorates some of them more than once."""
+    def __init__(self, router: Native, conversations: Conversations) -> None:
+        vars(self).update(_router=router, agentctx=conversations)
 
-    _known: dict[int, tuple[object, object]] = field(init=False, factory=dict)
-
-    def put(self, owner: object, name: str, stand_in: object) -> None:
-        """Let ``stand_in`` stand for what an object has under that name, if it has it."""
-        if (real := getattr(owner, name, None)) is not None:
-            self._known[_identity(real)] = (real, stand_in)
-
-    def of(self, value: Native) -> Native:
-        """What stands for a value: a module that leads to model calls is read by the same rules."""
-        if _is_module(value) and id(value) not in self._known and self._leads(value):
-            self._known[id(value)] = (value, _Module(value, self, {}))
-        known = self._known.get(_identity(value))
-        return value if known is None else known[1]
-
-    def _leads(self, module: ModuleType) -> bool:
-        """Whether a model call is reached by a module, or by one in it."""
-        inner = filter(_is_module, vars(module).values())
-        reached = chain(vars(module).values(), *(vars(each).values() for each in inner))
-        return any(_identity(each) in self._known for each in reached if not isinstance(each, ModuleType))
-
-
-def _is_module(value: object) -> bool:
-    return isinstance(value, ModuleType) and value.__name__.startswith(f"{litellm.__name__}.")
-
-
-def _identity(value: object) -> int:
-    return id(unwrap(value)) if isinstance(value, FunctionType) else id(value)
-
-
-def _refused(name: str, instead: str) -> Callable[..., Any]:
-    """Stands in the place of a model call that cannot be prepared."""
-
-    def refuse(*_args: Native, **_more: Native) -> Native:
-        raise _refusal(name, instead)
-
-    return refuse
-
-
-def _refusal(name: str, instead: str) -> ConfigError:
-    return ConfigError(f"{name} of a wrapped litellm is a model call that cannot be prepared: {instead}")
-
-
-class _Module(ModuleType):
-    """A module in which some functions are replaced; everything else is read from, and set in, the real one."""
-
-    def __init__(self, real: ModuleType, stand_ins: _StandIns, functions: Mapping[str, object]) -> None:
-        super().__init__(real.__name__, real.__doc__)
-        vars(self).update(functions, _agentctx_of=real, _agentctx_stand_ins=stand_ins)
+    @property  # type: ignore[misc]  # mypy takes it for an attribute
+    def __class__(self) -> type:
+        """The router's own class."""
+        kind: type = self._router.__class__
+        return kind
 
     def __getattr__(self, name: str) -> Native:
-        return self._agentctx_stand_ins.of(getattr(self._agentctx_of, name))
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = getattr(self._router, name)
+        if name in PREPARED:
+            return _prepared(value, name, self.agentctx)
+        if name == "chat":
+            return litellm.Chat(params=value.params, router_obj=self)  # type: ignore[arg-type]  # as good as a router
+        instead = next((instead for word, instead in REFUSED.items() if word in name), None)
+        return value if instead is None or name.startswith("_") else partial(_refuse, name, instead)
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._agentctx_of, name, value)
+        setattr(self._router, name, value)
 
 
-def _router(router: Native, conversations: Conversations) -> Native:
-    """A copy of a router on the same state: cooldowns and counters are shared.
-
-    Many of a router's calls are attributes of it, made when it is: properties go before those.
-    """
-    own = {name: _Call(router, name, adapter, conversations) for name, adapter in PREPARED.items()}
-    refused = {name: _Call(router, name, instead, conversations) for name, instead in REFUSED.items()}
-    calls: Mapping[str, property] = {
-        name: property(call.get, call.set) for name, call in {**refused, **own}.items() if hasattr(router, name)
-    }
-    chat = property(lambda proxy: litellm.Chat(params=router.chat.params, router_obj=proxy))
-    proxy: Native = object.__new__(derived(type(router), {**calls, "chat": chat}))
-    proxy.__dict__ = vars(router)
-    return proxy
+def _refuse(name: str, instead: str, *_args: Native, **_more: Native) -> Native:
+    """Stands in the place of a model call that cannot be prepared."""
+    msg = f"{name} of a wrapped litellm.Router is a model call that cannot be prepared: {instead}"
+    raise ConfigError(msg)
 
 
-@frozen
-class _Call:
-    """A call of a router that is prepared, or refused with what to do instead."""
-
-    router: Native
-    name: str
-    how: Adapter | str
-    conversations: Conversations
-
-    def get(self, _proxy: object) -> Callable[..., Any]:
-        """What stands in front of the router's own, as that is now."""
-        if isinstance(self.how, str):
-            return _refused(self.name, self.how)
-        return _prepared(getattr(self.router, self.name), self.how, self.conversations)
-
-    def set(self, _proxy: object, value: object) -> None:
-        """Let the router have another."""
-        setattr(self.router, self.name, value)
-
-
-def _prepared(function: Callable[..., Any], adapter: Adapter, conversations: Conversations) -> Callable[..., Any]:
+def _prepared(function: Callable[..., Any], name: str, conversations: Conversations) -> Callable[..., Any]:
     """The function in front of which requests are prepared."""
-    names = tuple(signature(function).parameters)
-    ways = Ways(_ERRORS, _open, OverflowBeforeSending, iscoroutinefunction(function))
+    adapter = PREPARED[name]
+    ways = Ways(_ERRORS, _open, partial(too_long, adapter), iscoroutinefunction(function))
+    parameters = signature(function).parameters
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters.values()):  # a router may not name what it takes
+        parameters = signature(getattr(litellm, name, function)).parameters
 
     @wraps(function)
     async def call(*args: Native, **more: Native) -> Native:
         async def send(body: dict[str, Native]) -> Native:
             return await ways.sent(function(**body))
 
-        return await exchange(conversations, adapter, {**dict(zip(names, args, strict=False)), **more}, send, ways)
+        return await exchange(conversations, adapter, {**dict(zip(parameters, args, strict=False)), **more}, send, ways)
 
     return ways.plain(call)
+
+
+def too_long(adapter: Adapter, overflow: ContextOverflow) -> Exception:
+    """Return LiteLLM's own error for a request that is too large; it begins as that of the API does."""
+    return exceptions.ContextWindowExceededError(too_large_text(adapter, overflow), "", "agentctx")
 
 
 async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     if not hasattr(value, "__anext__" if ways.waits else "__next__"):
         return opened(value, value, call)
+    close = getattr(value, "aclose" if ways.waits else "close", _nothing)
     if ways.waits and call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
-        return follow(events_of(value), call, ways, getattr(value, "aclose", None), said_in)
-    return hold(value, call, ways)
+        return follow(events_of(value), call, ways, close, said_in)
+    answer = follow(value, call, ways, close)
+    if answer.stream is not None:
+        answer.value = (_AsyncStream if ways.waits else _Stream)(value, answer.stream)
+    return answer
 
 
-class OverflowBeforeSending(NotSent, exceptions.ContextWindowExceededError):
-    """A request that cannot be made to fit: nothing was sent."""
+def _nothing() -> None:
+    """Close nothing."""
 
-    def tell(self, message: str) -> None:
-        """Be built as LiteLLM builds its error."""
-        exceptions.ContextWindowExceededError.__init__(self, message, "", "agentctx")
+
+@frozen
+class _Delegate:
+    """Stands in front of a stream of LiteLLM's: what it yields is read through ``started``."""
+
+    stream: Native
+    started: Started
+
+    def __getattr__(self, name: str) -> Native:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+
+class _Stream(_Delegate):
+    """A stream that is iterated over."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Native:
+        try:
+            return drive(self.started.next())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Let go of the stream."""
+        drive(self.started.drop())
+
+
+class _AsyncStream(_Delegate):
+    """A stream that is iterated over with ``async for``."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Native:
+        return await self.started.next()
+
+    async def aclose(self) -> None:
+        """Let go of the stream."""
+        await self.started.drop()

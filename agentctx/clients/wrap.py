@@ -52,10 +52,12 @@ def wrap(
     When the provider says that the context was too large, a strictly smaller request is sent, once. A stream starts
     as soon as the client's own would. Where it tells of the overflow before its first content, it goes on with the
     answer to the smaller request: under the id that was read before, though the provider keeps that answer under an id
-    of its own. Usage is recorded in the session, for a stream at its last event or when it is closed, for OpenAI's
-    response in the background when this client retrieves it. A chat stream tells it only where
-    ``stream_options={"include_usage": True}`` is asked for; the log says so, once. Retries stay the SDK's own: the
-    same bytes, and no second step.
+    of its own. In a stream of Converse the overflow is botocore's own error. Retries stay the SDK's own: the same
+    bytes, and no second step.
+
+    Usage is recorded in the session, for a stream at its last event or when it is closed, for OpenAI's response in the
+    background when this client retrieves it. A chat stream tells it only where
+    ``stream_options={"include_usage": True}`` is asked for; the log says so, once.
 
     A request that cannot be made to fit is not sent. Its error is the SDK's own, and begins with the provider's own
     sentence; ``agentctx.overflow_of(error)`` gives the ``ContextOverflow``.
@@ -141,7 +143,7 @@ _TAKES_AN_HTTP_CLIENT = (
 
 
 def _file_for(client: object) -> str | None:
-    origins = [kind.__module__ for kind in type(client).__mro__]
+    origins = [kind.__module__ for kind in client.__class__.__mro__]  # a wrapped Router's is the Router's
     if isinstance(client, ModuleType):
         origins = [client.__name__]
     elif type(client).__module__ == "builtins":  # a function

@@ -26,7 +26,7 @@ try:
     from litellm.constants import SESSION_ID_GENERATED_METADATA_KEY
     from litellm.integrations.custom_logger import CustomLogger
 
-    from agentctx.clients.litellm import OverflowBeforeSending
+    from agentctx.clients.litellm import too_long
 except ImportError as error:
     raise missing("ContextLogger", "litellm", "litellm-proxy") from error
 
@@ -108,7 +108,7 @@ class ContextLogger(CustomLogger):
             logger.warning("a request of LiteLLM's proxy is passed on as it is: %s", error)
             return None
         except ContextOverflow as error:
-            raise OverflowBeforeSending.of(error) from error
+            raise too_long(adapter, error) from error
         if sent is None:
             return None
         if (name := data.get("litellm_call_id")) is not None:

@@ -1,15 +1,24 @@
 """boto3's bedrock-runtime client, converse: the real client, over HTTP, to a local server."""
 
 import json
+import pickle
 
 import boto3
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.stub import Stubber
 from client_histories import converse as history
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 import agentctx
 from agentctx import wrap
+from agentctx.core.report import UsageRecorded
 from agentctx.testing.servers import Said, converse
 
 MODEL = "us.anthropic.claude-sonnet-5-5"
@@ -26,8 +35,8 @@ def pipeline(**options):
 def client():
     kept = []
 
-    def make(url, service="bedrock-runtime"):
-        config = Config(retries={"total_max_attempts": 1})
+    def make(url, service="bedrock-runtime", **retries):
+        config = Config(retries={"total_max_attempts": 1, **retries})
         keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
         kept.append(boto3.client(service, region_name="us-east-1", endpoint_url=url, config=config, **keys))
         return kept[-1]
@@ -71,15 +80,111 @@ def test_converses_overflow_is_sent_again_smaller(serve, client):
     assert len(desk.requests) == 4
 
 
-@pytest.mark.parametrize("refuses", ["status", "stream"])
-def test_converses_stream_restarts_before_its_first_content(serve, client, refuses):
-    """An overflow by status, or by an exception within the stream, restarts it unseen."""
-    desk, url = serve(converse, window=WINDOW, refuses=refuses, answer=lambda _: Said("one two three"))
+def test_converses_stream_is_sent_again_smaller(serve, client):
+    """An overflow that the status tells of is answered by a smaller request, whose stream is read."""
+    desk, url = serve(converse, window=WINDOW, answer=lambda _: Said("one two three"))
     answer = wrap(client(url), pipeline()).converse_stream(modelId=MODEL, messages=LONG)
-    events = list(answer["stream"])
-    assert text(events) == "one two three"
-    assert sum("messageStart" in event for event in events) == 1
-    assert len(desk.requests) == 2
+    assert text(answer["stream"]) == "one two three"
+    assert [len(body["messages"]) < len(LONG) for body in desk.requests] == [False, True]
+
+
+def test_an_overflow_in_converses_stream_is_the_clients_own(serve, client):
+    """An overflow that the stream tells of is botocore's error, and nothing is sent again."""
+    desk, url = serve(converse, window=WINDOW, refuses="stream")
+    stream = wrap(client(url), pipeline()).converse_stream(modelId=MODEL, messages=LONG)["stream"]
+    with pytest.raises(ClientError, match="prompt is too long") as raised:
+        list(stream)
+    stream.close()
+    assert agentctx.classify_error(raised.value).limit == WINDOW
+    assert len(desk.requests) == 1
+
+
+def test_a_smaller_request_is_signed_anew(serve, client):
+    """Each of the two requests carries the signature of its own body."""
+    _, url = serve(converse, window=WINDOW)
+    given, sent = client(url), []
+    given.meta.events.register("before-send.bedrock-runtime", lambda request, **_: sent.append(request))
+    wrap(given, pipeline()).converse(modelId=MODEL, messages=LONG)
+    assert len(sent) == 2
+    assert len(sent[1].body) < len(sent[0].body)
+    for request in sent:
+        authorization = request.headers["Authorization"].decode()
+        names = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+        headers = {name: request.headers[name].decode() for name in names if name != "host"}
+        signed = AWSRequest("POST", request.url, headers, request.body)
+        signed.context["timestamp"] = headers["x-amz-date"]
+        v4 = SigV4Auth(Credentials("none", "none"), "bedrock", "us-east-1")
+        signature = v4.signature(v4.string_to_sign(signed, v4.canonical_request(signed)), signed)
+        assert authorization.endswith(f"Signature={signature}")
+
+
+ANSWER = {
+    "output": {"message": {"role": "assistant", "content": [{"text": "Done."}]}},
+    "stopReason": "end_turn",
+    "usage": {"inputTokens": 9, "outputTokens": 1, "totalTokens": 10},
+    "metrics": {"latencyMs": 1},
+}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "standard", "adaptive"])
+def test_botocores_retries_are_one_call(serve, client, mode):
+    """A request that botocore tries again has the same bytes, is one step of the session, and is billed once."""
+    bodies, seen = [], []
+
+    def app(desk):
+        async def create(request):
+            bodies.append(await request.body())
+            if len(bodies) < 3:
+                refusal = {"message": "Too many requests"}
+                return JSONResponse(refusal, 429, {"x-amzn-ErrorType": "ThrottlingException"})
+            return JSONResponse(ANSWER)
+
+        return Starlette(routes=[Route("/model/{model}/converse", create, methods=["POST"])])
+
+    _, url = serve(app)
+    plan = pipeline(budget=agentctx.Budget(WINDOW), sinks=[seen.append])
+    session = plan.session(model=MODEL)
+    given = client(url, mode=mode, total_max_attempts=3)
+    answer = wrap(given, plan, session=session).converse(modelId=MODEL, messages=LONG)
+    assert answer["ResponseMetadata"]["RetryAttempts"] == 2
+    assert len(bodies) == 3
+    assert len(set(bodies)) == 1
+    assert session.steps == 1
+    assert [event.billed for event in seen if isinstance(event, UsageRecorded)] == [9]
+
+
+def test_handlers_of_a_wrapped_client_see_its_calls(serve, client):
+    """Handlers that are registered with either client get the prepared request, and botocore's stubs answer it."""
+    desk, url = serve(converse)
+    given, seen = client(url), []
+    wrapped = wrap(given, pipeline(budget=agentctx.Budget(WINDOW)))
+    for each in (given, wrapped):
+        each.meta.events.register("provide-client-params.bedrock-runtime", lambda params, **_: seen.append(params))
+    wrapped.meta.events.register("before-send.bedrock-runtime", lambda request, **_: seen.append(request))
+    wrapped.converse(modelId=MODEL, messages=LONG)
+    assert [len(params["messages"]) < len(LONG) for params in seen[:2]] == [True, True]
+    assert len(seen) == 3
+    with Stubber(wrapped) as stub:
+        stub.add_response("converse", ANSWER)
+        assert wrapped.converse(modelId=MODEL, messages=LONG)["usage"]["inputTokens"] == 9
+    assert len(desk.requests) == 1
+
+
+def test_what_breaks_converses_recovery_names_the_overflow(serve, client):
+    """An error of ours while a smaller request is prepared is raised, caused by the provider's."""
+    _, url = serve(converse, window=WINDOW)
+    steps = []
+
+    async def breaks(context, _call):
+        steps.append(context)
+        if len(steps) > 1:
+            raise agentctx.ConfigError("broken")
+        return context
+
+    plan = agentctx.Pipeline(breaks, agentctx.FitContextWindow(), budget=agentctx.Budget(100_000))
+    with pytest.raises(agentctx.ConfigError, match="broken") as raised:
+        wrap(client(url), plan).converse(modelId=MODEL, messages=LONG)
+    assert isinstance(raised.value.__cause__, ClientError)
 
 
 def test_converses_stream_never_restarts_after_content(serve, client):
@@ -107,24 +212,45 @@ def test_converses_usage_is_recorded(serve, client):
     assert session.billed_tokens == tokens
 
 
+def test_a_converse_stream_left_at_its_last_event_is_billed(serve, client):
+    """The last event tells the usage: a reader that stops there has had it recorded."""
+    _, url = serve(converse)
+    session = pipeline().session(model=MODEL)
+    answer = wrap(client(url), session.plan, session=session).converse_stream(modelId=MODEL, messages=history(3))
+    for event in answer["stream"]:
+        if "metadata" in event:
+            break
+    assert session.billed_tokens == agentctx.count(history(3), MODEL, format="bedrock")
+    answer["stream"].close()
+
+
 def test_only_bedrock_runtime_is_wrapped(client):
     """A client of another service is refused by name; one of bedrock-runtime keeps its type and the given one stays."""
     with pytest.raises(agentctx.ConfigError, match="sts"):
         wrap(client("http://127.0.0.1:9", "sts"), pipeline())
     given = client("http://127.0.0.1:9")
     kind = type(given)
-    assert isinstance(wrap(given, pipeline()), kind)
-    assert type(given) is kind
+    wrapped = wrap(given, pipeline())
+    assert type(wrapped) is type(given) is kind
+    assert wrapped.agentctx.view is None
+    assert not hasattr(given, "agentctx")
 
 
 def test_converses_overflow_before_sending_is_the_clients_own(client):
-    """It is the client's own ``ValidationException``, of the operation that was called."""
-    wrapped = wrap(client("http://127.0.0.1:9"), pipeline(budget=agentctx.Budget(5)))
+    """It is the client's own ``ValidationException`` in Bedrock's words, caused by the ``ContextOverflow``."""
+    given = client("http://127.0.0.1:9")
+    wrapped = wrap(given, pipeline(budget=agentctx.Budget(5)))
     for name, call in {"Converse": wrapped.converse, "ConverseStream": wrapped.converse_stream}.items():
-        with pytest.raises(wrapped.exceptions.ValidationException) as raised:
+        with pytest.raises(given.exceptions.ValidationException) as raised:
             call(modelId=MODEL, messages=history(1))
-        assert raised.value.operation_name == name
-        assert isinstance(raised.value, agentctx.ContextOverflow)
+        error, overflow = raised.value, raised.value.__cause__
+        assert error.operation_name == name
+        assert isinstance(overflow, agentctx.ContextOverflow)
+        assert error.response["Error"]["Message"].startswith("Input is too long for requested model. ")
+        assert error.response["Error"]["Message"].endswith(f"(agentctx: {overflow})")
+        assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+        assert agentctx.classify_error(error).kind == "window"
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301 - our own
 
 
 PROMPTS = {

@@ -80,22 +80,22 @@ def clients(form, url):
     return [boto3.client("bedrock-runtime", region_name="us-east-1", endpoint_url=url, **keys)]
 
 
-def preparing(client, form, url, pipeline, **belonging):
+def preparing(client, form, url, closing, pipeline, **belonging):
     """A client whose calls are prepared, and what belongs to it."""
     if form != "gemini":
         wrapped = wrap(client, pipeline, **belonging)
         return wrapped, agentctx.of(wrapped)
-    http_client = agentctx.http_client(pipeline, **belonging)
+    http_client = closing(agentctx.http_client(pipeline, **belonging))
     options = types.HttpOptions(base_url=url, httpx_client=http_client)
     return genai.Client(api_key="none", http_options=options), agentctx.of(http_client)
 
 
-async def told(pipeline, client, desk, url, form, belonging):
+async def told(pipeline, client, desk, url, closing, form, belonging):
     """What is sent in some calls of a growing history that goes back once, and what is said of each."""
     heard, seen, make = Recorder(), [], FORMS[form][1]
     session = pipeline.session(on_compact=heard) if belonging != "nothing" else None
     wrapped, prepared = preparing(
-        client, form, url, pipeline, **({"session": session} if belonging == "session" else {})
+        client, form, url, closing, pipeline, **({"session": session} if belonging == "session" else {})
     )
     desk.requests.clear()
     with session if belonging == "block" else nullcontext():
@@ -121,11 +121,13 @@ async def test_composed_pipelines_send_what_flat_ones_send(serve, closing, form,
     desk, url = serve(FORMS[form][0])
     for client in clients(form, url):
         closing(client)
-        alone = await told(Pipeline(*STAGES, budget=BUDGET), client, desk, url, form, belonging)
+        alone = await told(Pipeline(*STAGES, budget=BUDGET), client, desk, url, closing, form, belonging)
         assert len(alone[0]) == len(STEPS)
         assert any(changes for _, changes, _, _ in alone[1])
         for name, stages in COMPOSED.items():
-            assert alone == await told(Pipeline(*stages, budget=BUDGET), client, desk, url, form, belonging), name
+            assert alone == await told(Pipeline(*stages, budget=BUDGET), client, desk, url, closing, form, belonging), (
+                name
+            )
 
 
 @pytest.mark.anyio
@@ -136,7 +138,7 @@ async def test_the_last_view_tells_where_its_messages_came_from(serve, closing, 
     client, *_ = clients(form, url)
     closing(client)
     pipeline = Pipeline(*STAGES, budget=BUDGET)
-    wrapped, prepared = preparing(client, form, url, pipeline, session=pipeline.session())
+    wrapped, prepared = preparing(client, form, url, closing, pipeline, session=pipeline.session())
     for rounds in STEPS:
         history = FORMS[form][1](rounds)
         await now(called(wrapped, form, history))

@@ -57,7 +57,7 @@ def words_of(error):
         return body.get("error", body)["message"]
     if isinstance(error, ClientError):
         return error.response["Error"]["Message"]
-    return error.message.removeprefix("litellm.ContextWindowExceededError: ")
+    return error.message.removeprefix("litellm.ContextWindowExceededError: ").removeprefix("litellm.BadRequestError: ")
 
 
 @pytest.mark.filterwarnings("ignore")  # LiteLLM warns of its own types
