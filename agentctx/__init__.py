@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         StageReport as StageReport,
         View as View,
     )
-    from agentctx.core.units import Unit as Unit, segments as segments, units as units
+    from agentctx.core.units import Unit as Unit, units as units
     from agentctx.engine.protect import Protect as Protect
     from agentctx.engine.repair import RepairHistory as RepairHistory
     from agentctx.errors import (
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         StageError as StageError,
         StoreError as StoreError,
         UnknownModel as UnknownModel,
-        VocabularyError as VocabularyError,
     )
     from agentctx.memory.ledger import Ledger as Ledger
     from agentctx.pipeline import Pipeline as Pipeline
@@ -90,13 +89,13 @@ else:
             "agentctx.core.changes": "Change Outcome",
             "agentctx.core.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
             "agentctx.core.report": "Compaction Report StageReport View",
-            "agentctx.core.units": "Unit segments units",
+            "agentctx.core.units": "Unit units",
             "agentctx.providers.overflow": "classify_error overflow_of",
             "agentctx.engine.protect": "Protect",
             "agentctx.engine.repair": "RepairHistory",
             "agentctx.errors": (
                 "AgentctxError AmbiguousFormat ConfigError ContextOverflow InvalidInput "
-                "SourceError StageError StoreError UnknownModel VocabularyError"
+                "SourceError StageError StoreError UnknownModel"
             ),
             "agentctx.memory.ledger": "Ledger",
             "agentctx.pipeline": "Pipeline",

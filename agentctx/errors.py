@@ -183,7 +183,7 @@ class VocabularyError(AgentctxError):
     """A shipped vocabulary file is missing or does not have its published hash.
 
     Example:
-        >>> from agentctx import AgentctxError, VocabularyError
+        >>> from agentctx.errors import AgentctxError, VocabularyError
         >>> issubclass(VocabularyError, AgentctxError)
         True
     """

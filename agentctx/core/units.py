@@ -291,7 +291,8 @@ def segments(messages: Sequence[Message], groups: Iterable[Unit] | None = None) 
         groups: Their units, where they are known already; found out when not given.
 
     Example:
-        >>> from agentctx import Message, Text, segments
+        >>> from agentctx import Message, Text
+        >>> from agentctx.core.units import segments
         >>> said = [Message(role, (Text("…"),)) for role in ("user", "assistant", "user", "assistant", "user")]
         >>> [len(segment) for segment in segments(said)]
         [2, 2, 1]

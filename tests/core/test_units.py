@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult, segments, units
-from agentctx.core.units import iter_units, seams
+from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
+from agentctx.core.units import iter_units, seams, segments
 
 
 def user(*parts):

@@ -16,13 +16,14 @@ KNOWING = {
     "models/profile.py": "families of models, and formulas of pictures",
     "models/table.py": "who serves a model",
     "tokens/media.py": "formulas of pictures",
+    "clients/apis.py": "the paths at which a provider is spoken to in a format",
     "clients/wrap.py": "packages of SDKs",
     "clients/litellm.py": "packages of SDKs",
 }
 SPEAKING = {
     "frameworks": "each speaks the format in which it writes a framework's messages",
     "transcripts": "each names the format in which a tool's log is written",
-    "proxy": "the addresses at which a provider is spoken to in a format",
+    "proxy": "the addresses at which a provider is spoken to",
     "testing": "fakes of providers",
 }
 """Packages whose modules stand each between one program and the format that it speaks."""

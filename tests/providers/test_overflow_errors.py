@@ -5,9 +5,9 @@ from time import perf_counter
 
 import pytest
 
-from agentctx import ContextOverflow, classify_error
-from agentctx.clients.answers import NotSent
+from agentctx import ContextOverflow, classify_error, overflow_of
 from agentctx.providers import Overflow
+from agentctx.providers.overflow import OVERFLOW
 
 WORDS = "This model's maximum context length is 8192 tokens. However, your messages resulted in 8327 tokens."
 BUSY = "Rate limit reached for gpt-5 in organization org-x on requests per min (RPM): Limit 500, Used 500, Requested 1."
@@ -285,17 +285,29 @@ def test_our_own_overflow_is_none_of_a_provider():
     assert classify_error(ContextOverflow(9, 8)) is None
 
 
-class Refused(NotSent):
-    """As a wrapped client raises it."""
+class AnswerWithExtensions:
+    """As httpx has a response, with the overflow that travels in it."""
 
-    def tell(self, message):
-        Exception.__init__(self, message)
+    def __init__(self, overflow):
+        self.status_code, self.extensions = 400, {OVERFLOW: overflow}
 
 
-def test_the_overflow_of_a_wrapped_client_is_one():
+@pytest.mark.parametrize("travels", ["as its cause", "in its response"])
+def test_the_overflow_behind_an_sdks_error_is_one(travels):
     """It stands for the provider's own error, and tells the limit, the tokens, and how many are too many."""
-    error = Refused(9, 5)
+    overflow = ContextOverflow(9, 5)
+    if travels == "as its cause":
+        error = raised(StatusError(WORDS), cause=overflow)
+    else:
+        error = StatusError(WORDS, response=AnswerWithExtensions(overflow))
+    assert overflow_of(error) is overflow
     assert classify_error(error) == Overflow("window", 5, 9, 4, message=str(error))
+
+
+def test_what_holds_no_overflow_has_none():
+    """An error of another kind, and an overflow that is the caller's own."""
+    assert overflow_of(StatusError(WORDS)) is None
+    assert classify_error(ContextOverflow(9, 5)) is None
 
 
 @pytest.mark.parametrize("nothing", [None, {}, [], "", b"", 0, object(), ValueError(), KeyboardInterrupt()])

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import tiktoken_ext.openai_public
 
-from agentctx import ConfigError, VocabularyError
+from agentctx import ConfigError
+from agentctx.errors import VocabularyError
 from agentctx.tokens.tiktoken import CL100K_BASE, LONGEST_TOKEN, O200K_BASE, VOCABULARIES, Vocabulary, vocabulary
 
 # What tiktoken checks its downloads by (tiktoken_ext/openai_public.py).
