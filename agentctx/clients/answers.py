@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
-from contextlib import aclosing, closing
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import isawaitable
@@ -439,57 +438,6 @@ class Started:
             await closed
 
 
-def follow(
-    stream: Native, call: ModelCall, ways: Ways, close: Close | None = None, read: Callable[[Any], Any] = _as_it_is
-) -> Answer:
-    """Look at what a generator, or an async one, yields; the answer is another one."""
-    pull = stream.__anext__ if ways.waits else pulling(stream.__next__)
-    started = Started(
-        Held(call, ways.errors, ways.waits, read), pull, close or (stream.aclose if ways.waits else stream.close)
-    )
-    return _answer((_rest_async if ways.waits else _rest)(stream, started), started)
-
-
-async def _rest_async(stream: AsyncGenerator[Any], started: Started) -> AsyncGenerator[Any]:
-    async with aclosing(stream), aclosing(_all(started.next)) as events:
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await started.held.let_go()
-
-
-def _rest(stream: Generator[Any], started: Started) -> Generator[Any]:
-    with closing(stream):
-        try:
-            yield from _all_at_once(started.next)
-        finally:
-            drive(started.held.let_go())
-
-
-async def _all(pull: Pull) -> AsyncGenerator[Any]:
-    while True:
-        try:
-            item = await pull()
-        except StopAsyncIteration:
-            return
-        yield item
-
-
-def _all_at_once(pull: Callable[[], Coroutine[Any, Any, Any]]) -> Generator[Any]:
-    """What is pulled, where nothing waits."""
-    while True:
-        try:
-            item = drive(pull())
-        except StopAsyncIteration:
-            return
-        yield item
-
-
-def _answer(value: object, started: Started) -> Answer:
-    return Answer(value, close=started.drop, stream=started)
-
-
 def pulling(step: Callable[[], Any]) -> Pull:
     """A sync iterator's ``__next__`` as a ``Pull`` that never waits."""
 
@@ -505,37 +453,6 @@ def pulling(step: Callable[[], Any]) -> Pull:
 END = "[DONE]"
 """The text of the last event of Chat Completions, which is no JSON."""
 END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-
-
-def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[bytes]]:
-    """Whole events out of pieces of bytes, each with the blank line that ends it."""
-    found: deque[bytes] = deque()
-    rest = bytearray()
-    looked_at = 0
-
-    async def next_event() -> bytes:
-        nonlocal looked_at
-        while not found:
-            try:
-                rest.extend(await pull())
-            except StopAsyncIteration:
-                if not rest:
-                    raise
-                found.append(bytes(rest))
-                rest.clear()
-            while (end := END_OF_EVENT.search(rest, max(0, looked_at - 3))) is not None:
-                found.append(bytes(rest[: end.end()]))
-                del rest[: end.end()]
-                looked_at = 0
-            looked_at = len(rest)
-        return found.popleft()
-
-    return next_event
-
-
-def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """Whole events out of pieces of bytes that an async iterator yields."""
-    return _all(_events(pieces.__anext__))
 
 
 def said_in(event: bytes) -> Native:

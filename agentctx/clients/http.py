@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from types import ModuleType
@@ -85,7 +86,7 @@ def async_http_client(
     key: Key | None = None,
     sessions: Sessions | None = None,
 ) -> Any:  # noqa: ANN401 - an AsyncClient of httpx or httpx2, whichever is installed
-    """Return an async HTTP client that prepares model calls; see ``agentctx.http_client``.
+    """Return an async HTTP client that prepares model calls, as ``agentctx.http_client`` returns a sync one.
 
     Args:
         pipeline: Prepares the requests.
@@ -95,8 +96,7 @@ def async_http_client(
         sessions: As in ``agentctx.wrap``.
 
     Raises:
-        ConfigError: If ``client`` is no async client of these libraries, none of them is installed, or ``key`` and
-            ``sessions`` are refused.
+        ConfigError: As ``agentctx.http_client`` does.
 
     Example:
         >>> import agentctx
@@ -224,6 +224,7 @@ class Passage:
         if call is None or not response.is_success or "json" not in response.headers.get("content-type", ""):
             return response
         whole: bytes = await self._value(response.aread() if self.waits else response.read())
+        await self._value(response.aclose() if self.waits else response.close())
         body = object_in(whole)
         call.learn(call.adapter.usage(body))
         self.background.follow(body, call)
@@ -290,14 +291,15 @@ def handed_on(reply: Reply, *, waits: bool) -> Native:
         default_encoding=response.default_encoding,
     )
     if reply.stream is None:
-        result.elapsed = response.elapsed
+        _tell_elapsed(result, response)
     else:
         body.closed = partial(_tell_elapsed, result, response)
     return result
 
 
 def _tell_elapsed(result: Native, response: Native) -> None:
-    result.elapsed = response.elapsed
+    with suppress(RuntimeError):  # a transport of the user's own need not measure it
+        result.elapsed = response.elapsed
 
 
 def _as_it_is(error: ContextOverflow) -> Exception:

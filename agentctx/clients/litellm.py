@@ -17,10 +17,11 @@ from attrs import frozen
 from litellm import exceptions
 from litellm.router import Router
 
-from agentctx.clients.answers import Answer, Started, Ways, events_of, exchange, follow, opened, said_in
+from agentctx.clients.answers import Answer, Held, Started, Ways, exchange, opened, pulling, said_in
 from agentctx.clients.apis import too_large_text
 from agentctx.clients.bridge import drive
 from agentctx.clients.model_call import Conversations, ModelCall
+from agentctx.clients.over_http import whole_events
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.providers.adapter import Adapter
@@ -146,13 +147,13 @@ def too_long(adapter: Adapter, overflow: ContextOverflow) -> Exception:
 async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     if not hasattr(value, "__anext__" if ways.waits else "__next__"):
         return opened(value, value, call)
+    pull = value.__anext__ if ways.waits else pulling(value.__next__)
     close = getattr(value, "aclose" if ways.waits else "close", _nothing)
+    held = Held(call, ways.errors, ways.waits)
     if ways.waits and call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
-        return follow(events_of(value), call, ways, close, said_in)
-    answer = follow(value, call, ways, close)
-    if answer.stream is not None:
-        answer.value = (_AsyncStream if ways.waits else _Stream)(value, answer.stream)
-    return answer
+        held.read, pull = said_in, whole_events(pull)
+    started = Started(held, pull, close)
+    return Answer((_AsyncStream if ways.waits else _Stream)(value, started), close=started.drop, stream=started)
 
 
 def _nothing() -> None:

@@ -199,6 +199,7 @@ class Reply:
             self.stream = _listed(response, call, waits=ways.waits)
             return Answer(self, close=self.stream.drop)
         self.whole = await ways.sent(response.aread() if ways.waits else response.read())
+        await ways.sent(response.aclose() if ways.waits else response.close())
         if not response.is_success:
             return Answer(self, refusal=RequestRefused(response.status_code, response.text))
         return opened(self, object_in(self.whole), call)
@@ -361,6 +362,16 @@ def _end_of_event(rest: bytearray, looked_at: int) -> int | None:
 
 
 SERVER_SENT_EVENTS = Framing(_end_of_event, said_in)
+
+
+def whole_events(pull: Pull) -> Pull:
+    """Return how server-sent events are read whole, each with the blank line that ends it, out of pieces of bytes."""
+    pieces = Pieces(pull, SERVER_SENT_EVENTS, lambda: False)
+
+    async def next_event() -> bytes:
+        return (await pieces.next()).data
+
+    return next_event
 
 
 _HEADERS_AT = 12
