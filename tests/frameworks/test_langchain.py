@@ -5,11 +5,13 @@ import json
 import anyio
 import pytest
 from attrs import evolve
+from every_call import Exchange, every_call_goes_out
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.structured_output import ToolStrategy
 from langchain_anthropic import ChatAnthropic
 from langchain_core.tools import tool
+from langchain_messages import messages_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
@@ -164,6 +166,24 @@ def test_a_sub_agent_is_another_conversation(serve):
     assert len(desk.accepted) == len(desk.requests) == 2 * (STEPS + 1)
     for name in ("alpha", "beta"):
         assert prefix_share([body for body in desk.accepted if f"Read {name}" in str(body)]) >= 0.9
+
+
+def test_every_call_goes_out(serve):
+    """What ``ChatOpenAI`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model = ChatOpenAI(model=name, base_url=f"{url}/v1", api_key="none", max_retries=0)
+        request = ModelRequest(model=model, messages=messages_of(history))
+
+        def handler(asked):
+            return ModelResponse(result=[asked.model.invoke(asked.messages)])
+
+        context = None if pipeline is None else ContextMiddleware(pipeline)
+        handler(request) if context is None else context.wrap_model_call(request, handler)
+        return Exchange(desk.accepted.pop()["messages"], context and context.agentctx.view)
+
+    every_call_goes_out(exchange)
 
 
 class Found(BaseModel):

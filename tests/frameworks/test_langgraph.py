@@ -1,6 +1,8 @@
 """LangGraph's agents fit their window."""
 
 import pytest
+from every_call import Exchange, every_call_goes_out
+from langchain_messages import messages_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
@@ -105,6 +107,19 @@ def test_a_graph_of_ones_own_fits(serve):
     assert list(hook.agentctx.sessions) == ["1", "2"]
     assert prefix_share(desk.accepted[: STEPS + 1]) >= 0.9
     assert {session.model for session in hook.agentctx.sessions.values()} == {MODEL}
+
+
+def test_every_call_goes_out(serve):
+    """What ``ChatOpenAI`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model, messages = ChatOpenAI(model=name, base_url=f"{url}/v1", api_key="none"), messages_of(history)
+        hook = None if pipeline is None else ContextHook(pipeline, model=model)
+        model.invoke(messages if hook is None else hook.invoke({"messages": messages})["llm_input_messages"])
+        return Exchange(desk.accepted.pop()["messages"], hook and hook.agentctx.view)
+
+    every_call_goes_out(exchange)
 
 
 def test_what_a_call_costs(serve, measured):
