@@ -29,3 +29,17 @@ def _calls_of(calls):
         else:
             valid.append({**named, "args": json.loads(function["arguments"])})
     return {"tool_calls": valid, "invalid_tool_calls": invalid}
+
+
+def as_claude_makes_them(history):
+    """The messages as ``ChatAnthropic`` makes them: a call stands in the content, too. It has none that is not JSON."""
+    made = []
+    for message in messages_of(history):
+        if isinstance(message, AIMessage):
+            broken = {"name": "read", "args": {"broken": BROKEN}}
+            calls = [*message.tool_calls, *({**broken, "id": call["id"]} for call in message.invalid_tool_calls)]
+            words = [{"type": "text", "text": message.content}] if message.content else []
+            blocks = [{"type": "tool_use", "id": call["id"], "name": "read", "input": call["args"]} for call in calls]
+            message = AIMessage([*words, *blocks], tool_calls=calls)  # noqa: PLW2901 - the same in Claude's way
+        made.append(message)
+    return made

@@ -237,4 +237,8 @@ def test_every_call_goes_out(serve, app, kind, key):
         view = anyio.run(run, history, name, pipeline)
         return Exchange(desk.accepted.pop()[key], view)
 
-    every_call_goes_out(exchange, spoken=spoken, viewed="openai-responses")
+    def takes(_model, names):
+        """What Responses takes."""
+        return len(set(names)) == len(names) and max(map(len, names), default=0) <= 64
+
+    every_call_goes_out(exchange, spoken=spoken, viewed="openai-responses", takes=takes)

@@ -25,16 +25,17 @@ from loop import (
 )
 from openai import AsyncOpenAI
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent
+from pydantic_ai import Agent, BinaryContent, Tool
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from agentctx import Budget, count
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, count
 from agentctx.frameworks.pydantic_ai import ContextCapability
 from agentctx.presets import coding_agent
 from agentctx.testing.servers import Said, chat_completions, messages
@@ -167,6 +168,31 @@ async def test_a_picture_and_a_structured_answer(serve):
     [body] = desk.accepted
     assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "image_url"]
     assert abs(context.agentctx.report.tokens_after - count(body["messages"], MODEL, body["tools"])) < 20
+
+
+@pytest.mark.parametrize("stage", [TruncateToolOutputs(10), ClearToolResults(1), FitContextWindow()])
+async def test_what_pydantic_ai_reads_itself_is_left(stage):
+    """The result of a tool search names the tools that it found: no stage shortens it, and the run ends well."""
+    numbers = iter(range(20))
+
+    def answer(_messages, _info):
+        number = next(numbers)
+        if number == 0:
+            return ModelResponse(parts=[ToolCallPart("search_tools", {"queries": ["mortgage"]})])
+        return ModelResponse(parts=[ToolCallPart("fetch", {"number": number}) if number < 8 else TextPart("done")])
+
+    def fetch(number: int) -> str:
+        """Fetch a page."""
+        return "word " * 4_000
+
+    def mortgage(amount: int) -> str:
+        """Reckon a mortgage."""
+        return "fine"
+
+    hook = ContextCapability(Pipeline(stage, budget=Budget(window=16_000)))
+    tools = [Tool(fetch), Tool(mortgage, defer_loading=True)]
+    agent = Agent(FunctionModel(answer, model_name=MODEL), tools=tools, capabilities=[hook])
+    assert "done" == (await agent.run("Reckon.")).output
 
 
 def messages_of(history):
