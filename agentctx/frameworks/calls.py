@@ -24,7 +24,7 @@ from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Adapter, Body, RequestParts
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.registry import format_named
 from agentctx.session.lock import patch_threads_once, steps_around
 from agentctx.session.opening import Beginning, Opening, opening_of
@@ -329,7 +329,8 @@ def _written(request: Request[M], view: View) -> list[M]:
     view_pieces: list[tuple[int | None, Piece]] = []
     for origin, message in zip(view.origins, view.messages, strict=True):
         owner, place, before = (None, 0, None) if origin is None else flat[origin]
-        view_pieces.append((owner, Piece(place, message, before)))
+        kept = owner is not None and get(before, "role") == get(message, "role")  # a framework's message keeps its role
+        view_pieces.append((owner, Piece(place, message, before)) if kept else (None, Piece(0, message)))
     return list(_objects(request, view_pieces))
 
 

@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.structured_output import ToolStrategy
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_messages import as_claude_makes_them, messages_of
 from langchain_openai import ChatOpenAI
@@ -223,6 +223,17 @@ def test_what_a_model_s_own_server_made_is_left(serve, model, name):
     exchange = sent_by(chat, history, pipeline(), desk)
     assert exchange.sent == sent_by(chat, history, None, desk).sent
     assert not exchange.view.report.changes
+
+
+def test_a_message_under_another_role_goes_out_under_it(serve):
+    """Where the model's template takes a system message at the start alone, a later one is the user's."""
+    desk, url = serve(chat_completions, QuickDesk())
+    history = [SystemMessage("Mend."), HumanMessage("Go."), AIMessage("Done."), SystemMessage("Be brief.")]
+    chat = ChatOpenAI(model="vllm/x", base_url=f"{url}/v1", api_key="none", max_retries=0)
+    sent = sent_by(chat, history, pipeline(), desk).sent
+    assert [("system", "Mend."), ("user", "Be brief.")] == [
+        (message["role"], message["content"]) for message in (sent[0], sent[-1])
+    ]
 
 
 def test_a_call_that_is_no_json_is_counted_and_answered(serve):

@@ -91,10 +91,11 @@ class Dialect:
         return f"openai-chat/{self.name}"
 
     def in_framework(self) -> Dialect:
-        """The dialect where an integration of an agent framework writes the request: ids and reasoning are its own.
+        """The dialect for messages of an agent framework: what only the integration that writes the request can know.
 
-        A model's name does not tell which API serves it. That API made the ids, or the integration spells them for it;
-        the integration brings reasoning along in its own way. OpenAI's limit holds where OpenAI's models are called.
+        A model's name does not tell which API serves it. That API made the ids, or the integration spells them for it.
+        The integration also brings reasoning along, writes empty content and names roles in its own way. OpenAI's limit
+        on ids holds where OpenAI's models are called.
         """
         return evolve(
             self,
@@ -103,8 +104,10 @@ class Dialect:
             id_regex=None,
             id_max=40,
             shortens_ids=self.developer_role,
+            null_content_with_calls=False,
             keep_reasoning="none",
             reasoning_needed=None,
+            developer_role=True,
         )
 
     def of_model(self, model: str | None) -> Dialect:
