@@ -5,6 +5,7 @@ send them, with the hook or without, and returns what arrived at the server and 
 """
 
 import json
+import re
 from itertools import groupby
 from operator import itemgetter
 
@@ -181,5 +182,7 @@ def every_call_goes_out(
         assert sorted(kind for kind, *_ in before) == sorted(kind for kind, *_ in sent)
         if takes(model, [name for kind, name, _ in before if kind == "call"]):
             assert sorted(name for _, name, _ in before) == sorted(name for _, name, _ in sent)
+            reasons = " ".join(change.reason for change in ours.view.report.changes)
+            assert not re.search(r"\b(id|ids|reasoning)\b", reasons)
 
     law()

@@ -204,8 +204,8 @@ def test_every_call_of_claude_goes_out(serve):
         """Without the ids, which ``ChatAnthropic`` spells anew, in calls and results, as Claude's API takes them."""
         return [(kind, "", said) for kind, _, said in calls_and_results(natives, spoken)]
 
-    models = ["claude-sonnet-5", "claude-opus-4-1"]
-    every_call_goes_out(exchange, spoken="anthropic", viewed="openai-chat", models=models, read=read)
+    given = {"models": ["claude-sonnet-5", "claude-opus-4-1"], "takes": lambda _model, _names: False}
+    every_call_goes_out(exchange, spoken="anthropic", viewed="openai-chat", read=read, **given)
 
 
 @pytest.mark.parametrize(
