@@ -1,7 +1,10 @@
 """LangGraph's agents fit their window."""
 
+from contextlib import suppress
+
 import pytest
-from every_call import Exchange, every_call_goes_out
+from every_call import MODELS, PIPELINES, Exchange, calls_and_results, every_call_goes_out, histories, refused
+from hypothesis import given, settings, strategies as st
 from langchain_messages import messages_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -24,6 +27,7 @@ from loop import (
 )
 from openai import BadRequestError
 
+from agentctx import ContextOverflow
 from agentctx.frameworks.langgraph import ContextHook
 from agentctx.testing.servers import chat_completions
 
@@ -120,6 +124,27 @@ def test_every_call_goes_out(serve):
         return Exchange(desk.accepted.pop()["messages"], hook and hook.agentctx.view)
 
     every_call_goes_out(exchange)
+
+
+def test_every_call_goes_out_at_each_step(serve):
+    """The same with one hook for all steps of a thread, and with what the steps before have decided."""
+    desk, url = serve(chat_completions, QuickDesk())
+    chat = ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key="none")
+    config = {"configurable": {"thread_id": "thread-1"}}
+
+    @settings(max_examples=40)
+    @given(histories(), st.sampled_from(MODELS), st.sampled_from(sorted(PIPELINES)))
+    def law(history, model, name):
+        hook, messages = ContextHook(PIPELINES[name](), model=model), messages_of(history)
+        steps = [stop for stop, each in enumerate(history, 1) if each["role"] != "assistant"]
+        with suppress(ContextOverflow):
+            for stop in steps:
+                chat.invoke(hook.invoke({"messages": messages[:stop]}, config)["llm_input_messages"])
+                sent, shown = desk.accepted.pop()["messages"], hook.agentctx.view.messages
+                assert calls_and_results(shown, "openai-chat") == calls_and_results(sent, "openai-chat")
+                assert not refused(sent, "openai-chat")
+
+    law()
 
 
 def test_what_a_call_costs(serve, measured):
