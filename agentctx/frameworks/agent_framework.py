@@ -14,7 +14,7 @@ from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:
@@ -22,7 +22,6 @@ try:
 except ImportError as error:
     raise missing("ContextMiddleware", "agent-framework-core", "agent-framework") from error
 
-_API = ChatCompletions()
 _OWN_HISTORY = "agent_framework_local_history"
 _KEPT_BY_PROVIDER = (
     "a model call of Agent Framework is sent as it is: it goes on from a conversation that the provider keeps, which "
@@ -149,7 +148,7 @@ def _request(context: Native, messages: Sequence[Message], write: _Written) -> R
     session = context.session
     return Request(
         name=UNNAMED if session is None else session.session_id,
-        adapter=_API,
+        adapter=FRAMEWORK_CHAT,
         objects=messages,
         pieces=[_pieces_of(message) for message in messages],
         write=write,
@@ -249,15 +248,14 @@ _function_of: Converted[Any] = Converted(lambda tool: [tool.to_json_schema_spec(
 def _write(was: Message | None, pieces: Sequence[Piece]) -> Message:
     if was is None:
         return _made(pieces[0].message)
-    before = _pieces_of(was)
     left = {piece.place: piece for piece in pieces}
-    results = iter(range(sum(native["role"] == "tool" for native in before)))
-    beside = next((piece for place, piece in left.items() if before[place]["role"] != "tool"), None)
-    others = [] if beside is None else _others(was, before[beside.place], beside)
+    places = count()
+    beside = next((piece for piece in pieces if piece.before["role"] != "tool"), None)
+    others = [] if beside is None else _others(was, beside)
     contents: list[Any] = []
     for content in was.contents:
         if content.type == "function_result":
-            piece = left.get(next(results))
+            piece = left.get(next(places))
             contents += [] if piece is None else [_answered(content, piece)]
         else:
             contents += [each for kept, each in others if kept is content]
@@ -266,24 +264,25 @@ def _write(was: Message | None, pieces: Sequence[Piece]) -> Message:
     return Message(was.role, contents, additional_properties=was.additional_properties, **named)
 
 
-def _others(was: Message, before: Mapping[str, Any], piece: Piece) -> list[tuple[Content | None, Content]]:
-    """What is left beside results: each with what it was, None for text that takes the place of other text."""
+def _others(was: Message, piece: Piece) -> list[tuple[Content | None, Content]]:
+    """What is left beside results: each with what it was, None for text and calls that were put in."""
     beside = [content for content in was.contents if content.type != "function_result"]
     if not piece.changed:
         return [(content, content) for content in beside]
-    native = piece.message
-    calls = {call["id"]: call["function"]["arguments"] for call in native.get("tool_calls") or ()}
+    native, calls, places = piece.message, dict(piece.calls), count()
     thought, said = native.get("thinking_blocks") or (), native.get("content") or ""
     parts = said if isinstance(said, list) else None
-    same = said == (before.get("content") or "")
+    same = said == (piece.before.get("content") or "")
     left: list[tuple[Content | None, Content]] = []
     for content in beside:
         if _is_call(content):
-            left += [(content, _with_arguments(content, calls[content.call_id]))] if content.call_id in calls else []
+            call = calls.pop(next(places), None)
+            left += [] if call is None else [(content, _called(content, call))]
         elif content.type == "text_reasoning":
             left += [(content, content)] if _thinking(content) in thought else []
         elif same or (parts is not None and _part(content) in parts) or (parts is None and content.type != "text"):
             left.append((content, content))
+    left += [(None, _made_call(call)) for call in calls.values()]
     if same:
         return left
     kept = [_part(content) for content, _ in left if content is not None]
@@ -291,13 +290,23 @@ def _others(was: Message, before: Mapping[str, Any], piece: Piece) -> list[tuple
     return [*left, *((None, Content.from_text(text)) for text in ([said] if parts is None and said else words))]
 
 
-def _with_arguments(content: Content, arguments: str) -> Content:
-    if arguments == _call(content)["function"]["arguments"]:
+def _called(content: Content, call: Mapping[str, Any]) -> Content:
+    arguments = call["function"]["arguments"]
+    same = arguments == _call(content)["function"]["arguments"]
+    if same and call["id"] == content.call_id:
         return content
     changed = copy(content)
-    changed.arguments = arguments if isinstance(content.arguments, str) else json.loads(arguments)
+    changed.call_id = call["id"]
+    if not same:
+        changed.arguments = arguments if isinstance(content.arguments, str) else json.loads(arguments)
     changed.raw_representation = None
     return changed
+
+
+def _made_call(call: Mapping[str, Any]) -> Content:
+    function = call["function"]
+    made: Content = Content.from_function_call(call["id"], function["name"], arguments=function["arguments"])
+    return made
 
 
 def _answered(content: Content, piece: Piece) -> Content:
@@ -305,11 +314,13 @@ def _answered(content: Content, piece: Piece) -> Content:
     if not piece.changed:
         return content
     said, changed = piece.message["content"], copy(content)
+    changed.call_id, changed.raw_representation = piece.message["tool_call_id"], None
+    if said == piece.before["content"]:
+        return changed
     parts = [{"type": "text", "text": said}] if isinstance(said, str) else said
     known = [(_part(item), item) for item in content.items or ()]
     changed.items = [next((item for part, item in known if part == each), None) or _text(each) for each in parts]
     changed.result = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    changed.raw_representation = None
     return changed
 
 
@@ -324,4 +335,5 @@ def _made(native: Mapping[str, Any]) -> Message:
     text = content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
     if native["role"] == "tool":
         return Message("tool", [Content.from_function_result(native["tool_call_id"], result=text)])
-    return Message(native["role"], [text])
+    calls = [_made_call(call) for call in native.get("tool_calls") or ()]
+    return Message(native["role"], [*([text] if text or not calls else []), *calls])

@@ -7,10 +7,10 @@ a name is known by the history that it shows (``Unnamed``).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from itertools import chain, groupby
-from operator import is_
+from itertools import chain, count, groupby
+from operator import is_, itemgetter
 from threading import Lock
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
@@ -24,7 +24,7 @@ from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Adapter, Body, RequestParts
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.registry import format_named
 from agentctx.session.lock import patch_threads_once, steps_around
 from agentctx.session.opening import Beginning, Opening, opening_of
@@ -41,22 +41,54 @@ UNNAMED = ""
 
 @frozen
 class Piece:
-    """A message of the view that was made of a framework's message.
+    """A message of the view, with the message that it was made of.
 
     Args:
         place: Which of the messages that the framework's message became: 0 for the first.
         message: What is to be sent for it.
-        changed: Whether that differs from what the framework's message became.
+        before: What the framework's message became at this place; None for a message that was put in.
     """
 
     place: int
     message: Native
-    changed: bool
+    before: Native = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether what is to be sent differs from what the framework's message became."""
+        return self.message is not self.before and self.message != self.before
+
+    @property
+    def calls(self) -> Mapping[int, Native]:
+        """The calls that are left, by their place among those of the framework's message; new ones have later places.
+
+        An id says nothing about which call it is: it may come again, and it may be spelled otherwise now.
+        """
+        before, left = _calls_of(self.before), _calls_of(self.message)
+        if len(before) == len(left):
+            return dict(enumerate(left))
+        start, new = 0, count(len(before))
+        calls: dict[int, Native] = {}
+        for call in left:
+            later = range(start, len(before))
+            place = next((place for place in later if _is_the_same(before[place], call)), None)
+            calls[next(new) if place is None else place] = call
+            start = start if place is None else place + 1
+        return calls
 
 
 Write = Callable[[M | None, Sequence[Piece]], M]
 """A framework's message as it is to be sent: given the one that it was and what is left of it, in order; None for a
 message that was put in, then there is one piece."""
+
+
+def _calls_of(message: Native) -> Sequence[Native]:
+    """The calls of a message of Chat Completions."""
+    return (message or {}).get("tool_calls") or ()
+
+
+def _is_the_same(before: Native, call: Native) -> bool:
+    return bool(before["id"] == call["id"] or before["function"] == call["function"])
 
 
 def _as_prepared(_was: object, pieces: Sequence[Piece]) -> Native:
@@ -293,24 +325,30 @@ class PreparedCall(Generic[M]):
 
 def _written(request: Request[M], view: View) -> list[M]:
     """The view as the framework's messages."""
-    owners = [(index, place) for index, pieces in enumerate(request.pieces) for place in range(len(pieces))]
-    known: list[tuple[int | None, Piece]] = []
+    flat = [(index, *piece) for index, pieces in enumerate(request.pieces) for piece in enumerate(pieces)]
+    view_pieces: list[tuple[int | None, Piece]] = []
     for origin, message in zip(view.origins, view.messages, strict=True):
-        owner, place = (None, 0) if origin is None else owners[origin]
-        before = None if owner is None else request.pieces[owner][place]
-        known.append((owner, Piece(place, message, message is not before and message != before)))
-    return list(_objects(request, known))
+        owner, place, before = (None, 0, None) if origin is None else flat[origin]
+        kept = owner is not None and get(before, "role") == get(message, "role")  # a framework's message keeps its role
+        view_pieces.append((owner, Piece(place, message, before)) if kept else (None, Piece(0, message)))
+    return list(_objects(request, view_pieces))
 
 
-def _objects(request: Request[M], known: Sequence[tuple[int | None, Piece]]) -> Iterator[M]:
-    for owner, group in groupby(known, key=lambda each: each[0]):
+def _objects(request: Request[M], view_pieces: Sequence[tuple[int | None, Piece]]) -> Iterator[M]:
+    for owner, group in groupby(view_pieces, key=itemgetter(0)):
         pieces = [piece for _, piece in group]
         if owner is None:
             yield from (request.write(None, [piece]) for piece in pieces)
-        elif len(pieces) == len(request.pieces[owner]) and not any(piece.changed for piece in pieces):
+        elif are_whole(pieces, request.pieces[owner]):
             yield request.objects[owner]
         else:
             yield request.write(request.objects[owner], pieces)
+
+
+def are_whole(pieces: Sequence[Piece], before: Sequence[Native]) -> bool:
+    """Whether they are all that a framework's message became, in its order, and unchanged."""
+    places = [piece.place for piece in pieces]
+    return places == list(range(len(before))) and not any(piece.changed for piece in pieces)
 
 
 class Converted(Generic[M]):

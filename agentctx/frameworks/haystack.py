@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, NoReturn
 
 from agentctx.clients.bridge import blocking
@@ -21,7 +22,7 @@ from agentctx.frameworks.calls import (
     missing,
 )
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:
@@ -39,8 +40,6 @@ try:
     from haystack.utils.async_utils import _execute_component_async
 except ImportError as error:
     raise missing("ContextChatGenerator", "haystack-ai", "haystack") from error
-
-_API = ChatCompletions()
 
 
 @component
@@ -170,7 +169,8 @@ def _request(generator: Native, messages: list[ChatMessage] | str, tools: ToolsT
     used = tools or getattr(generator, "tools", None)
     definitions = [_tool_of(tool)[0] for tool in flatten_tools_or_toolsets(used)] if used else None
     pieces = [_pieces_of(message) for message in given]
-    return Request(UNNAMED, _API, given, pieces, _write, tools=definitions, model=getattr(generator, "model", None))
+    model = getattr(generator, "model", None)
+    return Request(UNNAMED, FRAMEWORK_CHAT, given, pieces, _write, tools=definitions, model=model)
 
 
 def _content(message: ChatMessage) -> Sequence[Any]:
@@ -234,13 +234,12 @@ _tool_of: Converted[Any] = Converted(lambda tool: [{"type": "function", "functio
 def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
     native = pieces[0].message
     if was is None:
-        made: ChatMessage = ChatMessage.from_openai_dict_format(native)
-        return made
+        return _made(native)
     if was.tool_call_results:
         results = [_result_of(was.tool_call_results[piece.place], piece) for piece in pieces]
         return replace(was, _content=results)
     if was.role.value == "assistant":
-        return replace(was, _content=_said(was, native))
+        return replace(was, _content=_said(was, pieces[0]))
     made = ChatMessage.from_openai_dict_format(native)
     known = {json.dumps(_part(part)): part for part in _content(was)}
     return replace(was, _content=[known.get(json.dumps(_part(part)), part) for part in _content(made)])
@@ -250,16 +249,27 @@ def _result_of(was: ToolCallResult, piece: Piece) -> ToolCallResult:
     if not piece.changed:
         return was
     content = piece.message["content"]
+    was = replace(was, origin=_with_id(was.origin, piece.message["tool_call_id"]))
     if isinstance(content, str):
         return replace(was, result=content)
     known = {} if isinstance(was.result, str) else {json.dumps(_part(part)): part for part in was.result}
     return replace(was, result=[known.get(json.dumps(part)) or TextContent(part["text"]) for part in content])
 
 
-def _said(was: ChatMessage, native: dict[str, Any]) -> list[Any]:
+def _made(native: dict[str, Any]) -> ChatMessage:
+    """A message that a stage or a repair put in."""
+    if not native.get("tool_calls"):
+        made: ChatMessage = ChatMessage.from_openai_dict_format(native)
+        return made
+    calls = [_made_call(call) for call in native["tool_calls"]]
+    said: ChatMessage = ChatMessage.from_assistant(native.get("content"), tool_calls=calls)
+    return said
+
+
+def _said(was: ChatMessage, piece: Piece) -> list[Any]:
     """What is left of an answer, in its order: the text as one where it changed."""
-    thought, calls = native.get("thinking_blocks") or (), {call["id"]: call for call in native.get("tool_calls") or ()}
-    text = native.get("content") or ""
+    native, calls, places = piece.message, dict(piece.calls), count()
+    thought, text = native.get("thinking_blocks") or (), native.get("content") or ""
     same = text == "\n".join(was.texts)
     words = [TextContent(text)] if text and not same else []
     content: list[Any] = []
@@ -270,12 +280,27 @@ def _said(was: ChatMessage, native: dict[str, Any]) -> list[Any]:
         elif isinstance(part, ReasoningContent):
             content += [part] if _thinking(part) in thought else []
         elif isinstance(part, ToolCall):
-            content += [_with_arguments(part, calls[_id(part)])] if _id(part) in calls else []
+            call = calls.pop(next(places), None)
+            content += [] if call is None else [_called(part, call)]
         else:
             content.append(part)
-    return [*content, *words]
+    return [*content, *words, *map(_made_call, calls.values())]
 
 
-def _with_arguments(call: ToolCall, native: dict[str, Any]) -> ToolCall:
-    arguments = json.loads(native["function"]["arguments"] or "{}")
-    return call if arguments == call.arguments else replace(call, arguments=arguments)
+def _made_call(call: dict[str, Any]) -> ToolCall:
+    return ToolCall(call["function"]["name"], _arguments(call), id=call["id"])
+
+
+def _called(was: ToolCall, call: dict[str, Any]) -> ToolCall:
+    was, arguments = _with_id(was, call["id"]), _arguments(call)
+    return was if arguments == was.arguments else replace(was, arguments=arguments)
+
+
+def _arguments(call: dict[str, Any]) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(call["function"]["arguments"] or "{}")
+    return parsed
+
+
+def _with_id(call: ToolCall, call_id: str) -> ToolCall:
+    """The call under the id that is sent; one without an id goes by its tool's name, and keeps none."""
+    return call if call_id == _id(call) else replace(call, id=call_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:
@@ -39,8 +40,6 @@ try:
     from inspect_ai.tool import Tool, ToolCall, ToolDef, ToolInfo
 except ImportError as error:
     raise missing("ContextModel", "inspect-ai", "inspect-ai") from error
-
-_API = ChatCompletions()
 
 
 class TooLarge(Exception):
@@ -183,7 +182,7 @@ def _request(model: Model, messages: Sequence[ChatMessage], tools: Sequence[Any]
     state = sample_state()
     return Request(
         name=UNNAMED if state is None else state.uuid,
-        adapter=_API,
+        adapter=FRAMEWORK_CHAT,
         objects=messages,
         pieces=[_pieces_of(message) for message in messages],
         write=_write,
@@ -263,18 +262,28 @@ _pieces_of: Converted[ChatMessage] = Converted(_read, _consists_of)
 
 def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
     """A message as it is to be sent; under an id of its own, since Inspect knows messages by their ids."""
-    native = pieces[0].message
+    native, before = pieces[0].message, pieces[0].before
     if was is None:
         return _made(native)
-    changes: dict[str, Any] = {"id": uuid4().hex, "content": _left(was, native)}
+    changes: dict[str, Any] = {"id": uuid4().hex}
+    if not isinstance(was, ChatMessageTool):
+        changes["content"] = _left(was, native)
+    elif native["content"] != before["content"]:
+        changes.update(content=_left(was, native), error=None)
     if isinstance(was, ChatMessageTool):
-        changes["error"] = None
-    if isinstance(was, ChatMessageAssistant) and was.tool_calls:
-        left = {call["id"]: call["function"]["arguments"] for call in native.get("tool_calls") or ()}
-        kept = [_with_arguments(call, left[call.id]) for call in was.tool_calls if call.id in left]
-        changes["tool_calls"] = kept or None
+        changes["tool_call_id"] = native["tool_call_id"]
+    if isinstance(was, ChatMessageAssistant):
+        changes["tool_calls"] = _calls_left(was, pieces[0]) or None
     changed: ChatMessage = was.model_copy(update=changes)
     return changed
+
+
+def _calls_left(was: ChatMessageAssistant, piece: Piece) -> list[ToolCall]:
+    """The calls of an answer as they are to be sent, with those that were put in."""
+    before = dict(enumerate(was.tool_calls or ()))
+    return [
+        _called(before[place], call) if place in before else _made_call(call) for place, call in piece.calls.items()
+    ]
 
 
 def _made(native: dict[str, Any]) -> ChatMessage:
@@ -282,6 +291,8 @@ def _made(native: dict[str, Any]) -> ChatMessage:
     text = content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
     if native["role"] == "tool":
         return ChatMessageTool(content=text, tool_call_id=native["tool_call_id"])
+    if native.get("tool_calls"):
+        return ChatMessageAssistant(content=text, tool_calls=[*map(_made_call, native["tool_calls"])])
     kinds = {"assistant": ChatMessageAssistant, "system": ChatMessageSystem}
     made: ChatMessage = kinds.get(native["role"], ChatMessageUser)(content=text)
     return made
@@ -306,7 +317,15 @@ def _left(was: ChatMessage, native: dict[str, Any]) -> Native:
     return blocks if same else [*blocks, *(ContentText(text=each["text"]) for each in parts if each["type"] == "text")]
 
 
-def _with_arguments(call: ToolCall, arguments: str) -> ToolCall:
-    if arguments == _call(call)["function"]["arguments"]:
-        return call
-    return ToolCall(id=call.id, function=call.function, arguments=json.loads(arguments), type=call.type)
+def _called(was: ToolCall, call: dict[str, Any]) -> ToolCall:
+    if call == _call(was):
+        return was
+    changed: ToolCall = replace(was, id=call["id"])
+    if call["function"] != _call(was)["function"]:
+        changed = replace(changed, arguments=json.loads(call["function"]["arguments"]), parse_error=None)
+    return changed
+
+
+def _made_call(call: dict[str, Any]) -> ToolCall:
+    function = call["function"]
+    return ToolCall(id=call["id"], function=function["name"], arguments=json.loads(function["arguments"] or "{}"))

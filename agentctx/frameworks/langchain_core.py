@@ -1,7 +1,8 @@
 """LangChain's messages and tools in the format of Chat Completions, and back: for LangChain's and LangGraph's hooks.
 
-LangChain's own converters do it, but for what they leave in the content: reasoning that is signed stands beside it, and
-a call once.
+LangChain's own converters do it, except for three things. A call that stands in the content, too, is one call. Signed
+reasoning stands beside the content. A call whose arguments are not JSON (``invalid_tool_calls``) is a call: LangChain's
+integrations send it after the others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from agentctx.core.message import Native
 from agentctx.frameworks.calls import UNNAMED, Converted, Piece, Request, missing
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 
 try:
     from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
@@ -23,7 +24,6 @@ except ImportError as error:
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _CALLS = frozenset({"tool_use", "function_call", "tool_call"})
-_API = ChatCompletions()
 
 
 def read(
@@ -41,7 +41,7 @@ def read(
     name = (first or UNNAMED) if thread is None else str(thread)
     pieces = [_pieces_of(message) for message in messages]
     definitions = [_tool_of(tool) for tool in tools] or None
-    return Request(name, _API, messages, pieces, write, tools=definitions, model=_name_of(model))
+    return Request(name, FRAMEWORK_CHAT, messages, pieces, write, tools=definitions, model=_name_of(model))
 
 
 def usage_of(message: object) -> Native:
@@ -63,12 +63,24 @@ def _read_message(message: BaseMessage) -> list[Any]:
         thought = [block for block in content if _kind(block) in _THINKING]
         natives[0]["content"] = [block for block in content if _kind(block) not in _THINKING | _CALLS]
         natives[0].update({"thinking_blocks": thought} if thought else {})
+    if isinstance(message, AIMessage) and (invalid := [*map(_invalid, message.invalid_tool_calls)]):
+        ids = {call["id"] for call in invalid}
+        in_content = natives[0].get("tool_calls", [])[len(message.tool_calls) :]
+        others = [call for call in in_content if call["id"] not in ids]
+        valid = natives[0].get("tool_calls", [])[: len(message.tool_calls)]
+        natives[0]["tool_calls"] = [*valid, *others, *invalid]
     return natives
+
+
+def _invalid(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call whose arguments are not JSON, as LangChain's integrations send it."""
+    function = {"name": call["name"] or "", "arguments": call["args"] or ""}
+    return {"id": call["id"] or "", "type": "function", "function": function}
 
 
 def _parts(message: BaseMessage) -> Sequence[object]:
     content = message.content if isinstance(message.content, list) else [message.content]
-    return [message.content, *content, *getattr(message, "tool_calls", ())]
+    return [message.content, *content, *getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
 
 
 _pieces_of: Converted[BaseMessage] = Converted(_read_message, _parts)
@@ -91,18 +103,61 @@ def write(was: BaseMessage | None, pieces: Sequence[Piece]) -> BaseMessage:
     """LangChain's message of what is to be sent, with the id that it had."""
     native = pieces[0].message
     if was is None:
-        made: BaseMessage = convert_to_messages([native])[0]
-        return made
+        return _made(native)
     if was.type == "human" and len(_pieces_of(was)) > 1:
         return was.model_copy(update={"content": [block for piece in pieces for block in _in_human(piece.message)]})
-    if not isinstance(was, AIMessage):
-        return was.model_copy(update={"content": native["content"]})
-    calls = {call["id"]: json.loads(call["function"]["arguments"] or "{}") for call in native.get("tool_calls") or ()}
-    kept = [{**call, "args": calls[call["id"]]} for call in was.tool_calls if call["id"] in calls]
-    beside = {name: value for name, value in was.additional_kwargs.items() if name != "tool_calls"}
-    return was.model_copy(
-        update={"content": _content(was, native, calls), "tool_calls": kept, "additional_kwargs": beside}
-    )
+    if isinstance(was, AIMessage):
+        return _answer(was, pieces[0])
+    answers = {"tool_call_id": native["tool_call_id"]} if native["role"] == "tool" else {}
+    return was.model_copy(update={"content": native["content"], **answers})
+
+
+def _made(native: Mapping[str, Any]) -> BaseMessage:
+    """A message that a stage or a repair put in."""
+    made: BaseMessage = convert_to_messages([{key: value for key, value in native.items() if key != "tool_calls"}])[0]
+    calls = native.get("tool_calls") or ()
+    if not calls:
+        return made
+    valid = [_parsed(call) for call in calls if _is_object(call["function"]["arguments"])]
+    invalid = [_unparsed(call) for call in calls if not _is_object(call["function"]["arguments"])]
+    return made.model_copy(update={"tool_calls": valid, "invalid_tool_calls": invalid})
+
+
+def _unparsed(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call whose arguments are not JSON, as LangChain has it."""
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    return {"type": "invalid_tool_call", "id": call["id"], "name": name, "args": arguments, "error": None}
+
+
+def _is_object(arguments: str) -> bool:
+    """Whether arguments are a JSON object, or nothing, which stands for an empty one."""
+    try:
+        return isinstance(json.loads(arguments or "{}"), dict)
+    except ValueError:
+        return False
+
+
+def _answer(was: AIMessage, piece: Piece) -> AIMessage:
+    """An answer with the words, the reasoning and the calls that are left of it."""
+    before, left = len(piece.before.get("tool_calls") or ()), piece.calls
+    first_invalid = before - len(was.invalid_tool_calls)
+    valid = [{**each, **_parsed(left[place])} for place, each in enumerate(was.tool_calls) if place in left]
+    invalid = [(each, left.get(place)) for place, each in enumerate(was.invalid_tool_calls, first_invalid)]
+    changes = {
+        "content": _content(was, piece),
+        "tool_calls": [*valid, *(_parsed(call) for place, call in left.items() if place >= before)],
+        "invalid_tool_calls": [{**each, **_unparsed(call), "error": each["error"]} for each, call in invalid if call],
+        "additional_kwargs": {key: value for key, value in was.additional_kwargs.items() if key != "tool_calls"},
+    }
+    changed: AIMessage = was.model_copy(update=changes)
+    return changed
+
+
+def _parsed(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as LangChain has it."""
+    function = call["function"]
+    arguments = json.loads(function["arguments"] or "{}")
+    return {"type": "tool_call", "id": call["id"], "name": function["name"], "args": arguments}
 
 
 def _in_human(native: Mapping[str, Any]) -> list[Any]:
@@ -113,32 +168,44 @@ def _in_human(native: Mapping[str, Any]) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _content(was: AIMessage, native: Mapping[str, Any], calls: Mapping[Any, Any]) -> Native:
-    """The content of an answer as it is now: without reasoning and calls that are gone, with their new arguments."""
-    said = native.get("content") or ""
+def _content(was: AIMessage, piece: Piece) -> Native:
+    """The content of an answer: without reasoning and calls that are gone, with calls as they are now."""
+    said = piece.message.get("content") or ""
     if isinstance(was.content, str):
         return said
-    if said == _pieces_of(was)[0]["content"]:
+    if said == piece.before["content"]:
         said = [block for block in was.content if _kind(block) not in _THINKING | _CALLS]
     words = iter([{"type": "text", "text": said}] if isinstance(said, str) else said)
-    thought = native.get("thinking_blocks") or ()
+    thought = piece.message.get("thinking_blocks") or ()
+    places = [*enumerate(piece.before.get("tool_calls") or ())]
     content: list[Any] = []
     for block in was.content:
         if _kind(block) in _THINKING:
             content += [block] if block in thought else []
         elif isinstance(block, Mapping) and _kind(block) in _CALLS:
-            content += _call_in_content(block, calls)
+            content += _call_in_content(block, places, piece.calls)
         else:
             content += islice(words, 1)
     return [*content, *words]
 
 
-def _call_in_content(block: Mapping[str, Any], calls: Mapping[Any, Any]) -> list[Any]:
-    name = block.get("call_id") or block.get("id")
-    if name not in calls:
+def _call_in_content(
+    block: Mapping[str, Any], places: list[tuple[int, Any]], left: Mapping[int, Mapping[str, Any]]
+) -> list[Any]:
+    """A block of the content that is a call: the first one with its id that no block before it was."""
+    id_key = "call_id" if block.get("call_id") else "id"
+    own = next((each for each in places if each[1]["id"] == block.get(id_key)), None)
+    if own is None:
+        return [block]
+    places.remove(own)
+    place, before = own
+    if place not in left:
         return []
-    key = next(key for key in ("input", "arguments", "args") if key in block)
-    return [{**block, key: json.dumps(calls[name]) if isinstance(block[key], str) else calls[name]}]
+    call, key = left[place], next(key for key in ("input", "arguments", "args") if key in block)
+    arguments = call["function"]["arguments"]
+    if arguments == before["function"]["arguments"]:
+        return [{**block, id_key: call["id"]}]
+    return [{**block, id_key: call["id"], key: arguments if isinstance(block[key], str) else json.loads(arguments)}]
 
 
 def _kind(block: object) -> object:

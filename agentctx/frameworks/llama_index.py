@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from agentctx.clients.bridge import blocking
@@ -24,7 +25,7 @@ from agentctx.frameworks.calls import (
 )
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import get
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:
@@ -46,7 +47,6 @@ try:
 except ImportError as error:
     raise missing("ContextLLM", "llama-index-core", "llama-index") from error
 
-_API = ChatCompletions()
 _TOOLS = "agentctx_tools"
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}
 
@@ -171,7 +171,8 @@ class ContextLLM(FunctionCallingLLM):
     def _request(self, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> Request[ChatMessage]:
         tools = [_tool_of(tool)[0] for tool in kwargs.pop(_TOOLS, ())] or None
         pieces = [_pieces_of(message) for message in messages]
-        return Request(UNNAMED, _API, messages, pieces, _write, tools=tools, model=self.llm.metadata.model_name)
+        model = self.llm.metadata.model_name
+        return Request(UNNAMED, FRAMEWORK_CHAT, messages, pieces, _write, tools=tools, model=model)
 
 
 def _recorded(call: PreparedCall[ChatMessage], answer: ChatResponse) -> ChatResponse:
@@ -259,25 +260,32 @@ _tool_of: Converted[Any] = Converted(
 
 def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
     native = pieces[0].message
+    answers = {"tool_call_id": native["tool_call_id"]} if native["role"] == "tool" else {}
     if was is None:
-        beside = {"tool_call_id": native["tool_call_id"]} if "tool_call_id" in native else {}
-        return ChatMessage(role=native["role"], blocks=_words(native), additional_kwargs=beside)
-    calls = {call["id"]: call for call in native.get("tool_calls") or ()}
+        calls = [_made_call(call) for call in native.get("tool_calls") or ()]
+        return ChatMessage(role=native["role"], blocks=[*_words(native), *calls], additional_kwargs=answers)
+    calls_left, places = dict(pieces[0].calls), count()
+    older = {"tool_calls": [*calls_left.values()]} if _is_older(was) else {}
     blocks: list[Any] = []
     words = _words(native)
     for block in was.blocks:
         if isinstance(block, ToolCallBlock):
-            blocks += (
-                [_with_arguments(block, calls[block.tool_call_id or ""])] if (block.tool_call_id or "") in calls else []
-            )
+            call = calls_left.pop(next(places), None)
+            blocks += [] if call is None else [_called(block, call)]
         elif isinstance(block, ThinkingBlock):
             blocks += [block] if _thinking(block) in native.get("thinking_blocks", ()) else []
         elif not isinstance(block, TextBlock):
             blocks += [block] if _part(block)[0] in (native.get("content") or ()) else []
         else:
             blocks, words = [*blocks, *words], []
-    beside = {**was.additional_kwargs, **({"tool_calls": list(calls.values())} if _is_older(was) else {})}
-    return ChatMessage(role=was.role, blocks=[*blocks, *words], additional_kwargs=beside)
+    new = [] if older else map(_made_call, calls_left.values())
+    beside = {**was.additional_kwargs, **older, **answers}
+    return ChatMessage(role=was.role, blocks=[*blocks, *words, *new], additional_kwargs=beside)
+
+
+def _made_call(call: dict[str, Any]) -> ToolCallBlock:
+    function = call["function"]
+    return ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=function["arguments"])
 
 
 def _is_older(message: ChatMessage) -> bool:
@@ -291,8 +299,10 @@ def _words(native: dict[str, Any]) -> list[Any]:
     return [TextBlock(text=part["text"]) for part in content if part.get("type") == "text"]
 
 
-def _with_arguments(block: Native, call: dict[str, Any]) -> Native:
+def _called(block: Native, call: dict[str, Any]) -> Native:
     arguments = call["function"]["arguments"]
+    if call["id"] != (block.tool_call_id or ""):
+        block = block.model_copy(update={"tool_call_id": call["id"]})
     if arguments == _call("", "", block.tool_kwargs)["function"]["arguments"]:
         return block
     return block.model_copy(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from agentctx.core.message import CONTROL, Native
-from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, are_whole, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:
@@ -37,7 +38,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 
-_API = ChatCompletions()
 _TEXT = "text"
 
 
@@ -141,7 +141,7 @@ def _read(ctx: RunContext[Any], request: ModelRequestContext) -> Request[ModelMe
     pieces = [_pieces_of(message) for message in request.messages]
     return Request(
         getattr(ctx, "conversation_id", None) or ctx.run_id or UNNAMED,
-        _API,
+        FRAMEWORK_CHAT,
         [*head, *request.messages],
         [*([[{"role": "system", "content": words}]] if words else []), *pieces],
         write,
@@ -243,12 +243,11 @@ def write(was: ModelMessage | None, pieces: Sequence[Piece]) -> ModelMessage:
         return _made(pieces[0].message)
     if was is _HEAD:
         return was
-    before = _pieces_of(was)
-    left = [_unmarked(piece, before[piece.place]) for piece in pieces]
-    if len(left) == len(before) and not any(piece.changed for piece in left):
+    left = [_unmarked(piece, piece.before) for piece in pieces]
+    if are_whole(left, _pieces_of(was)):
         return was
     if isinstance(was, ModelResponse):
-        return replace(was, parts=_parts_of_response(was, left[0].message))
+        return replace(was, parts=_parts_of_response(was, left[0]))
     return replace(was, parts=[_rewritten(was.parts[each.place], each) for each in left])
 
 
@@ -259,23 +258,33 @@ def _unmarked(piece: Piece, before: Mapping[str, Any]) -> Piece:
         plain = [{key: value for key, value in block.items() if key != CONTROL} for block in content]
         single = isinstance(before["content"], str) and [block["type"] for block in plain] == [_TEXT]
         native["content"] = plain[0]["text"] if single else plain
-    return Piece(piece.place, native, native != before)
+    return Piece(piece.place, native, before)
 
 
 def _made(native: Mapping[str, Any]) -> ModelMessage:
     """What a stage or a repair put in."""
     words = _words(native.get("content"))
     if native["role"] == "assistant":
-        return ModelResponse(parts=[TextPart(words)])
+        calls = [_made_call(call) for call in native.get("tool_calls") or ()]
+        return ModelResponse(parts=[*([TextPart(words)] if words or not calls else []), *calls])
     if native["role"] == "tool":
         return ModelRequest(parts=[ToolReturnPart(native.get("name") or "tool", words, native["tool_call_id"])])
     return ModelRequest(parts=[UserPromptPart(words)])
 
 
+def _made_call(call: Mapping[str, Any]) -> ToolCallPart:
+    return ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
+
+
 def _rewritten(part: Native, piece: Piece) -> Native:
+    """A part as it is to be sent. Of a result that Pydantic AI reads itself, such as a tool search's, only the id."""
     content = piece.message["content"]
     if not piece.changed:
         return part
+    if piece.message["role"] == "tool":
+        part = _with_id(part, piece.message["tool_call_id"])
+        if content == piece.before["content"] or _is_read_by_framework(part):
+            return part
     if part.part_kind == "user-prompt":
         before = part.content if not isinstance(part.content, str) else ()
         known = [(_content(each), each) for each in before]
@@ -287,6 +296,14 @@ def _rewritten(part: Native, piece: Piece) -> Native:
             return replace(part, content=said)
         return ToolReturnPart(part.tool_name, said, part.tool_call_id)
     return UserPromptPart(_words(content)) if piece.message["role"] == "user" else replace(part, content=content)
+
+
+def _with_id(part: Native, call_id: str) -> Native:
+    return part if part.tool_call_id == call_id else replace(part, tool_call_id=call_id)
+
+
+def _is_read_by_framework(part: Native) -> bool:
+    return isinstance(part, ToolReturnPart) and type(part) is not ToolReturnPart
 
 
 def _files(part: Native) -> list[tuple[Any, Any]]:
@@ -304,29 +321,32 @@ def _words(content: Native) -> str:
     return "\n".join(block["text"] for block in content or () if block.get("type") == _TEXT)
 
 
-def _parts_of_response(was: ModelResponse, native: Mapping[str, Any]) -> list[Any]:
-    """The parts that are left, in their order, with words and arguments as they are now."""
-    calls = {call["id"]: call["function"]["arguments"] for call in native.get("tool_calls") or ()}
-    content = native.get("content") or []
+def _parts_of_response(was: ModelResponse, piece: Piece) -> list[Any]:
+    """The parts that are left, in their order, with words and calls as they are now."""
+    calls, places = dict(piece.calls), count()
+    content = piece.message.get("content") or []
     blocks = iter([{"type": _TEXT, "text": content}] if isinstance(content, str) else content)
-    thought = native.get("thinking_blocks") or ()
+    thought = piece.message.get("thinking_blocks") or ()
     parts: list[Any] = []
     for part in was.parts:
         if isinstance(part, ToolCallPart):
-            parts += [_called(part, calls[part.tool_call_id])] if part.tool_call_id in calls else []
+            call = calls.pop(next(places), None)
+            parts += [] if call is None else [_called(part, call)]
         elif isinstance(part, ThinkingPart) and part.signature and part.provider_name == "anthropic":
             parts += [part] if _thinking(part) in thought else []
         elif (block := next(blocks, None)) is not None:
             text = isinstance(part, TextPart) and block != _said(part)
             parts.append(_worded(part, _words([block])) if text else part)
-    return parts
+    return [*parts, *map(_made_call, calls.values())]
 
 
 def _worded(part: Native, words: str) -> Native:
     return replace(part, content=words)
 
 
-def _called(part: ToolCallPart, arguments: str) -> ToolCallPart:
-    if arguments == part.args_as_json_str():
+def _called(part: ToolCallPart, call: Mapping[str, Any]) -> ToolCallPart:
+    arguments = call["function"]["arguments"]
+    part = _with_id(part, call["id"])
+    if arguments == part.args_as_json_str() or type(part) is not ToolCallPart:
         return part
     return replace(part, args=arguments if isinstance(part.args, str) else json.loads(arguments))

@@ -28,7 +28,7 @@ from agentctx.frameworks.calls import (
     missing,
 )
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:
@@ -40,7 +40,6 @@ except ImportError as error:
 Group = tuple[ChatMessage, ...]
 """What the model said and which tools it called, which are two messages in smolagents; or one other message."""
 
-_ADAPTER = ChatCompletions()
 _CALLING = "Calling tools:\n"
 
 
@@ -118,7 +117,7 @@ class ContextModel(Model):
         turns = list(_turns(given))
         request = Request(
             name=UNNAMED,
-            adapter=_ADAPTER,
+            adapter=FRAMEWORK_CHAT,
             objects=[turn.group for turn in turns],
             pieces=[[turn.read()] for turn in turns],
             write=_write,

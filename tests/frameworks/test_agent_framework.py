@@ -4,10 +4,12 @@ import asyncio
 import logging
 from operator import is_
 
+import anyio
 import pytest
 from agent_framework import Agent, ChatMiddleware, ChatResponse, Content, Message, tool
 from agent_framework.exceptions import ChatClientException
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
+from every_call import Exchange, every_call_goes_out
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
 from agentctx import Budget, Pipeline, Sessions, TruncateToolOutputs
@@ -19,8 +21,8 @@ pytestmark = pytest.mark.anyio
 LONG = {"max_iterations": STEPS + 10}
 
 
-def client_at(url, kind=OpenAIChatCompletionClient):
-    return kind(model=MODEL, api_key="none", base_url=f"{url}/v1", function_invocation_configuration=LONG)
+def client_at(url, kind=OpenAIChatCompletionClient, model=MODEL):
+    return kind(model=model, api_key="none", base_url=f"{url}/v1", function_invocation_configuration=LONG)
 
 
 def agent_of(url, window=WINDOW, client=None, **more):
@@ -160,3 +162,37 @@ def test_what_a_call_costs(serve, measured):
     _, url = serve(chat_completions, QuickDesk(answer=reading))
     loops = [lambda: asyncio.run(run(plain_agent(url))), lambda: asyncio.run(run(agent_of(url, 1_000_000)))]
     measured(beside("Agent Framework", *loops))
+
+
+def messages_of(history):
+    """Agent Framework's messages of a history of Chat Completions."""
+    made = []
+    for each in history:
+        if each["role"] == "tool":
+            made.append(Message("tool", [Content.from_function_result(each["tool_call_id"], result=each["content"])]))
+            continue
+        calls = [
+            Content.from_function_call(call["id"], "read", arguments=call["function"]["arguments"])
+            for call in each.get("tool_calls", ())
+        ]
+        made.append(Message(each["role"], [*([each["content"]] if each["content"] else []), *calls]))
+    return made
+
+
+def test_every_call_goes_out(serve):
+    """What a client of Chat Completions sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    async def run_agent(history, name, hooks):
+        agent = Agent(client_at(url, model=name), middleware=hooks)
+        try:
+            await agent.run(messages_of(history))
+        finally:
+            await agent.client.client.close()
+
+    def exchange(history, name, pipeline):
+        hooks = [] if pipeline is None else [ContextMiddleware(pipeline)]
+        anyio.run(run_agent, history, name, hooks)
+        return Exchange(desk.accepted.pop()["messages"], hooks and hooks[0].agentctx.view)
+
+    every_call_goes_out(exchange)

@@ -1,19 +1,24 @@
 """Agents of Google's Agent Development Kit fit their window."""
 
 import asyncio
+import json
 import logging
 from operator import is_
 
 import pytest
+from every_call import BROKEN, Exchange, every_call_goes_out
 from google.adk.agents import LlmAgent, RunConfig
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps import App
 from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
+from google.adk.sessions import InMemorySessionService, Session
 from google.genai.errors import ClientError
-from google.genai.types import Content, Part
+from google.genai.types import Content, FunctionCall, FunctionResponse, GenerateContentConfig, Part
 from loop import STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
 from agentctx import Sessions
@@ -143,3 +148,54 @@ def test_what_a_call_costs(serve, measured):
     _, url = serve(generate_content, QuickDesk(answer=reading))
     loops = [lambda: asyncio.run(run(plain_app(url))), lambda: asyncio.run(run(app_of(url, 1_000_000)))]
     measured(beside("Google ADK", *loops))
+
+
+def contents_of(history):
+    """ADK's contents of a history of Chat Completions: results that follow each other are one content."""
+    made = []
+    for each in history:
+        if each["role"] == "tool":
+            response = {"name": "read", "response": {"result": each["content"]}}
+            part = Part(function_response=FunctionResponse(id=each["tool_call_id"], **response))
+            if made[-1].role == "user" and made[-1].parts[-1].function_response:
+                made[-1].parts.append(part)
+            else:
+                made.append(Content(role="user", parts=[part]))
+            continue
+        words = [Part(text=each["content"])] if each["content"] else []
+        role = "model" if each["role"] == "assistant" else "user"
+        made.append(Content(role=role, parts=[*words, *map(part_of, each.get("tool_calls", ()))]))
+    return made
+
+
+def part_of(call):
+    """A call; Gemini has none whose arguments are not JSON."""
+    arguments = call["function"]["arguments"]
+    given = {"broken": BROKEN} if arguments == BROKEN else json.loads(arguments)
+    return Part(function_call=FunctionCall(id=call["id"], name="read", args=given))
+
+
+def test_every_call_goes_out(serve):
+    """What ADK's ``Gemini`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(generate_content, QuickDesk())
+
+    async def send(history, name, plugin):
+        model = Gemini(model=name, base_url=url)
+        session = Session(id="thread-42", app_name="reading", user_id="anna")
+        asked = {"session_service": InMemorySessionService(), "invocation_id": "one", "session": session}
+        context = CallbackContext(InvocationContext(agent=LlmAgent(name="reader"), **asked))
+        request = LlmRequest(model=name, contents=contents_of(history), config=GenerateContentConfig())
+        try:
+            if plugin is not None:
+                await plugin.before_model_callback(callback_context=context, llm_request=request)
+            async for _ in model.generate_content_async(request):
+                pass
+        finally:
+            await model.api_client.aio.aclose()
+
+    def exchange(history, name, pipeline):
+        plugin = None if pipeline is None else ContextPlugin(pipeline)
+        asyncio.run(send(history, name, plugin))
+        return Exchange(desk.accepted.pop()["contents"], plugin and plugin.agentctx.view)
+
+    every_call_goes_out(exchange, spoken="gemini", models=["gemini-2.5-pro", "gemini-3-pro"])

@@ -1,6 +1,9 @@
 """Haystack's agents fit their window."""
 
+import json
+
 import pytest
+from every_call import BROKEN, Exchange, every_call_goes_out
 from haystack import Pipeline as HaystackPipeline
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
@@ -37,9 +40,9 @@ def read_file(path: str) -> str:
     return read(path)
 
 
-def generator_at(url):
+def generator_at(url, model=MODEL):
     given = {"api_key": Secret.from_token("none"), "api_base_url": f"{url}/v1", "max_retries": 0}
-    return OpenAIChatGenerator(model=MODEL, **given)
+    return OpenAIChatGenerator(model=model, **given)
 
 
 def agent_of(url, window=WINDOW, **more):
@@ -146,6 +149,42 @@ def test_contents_come_back_as_they_were():
     assert call is first.origin
     assert len(first.result) < 500
     assert short is second
+
+
+def messages_of(history):
+    """Haystack's messages of a history of Chat Completions; a result holds the call that it answers."""
+    made, calls = [], {}
+    for each in history:
+        if each["role"] == "user":
+            made.append(ChatMessage.from_user(each["content"]))
+        elif each["role"] == "tool":
+            name = each["tool_call_id"]
+            made.append(ChatMessage.from_tool(each["content"], origin=calls.get(name, ToolCall("read", {}, id=name))))
+        else:
+            called = [call_of(call) for call in each["tool_calls"]]
+            calls.update((call.id, call) for call in called)
+            made.append(ChatMessage.from_assistant(each["content"], tool_calls=called))
+    return made
+
+
+def call_of(call):
+    """Haystack leaves out calls whose arguments are not JSON: no message holds one."""
+    arguments = call["function"]["arguments"]
+    return ToolCall("read", {"broken": BROKEN} if arguments == BROKEN else json.loads(arguments), id=call["id"])
+
+
+def test_every_call_goes_out(serve):
+    """What a generator sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        generator = generator_at(url, name)
+        generator = generator if pipeline is None else ContextChatGenerator(generator, pipeline)
+        generator.run(messages_of(history))
+        generator.close()
+        return Exchange(desk.accepted.pop()["messages"], pipeline and generator.agentctx.view)
+
+    every_call_goes_out(exchange)
 
 
 def test_what_a_call_costs(serve, measured):

@@ -1,8 +1,11 @@
 """Inspect's agents fit their window."""
 
+import json
+
 import anyio
 import pytest
 import tiktoken.registry
+from every_call import BROKEN, MODELS, Exchange, every_call_goes_out
 from inspect_ai import Task, eval as evaluate
 from inspect_ai.agent import as_solver, react
 from inspect_ai.dataset import Sample
@@ -19,6 +22,7 @@ from inspect_ai.tool import ToolCall, tool
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Sessions
+from agentctx.frameworks.calls import Piece
 from agentctx.frameworks.inspect_ai import ContextCompaction, ContextModel, _pieces_of, _write
 from agentctx.stores import MemoryStore
 from agentctx.testing.servers import Said, chat_completions
@@ -156,23 +160,54 @@ def test_blocks_come_back_as_they_were():
     result = ChatMessageTool(content="word " * 500, tool_call_id="call_1", function="look")
     asked = ChatMessageUser(content=[ContentText(text="Look."), image])
 
-    class Left:
-        place, changed = 0, True
-
-        def __init__(self, message):
-            self.message = message
-
     (native,) = _pieces_of(said)
-    left = _write(said, [Left({**native, "tool_calls": native["tool_calls"][:1]})])
+    left = _write(said, [Piece(0, {**native, "tool_calls": native["tool_calls"][:1]}, native)])
     assert [call] == left.tool_calls
     assert left.content == said.content
     assert left.id != said.id
     (native,) = _pieces_of(result)
-    short = _write(result, [Left({**native, "content": "short"})])
+    short = _write(result, [Piece(0, {**native, "content": "short"}, native)])
     assert ("short", "call_1", "look") == (short.text, short.tool_call_id, short.function)
     (native,) = _pieces_of(asked)
-    changed = _write(asked, [Left({**native, "content": [{"type": "text", "text": "Look!"}, native["content"][1]]})])
+    changed = _write(
+        asked, [Piece(0, {**native, "content": [{"type": "text", "text": "Look!"}, native["content"][1]]}, native)]
+    )
     assert {"Look!", image.image} == {getattr(block, "text", None) or block.image for block in changed.content}
+
+
+def messages_of(history):
+    """Inspect's messages of a history of Chat Completions."""
+    made = []
+    for each in history:
+        if each["role"] == "user":
+            made.append(ChatMessageUser(content=each["content"]))
+        elif each["role"] == "tool":
+            made.append(ChatMessageTool(content=each["content"], tool_call_id=each["tool_call_id"], function="read"))
+        else:
+            calls = [call_of(call["id"], call["function"]["arguments"]) for call in each["tool_calls"]]
+            made.append(ChatMessageAssistant(content=each["content"] or "", tool_calls=calls))
+    return made
+
+
+def call_of(name, arguments):
+    """A call; where the arguments are not JSON, Inspect notes the error and keeps none."""
+    if arguments == BROKEN:
+        return ToolCall(id=name, function="read", arguments={}, parse_error="no JSON")
+    return ToolCall(id=name, function="read", arguments=json.loads(arguments))
+
+
+def test_every_call_goes_out(serve):
+    """What Inspect sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        given = {"api_key": "none", "max_retries": 0, "memoize": False}
+        model = get_model(f"openai-api/local/{name}", base_url=f"{url}/v1", **given)
+        context = model if pipeline is None else ContextModel(pipeline, model=model)
+        anyio.run(context.generate, messages_of(history))
+        return Exchange(desk.accepted.pop()["messages"], pipeline and context.agentctx.view)
+
+    every_call_goes_out(exchange, models=[name for name in MODELS if "/" not in name])
 
 
 def test_what_a_call_costs(serve, tmp_path, measured):

@@ -5,11 +5,14 @@ import json
 import anyio
 import pytest
 from attrs import evolve
+from every_call import Exchange, calls_and_results, every_call_goes_out
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.structured_output import ToolStrategy
 from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langchain_messages import as_claude_makes_them, messages_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
@@ -164,6 +167,84 @@ def test_a_sub_agent_is_another_conversation(serve):
     assert len(desk.accepted) == len(desk.requests) == 2 * (STEPS + 1)
     for name in ("alpha", "beta"):
         assert prefix_share([body for body in desk.accepted if f"Read {name}" in str(body)]) >= 0.9
+
+
+def sent_by(model, messages, pipeline, desk):
+    """What a chat model sends, with the middleware or without."""
+    request = ModelRequest(model=model, messages=messages)
+
+    def handler(asked):
+        return ModelResponse(result=[asked.model.invoke(asked.messages)])
+
+    context = None if pipeline is None else ContextMiddleware(pipeline)
+    handler(request) if context is None else context.wrap_model_call(request, handler)
+    return Exchange(desk.accepted.pop()["messages"], context and context.agentctx.view)
+
+
+def test_every_call_goes_out(serve):
+    """What ``ChatOpenAI`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model = ChatOpenAI(model=name, base_url=f"{url}/v1", api_key="none", max_retries=0)
+        return sent_by(model, messages_of(history), pipeline, desk)
+
+    every_call_goes_out(exchange)
+
+
+def test_every_call_of_claude_goes_out(serve):
+    """The same for ``ChatAnthropic``, where a call stands in the content and beside it."""
+    desk, url = serve(messages, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model = ChatAnthropic(model=name, base_url=url, api_key="none", max_retries=0, max_tokens=1500)
+        return sent_by(model, as_claude_makes_them(history), pipeline, desk)
+
+    def read(natives, spoken):
+        """Without the ids, which ``ChatAnthropic`` spells anew, in calls and results, as Claude's API takes them."""
+        return [(kind, "", said) for kind, _, said in calls_and_results(natives, spoken)]
+
+    given = {"models": ["claude-sonnet-5", "claude-opus-4-1"], "takes": lambda _model, _names: False}
+    every_call_goes_out(exchange, spoken="anthropic", viewed="openai-chat", read=read, **given)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("kimi-k3", "read:0"), ("mistral-small3.2", "0b9c1d6e-7f"), ("kimi-k2.6", f"functions.{'mcp__' * 10}read:0")],
+)
+def test_what_a_model_s_own_server_made_is_left(serve, model, name):
+    """Ids that come again, or are not spelled as the maker's API does, go out as they came, and nothing is reported."""
+    desk, url = serve(chat_completions, QuickDesk())
+    history = [HumanMessage("Read all.")]
+    for number in range(3):
+        call = {"id": name, "name": "read", "args": {"number": number}}
+        history += [AIMessage("", tool_calls=[call]), ToolMessage("x", tool_call_id=name)]
+    chat = ChatOpenAI(model=model, base_url=f"{url}/v1", api_key="none", max_retries=0)
+    exchange = sent_by(chat, history, pipeline(), desk)
+    assert exchange.sent == sent_by(chat, history, None, desk).sent
+    assert not exchange.view.report.changes
+
+
+def test_a_message_under_another_role_goes_out_under_it(serve):
+    """Where the model's template takes a system message at the start alone, a later one is the user's."""
+    desk, url = serve(chat_completions, QuickDesk())
+    history = [SystemMessage("Mend."), HumanMessage("Go."), AIMessage("Done."), SystemMessage("Be brief.")]
+    chat = ChatOpenAI(model="vllm/x", base_url=f"{url}/v1", api_key="none", max_retries=0)
+    sent = sent_by(chat, history, pipeline(), desk).sent
+    assert [("system", "Mend."), ("user", "Be brief.")] == [
+        (message["role"], message["content"]) for message in (sent[0], sent[-1])
+    ]
+
+
+def test_a_call_that_is_no_json_is_counted_and_answered(serve):
+    """Its arguments take room; in a thread where nothing answers it, a result that says so is put in."""
+    desk, url = serve(chat_completions, QuickDesk())
+    invalid = {"type": "invalid_tool_call", "id": "call_1", "name": "read", "args": "x " * 6_000, "error": "no JSON"}
+    history = [HumanMessage("Read all."), AIMessage("", invalid_tool_calls=[invalid]), HumanMessage("And?")]
+    chat = ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key="none", max_retries=0)
+    exchange = sent_by(chat, history, pipeline(100_000), desk)
+    assert ["user", "assistant", "tool", "user"] == [message["role"] for message in exchange.sent]
+    assert exchange.view.report.tokens_after > 5_000
 
 
 class Found(BaseModel):

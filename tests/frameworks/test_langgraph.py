@@ -1,6 +1,11 @@
 """LangGraph's agents fit their window."""
 
+from contextlib import suppress
+
 import pytest
+from every_call import MODELS, PIPELINES, Exchange, calls_and_results, every_call_goes_out, histories, refused
+from hypothesis import given, settings, strategies as st
+from langchain_messages import messages_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
@@ -22,6 +27,7 @@ from loop import (
 )
 from openai import BadRequestError
 
+from agentctx import ContextOverflow
 from agentctx.frameworks.langgraph import ContextHook
 from agentctx.testing.servers import chat_completions
 
@@ -105,6 +111,40 @@ def test_a_graph_of_ones_own_fits(serve):
     assert list(hook.agentctx.sessions) == ["1", "2"]
     assert prefix_share(desk.accepted[: STEPS + 1]) >= 0.9
     assert {session.model for session in hook.agentctx.sessions.values()} == {MODEL}
+
+
+def test_every_call_goes_out(serve):
+    """What ``ChatOpenAI`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model, messages = ChatOpenAI(model=name, base_url=f"{url}/v1", api_key="none"), messages_of(history)
+        hook = None if pipeline is None else ContextHook(pipeline, model=model)
+        model.invoke(messages if hook is None else hook.invoke({"messages": messages})["llm_input_messages"])
+        return Exchange(desk.accepted.pop()["messages"], hook and hook.agentctx.view)
+
+    every_call_goes_out(exchange)
+
+
+def test_every_call_goes_out_at_each_step(serve):
+    """The same with one hook for all steps of a thread, and with what the steps before have decided."""
+    desk, url = serve(chat_completions, QuickDesk())
+    chat = ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key="none")
+    config = {"configurable": {"thread_id": "thread-1"}}
+
+    @settings(max_examples=40)
+    @given(histories(), st.sampled_from(MODELS), st.sampled_from(sorted(PIPELINES)))
+    def law(history, model, name):
+        hook, messages = ContextHook(PIPELINES[name](), model=model), messages_of(history)
+        steps = [stop for stop, each in enumerate(history, 1) if each["role"] != "assistant"]
+        with suppress(ContextOverflow):
+            for stop in steps:
+                chat.invoke(hook.invoke({"messages": messages[:stop]}, config)["llm_input_messages"])
+                sent, shown = desk.accepted.pop()["messages"], hook.agentctx.view.messages
+                assert calls_and_results(shown, "openai-chat") == calls_and_results(sent, "openai-chat")
+                assert not refused(sent, "openai-chat")
+
+    law()
 
 
 def test_what_a_call_costs(serve, measured):

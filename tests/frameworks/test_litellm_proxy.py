@@ -14,7 +14,8 @@ import litellm
 import pytest
 import pytest_socket
 from anthropic import Anthropic
-from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, check, documented, read_file, reading
+from every_call import Exchange, every_call_goes_out
+from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, check, documented, read_file, reading
 from openai import BadRequestError, OpenAI
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions
@@ -236,3 +237,26 @@ async def test_the_last_bill_is_in_the_store(desks, monkeypatch):
                     break
             await anyio.sleep(0.02)
     assert session.billed_tokens == answer.usage.prompt_tokens
+
+
+@pytest.mark.filterwarnings("ignore:.*ReadOnly:UserWarning")
+def test_every_call_goes_out(serve):
+    """What LiteLLM sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    async def send(history, name, context):
+        data = {"model": name, "messages": history}
+        data = data if context is None else await context.async_pre_call_hook(None, None, data, "acompletion")
+        given = {"api_base": f"{url}/v1", "api_key": "none", "num_retries": 0}
+        await litellm.acompletion(**{**data, "model": f"openai/{name}"}, **given)
+
+    def exchange(history, name, pipeline):
+        context = None if pipeline is None else ContextLogger(pipeline)
+        anyio.run(send, history, name, context)
+        return Exchange(desk.accepted.pop()["messages"], context and context.agentctx.view)
+
+    def takes(model, names):
+        has_own = any(maker in model for maker in ("kimi", "mimo", "mistral"))
+        return not has_own and max(map(len, names), default=0) <= 40
+
+    every_call_goes_out(exchange, takes=takes)

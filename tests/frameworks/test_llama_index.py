@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import json
 from operator import is_
 from warnings import catch_warnings
 
 import anyio
 import pytest
+from every_call import BROKEN, Exchange, every_call_goes_out
 from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
 from llama_index.core.chat_engine import SimpleChatEngine
@@ -35,7 +37,7 @@ def nothing_left():
 
 def model_at(url, **more):
     known = {"is_chat_model": True, "is_function_calling_model": True, "context_window": WINDOW, "max_retries": 0}
-    return OpenAILike(model=MODEL, api_base=f"{url}/v1", api_key="none", **{**known, **more})
+    return OpenAILike(**{"model": MODEL, "api_base": f"{url}/v1", "api_key": "none", **known, **more})
 
 
 def agent_of(url, window=WINDOW, **more):
@@ -163,6 +165,42 @@ def test_blocks_come_back_as_they_were():
     assert [True, True, False] == list(map(is_, messages, seen))
     assert {"tool_call_id": "call_1"} == seen[2].additional_kwargs
     assert len(seen[2].content) < 500
+
+
+def messages_of(history):
+    """LlamaIndex's messages of a history of Chat Completions."""
+    made = []
+    for each in history:
+        if each["role"] == "tool":
+            beside = {"tool_call_id": each["tool_call_id"]}
+            made.append(ChatMessage(each["content"], role="tool", additional_kwargs=beside))
+            continue
+        said = [TextBlock(text=each["content"])] if each["content"] else []
+        calls = [
+            ToolCallBlock(tool_call_id=call["id"], tool_name="read", tool_kwargs=kwargs_of(call))
+            for call in each.get("tool_calls", ())
+        ]
+        made.append(ChatMessage(role=each["role"], blocks=[*said, *calls]))
+    return made
+
+
+def kwargs_of(call):
+    """The arguments; those that are not JSON stay text."""
+    arguments = call["function"]["arguments"]
+    return arguments if arguments == BROKEN else json.loads(arguments)
+
+
+def test_every_call_goes_out(serve):
+    """What ``OpenAILike`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model = model_at(url, model=name)
+        model = model if pipeline is None else ContextLLM(model, pipeline)
+        model.chat(messages_of(history))
+        return Exchange(desk.accepted.pop()["messages"], pipeline and model.agentctx.view)
+
+    every_call_goes_out(exchange)
 
 
 def test_what_a_call_costs(serve, measured):

@@ -15,6 +15,7 @@ from agents import (
 )
 from agents.exceptions import ModelBehaviorError
 from agents.run import CallModelData, ModelInputData
+from every_call import Exchange, every_call_goes_out
 from loop import (
     MODEL,
     STEPS,
@@ -199,3 +200,45 @@ def test_a_model_s_name_is_no_model(model):
     """What it cannot call it says at once, and what it is to be given."""
     with pytest.raises(ConfigError, match="it is the framework's own object"):
         ContextModel(model, pipeline())
+
+
+def items_of(history):
+    """The SDK's items of a history of Chat Completions, which are those of Responses."""
+    made = []
+    for each in history:
+        if each["role"] == "tool":
+            named = {"call_id": each["tool_call_id"], "output": each["content"]}
+            made.append({"type": "function_call_output", **named})
+            continue
+        made += [{"role": each["role"], "content": each["content"]}] if each["content"] else []
+        for call in each.get("tool_calls", ()):
+            named = {"call_id": call["id"], "name": "read", "arguments": call["function"]["arguments"]}
+            made.append({"type": "function_call", **named})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("app", "kind", "key"),
+    [(responses, OpenAIResponsesModel, "input"), (chat_completions, OpenAIChatCompletionsModel, "messages")],
+)
+def test_every_call_goes_out(serve, app, kind, key):
+    """What the SDK's models send are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(app, QuickDesk())
+    spoken = "openai-responses" if key == "input" else "openai-chat"
+
+    async def run(history, name, pipeline):
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+            model = kind(name, client)
+            model = model if pipeline is None else ContextModel(model, pipeline)
+            await Runner.run(Agent("reader", model=model), items_of(history))
+            return pipeline and model.agentctx.view
+
+    def exchange(history, name, pipeline):
+        view = anyio.run(run, history, name, pipeline)
+        return Exchange(desk.accepted.pop()[key], view)
+
+    def takes(_model, names):
+        """What Responses takes."""
+        return len(set(names)) == len(names) and max(map(len, names), default=0) <= 64
+
+    every_call_goes_out(exchange, spoken=spoken, viewed="openai-responses", takes=takes)

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from attrs import evolve
+from every_call import Exchange, every_call_goes_out
 from loop import (
     MODEL,
     STEPS,
@@ -24,15 +25,17 @@ from loop import (
 )
 from openai import AsyncOpenAI
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent
+from pydantic_ai import Agent, BinaryContent, Tool
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from agentctx import Budget, count
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, count
 from agentctx.frameworks.pydantic_ai import ContextCapability
 from agentctx.presets import coding_agent
 from agentctx.testing.servers import Said, chat_completions, messages
@@ -165,6 +168,66 @@ async def test_a_picture_and_a_structured_answer(serve):
     [body] = desk.accepted
     assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "image_url"]
     assert abs(context.agentctx.report.tokens_after - count(body["messages"], MODEL, body["tools"])) < 20
+
+
+@pytest.mark.parametrize("stage", [TruncateToolOutputs(10), ClearToolResults(1), FitContextWindow()])
+async def test_what_pydantic_ai_reads_itself_is_left(stage):
+    """The result of a tool search names the tools that it found: no stage shortens it, and the run ends well."""
+    numbers = iter(range(20))
+
+    def answer(_messages, _info):
+        number = next(numbers)
+        if number == 0:
+            return ModelResponse(parts=[ToolCallPart("search_tools", {"queries": ["mortgage"]})])
+        return ModelResponse(parts=[ToolCallPart("fetch", {"number": number}) if number < 8 else TextPart("done")])
+
+    def fetch(number: int) -> str:
+        """Fetch a page."""
+        return "word " * 4_000
+
+    def mortgage(amount: int) -> str:
+        """Reckon a mortgage."""
+        return "fine"
+
+    hook = ContextCapability(Pipeline(stage, budget=Budget(window=16_000)))
+    tools = [Tool(fetch), Tool(mortgage, defer_loading=True)]
+    agent = Agent(FunctionModel(answer, model_name=MODEL), tools=tools, capabilities=[hook])
+    assert "done" == (await agent.run("Reckon.")).output
+
+
+def messages_of(history):
+    """Pydantic AI's messages of a history of Chat Completions: what follows an answer is one request."""
+    made = []
+    for each in history:
+        if each["role"] == "assistant":
+            words = [TextPart(each["content"])] if each["content"] else []
+            calls = [ToolCallPart("read", call["function"]["arguments"], call["id"]) for call in each["tool_calls"]]
+            made.append(ModelResponse(parts=[*words, *calls]))
+            continue
+        if not made or isinstance(made[-1], ModelResponse):
+            made.append(ModelRequest(parts=[]))
+        if each["role"] == "tool":
+            made[-1].parts.append(ToolReturnPart("read", each["content"], each["tool_call_id"]))
+        else:
+            made[-1].parts.append(UserPromptPart(each["content"]))
+    return made
+
+
+def test_every_call_goes_out(serve):
+    """What ``OpenAIChatModel`` sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    async def run(history, name, hooks):
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+            model = OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
+            await Agent(model, capabilities=hooks).run(message_history=messages_of(history))
+
+    def exchange(history, name, pipeline):
+        hooks = [] if pipeline is None else [ContextCapability(pipeline)]
+        anyio.run(run, history, name, hooks)
+        return Exchange(desk.accepted.pop()["messages"], hooks and hooks[0].agentctx.view)
+
+    every_call_goes_out(exchange)
 
 
 def test_what_a_call_costs(serve, measured):

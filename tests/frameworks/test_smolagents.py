@@ -1,10 +1,13 @@
 """smolagents' agents fit their window."""
 
+import json
+import re
 from ast import literal_eval
 from functools import partial
 from operator import is_
 
 import pytest
+from every_call import BROKEN, Exchange, every_call_goes_out
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 from PIL import Image
 from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
@@ -17,8 +20,8 @@ from agentctx.strategies import ShrinkArguments
 from agentctx.testing.servers import Said, chat_completions
 
 
-def model_at(url):
-    return OpenAIModel(MODEL, api_base=f"{url}/v1", api_key="none", client_kwargs={"max_retries": 0})
+def model_at(url, name=MODEL):
+    return OpenAIModel(name, api_base=f"{url}/v1", api_key="none", client_kwargs={"max_retries": 0})
 
 
 def answering(body):
@@ -165,3 +168,44 @@ def test_a_model_s_name_is_no_model(model):
     """What it cannot call it says at once, and what it is to be given."""
     with pytest.raises(ConfigError, match="it is the framework's own object"):
         ContextModel(model, pipeline())
+
+
+def messages_of(history):
+    """Smolagents' messages of a history of Chat Completions: the results of a turn are one observation."""
+    made = []
+    for each in history:
+        if each["role"] == "user":
+            made.append(ChatMessage(MessageRole.USER, [{"type": "text", "text": each["content"]}]))
+        elif each["role"] == "tool":
+            if made[-1].role is MessageRole.TOOL_RESPONSE:
+                made[-1].content[0]["text"] += "\n" + each["content"]
+            else:
+                made.append(ChatMessage(MessageRole.TOOL_RESPONSE, [{"type": "text", "text": each["content"]}]))
+        else:
+            calls = "Calling tools:\n" + str([call_of(call) for call in each["tool_calls"]])
+            said = ChatMessage(MessageRole.ASSISTANT, [{"type": "text", "text": each["content"] or ""}])
+            made += [said, ChatMessage(MessageRole.TOOL_CALL, [{"type": "text", "text": calls}])]
+    return made
+
+
+def call_of(call):
+    arguments = call["function"]["arguments"]
+    given = arguments if arguments == BROKEN else json.loads(arguments)
+    return {"id": call["id"], "type": "function", "function": {"name": "read", "arguments": given}}
+
+
+def test_every_call_goes_out(serve):
+    """Smolagents sends calls and observations as text: it is that of the view, and nothing is lost of it."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        model = model_at(url, name)
+        model = model if pipeline is None else ContextModel(model, pipeline)
+        model.generate(messages_of(history))
+        return Exchange(desk.accepted.pop()["messages"], pipeline and model.agentctx.view)
+
+    def read(natives, _spoken):
+        marks = re.findall(r"(file|result) (\d+\.\d+)", json.dumps(natives))
+        return [(kind, number, "") for kind, number in marks]
+
+    every_call_goes_out(exchange, read=read)

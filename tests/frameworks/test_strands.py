@@ -1,6 +1,10 @@
 """Strands' agents fit their window."""
 
+import json
+import re
+
 import pytest
+from every_call import BROKEN, Exchange, every_call_goes_out
 from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
@@ -92,3 +96,44 @@ def test_what_a_call_costs(serve, measured):
     """Where nothing has to be cut."""
     _, url = serve(chat_completions, QuickDesk(answer=reading))
     measured(beside("Strands", lambda: plain_agent(url)(TASK), lambda: agent_of(url, 1_000_000)(TASK)))
+
+
+def messages_of(history):
+    """Strands' messages of a history of Chat Completions: results that follow each other are one message."""
+    made = []
+    for each in history:
+        if each["role"] == "tool":
+            content = [{"text": each["content"]}]
+            block = {"toolResult": {"toolUseId": each["tool_call_id"], "status": "success", "content": content}}
+            if made[-1]["role"] == "user" and "toolResult" in made[-1]["content"][-1]:
+                made[-1]["content"].append(block)
+            else:
+                made.append({"role": "user", "content": [block]})
+            continue
+        words = [{"text": each["content"]}] if each["content"] else []
+        made.append({"role": each["role"], "content": [*words, *map(use_of, each.get("tool_calls", ()))]})
+    return made
+
+
+def use_of(call):
+    """A call; Strands reads arguments that are not JSON as none."""
+    arguments = call["function"]["arguments"]
+    given = {} if arguments == BROKEN else json.loads(arguments)
+    return {"toolUse": {"toolUseId": call["id"], "name": "read", "input": given}}
+
+
+def test_every_call_goes_out(serve):
+    """What Strands' model for OpenAI sends are the calls and results of the view; nothing legal is spoilt."""
+    desk, url = serve(chat_completions, QuickDesk())
+
+    def exchange(history, name, pipeline):
+        client = {"base_url": f"{url}/v1", "api_key": "none", "max_retries": 0}
+        manager = NullConversationManager() if pipeline is None else ContextConversationManager(pipeline)
+        model, messages = OpenAIModel(client_args=client, model_id=name), messages_of(history)
+        Agent(model, messages=messages, conversation_manager=manager, callback_handler=None)()
+        return Exchange(desk.accepted.pop()["messages"], pipeline and manager.agentctx.view)
+
+    def takes(_model, names):
+        return len(set(names)) == len(names) and all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in names)
+
+    every_call_goes_out(exchange, viewed="bedrock", takes=takes)

@@ -171,6 +171,28 @@ def test_the_format_itself_has_none_of_these_rules():
     assert not validate({"messages": messages}, format="openai-chat")
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", ["kimi-k2.6", "mistral-large-latest", "mimo-v2-pro", "deepseek-v4-pro", "vllm/x"])
+async def test_where_a_framework_writes_the_request_ids_and_reasoning_are_its_own(model):
+    """A model's name does not tell which API serves it: ids stay, however long, and no reasoning is stood in for."""
+    messages = [ASK, *a_round("x" * 70), *a_round("x" * 70)]
+    view = await Pipeline(counter=FixedCounter(1)).prepare(messages, format="openai-chat/framework", model=model)
+    assert view.messages == messages
+    assert not view.report.changes
+    assert not validate({"messages": messages}, format="openai-chat/framework", model=model)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", ["gpt-5.4", "azure/gpt-5.4", None])
+async def test_openai_s_limit_holds_in_a_framework(model):
+    """OpenAI's own API refuses longer ids: call and result get the same short one."""
+    view = await Pipeline(counter=FixedCounter(1)).prepare(
+        [ASK, *a_round("x" * 70)], format="openai-chat/framework", model=model
+    )
+    assert len(view.messages[1]["tool_calls"][0]["id"]) <= 40
+    assert view.messages[1]["tool_calls"][0]["id"] == view.messages[2]["tool_call_id"]
+
+
 def sends(messages, dialect):
     """What a pipeline without stages sends in a dialect."""
     return Pipeline(counter=FixedCounter(1)).prepare(messages, format=f"openai-chat/{dialect}")

@@ -19,6 +19,9 @@ from agentctx.providers.native import HEARD, NO_ANSWER
 from agentctx.providers.openai_chat.messages import IDS, LEGACY
 from agentctx.wire_format import Arranged, Spelling
 
+FRAMEWORK = "framework"
+"""The name of each dialect where an integration of an agent framework writes the request."""
+
 _REASONING_LEFT_OUT = "The `reasoning_content` in the thinking mode must be passed back to the API."
 
 
@@ -33,6 +36,7 @@ class Dialect:
         unique_ids: Whether a call id may occur only once in a request.
         id_regex: What the whole id of a call has to match; None: anything.
         id_max: The longest id, in characters.
+        shortens_ids: Whether an id that is longer than OpenAI takes is refused.
         null_content_with_calls: Whether content that is empty has to be null beside calls.
         keep_reasoning: Which messages with calls have to bring their ``reasoning_content`` along: ``"none"``, those
             of the ``"current"`` turn (behind the latest user message), or ``"all"``.
@@ -52,6 +56,7 @@ class Dialect:
     unique_ids: bool = False
     id_regex: str | None = None
     id_max: int = 40
+    shortens_ids: bool = True
     null_content_with_calls: bool = False
     keep_reasoning: Literal["none", "current", "all"] = "none"
     no_reasoning: str = ""
@@ -84,6 +89,26 @@ class Dialect:
     def full_name(self) -> str:
         """The name of the format in this dialect."""
         return f"openai-chat/{self.name}"
+
+    def in_framework(self) -> Dialect:
+        """The dialect for messages of an agent framework: what only the integration that writes the request can know.
+
+        A model's name does not tell which API serves it. That API made the ids, or the integration spells them for it.
+        The integration also brings reasoning along, writes empty content and names roles in its own way. OpenAI's limit
+        on ids holds where OpenAI's models are called.
+        """
+        return evolve(
+            self,
+            name=FRAMEWORK,
+            unique_ids=False,
+            id_regex=None,
+            id_max=40,
+            shortens_ids=self.developer_role,
+            null_content_with_calls=False,
+            keep_reasoning="none",
+            reasoning_needed=None,
+            developer_role=True,
+        )
 
     def of_model(self, model: str | None) -> Dialect:
         """The dialect for one of its models: one that does not think has no reasoning to bring along."""

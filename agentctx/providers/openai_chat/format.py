@@ -34,7 +34,7 @@ from agentctx.providers.native import (
     surest,
 )
 from agentctx.providers.openai_chat import dialects, usage_keys
-from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
+from agentctx.providers.openai_chat.dialects import DIALECTS, FRAMEWORK, Dialect, dialect_of
 from agentctx.providers.openai_chat.messages import (
     CALLS_MAX,
     ID_MAX,
@@ -289,6 +289,9 @@ class OpenAIChat(WireFormat):
 
     def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
         """It in the dialect of this name, for a model; None when there is none."""
+        if name == FRAMEWORK:
+            called = self if model is None else self.as_called(model)
+            return in_dialect(called.spoken.in_framework()) if isinstance(called, ChatDialect) else called
         return in_dialect(DIALECTS[name].of_model(model)) if name in DIALECTS else None
 
     def as_called(self, model: str, /) -> WireFormat:
@@ -297,12 +300,15 @@ class OpenAIChat(WireFormat):
         return self if found is None else in_dialect(found)
 
     recognises = staticmethod(recognise)
-    repair = staticmethod(repair)
     outline = staticmethod(outline)
     read_message = staticmethod(read_message)
     read_system = staticmethod(read_system)
     read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
+
+    def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What is refused and can be repaired in one message. See ``messages.repair``."""
+        return repair(messages, earlier)
 
     def rules(self) -> Rules:
         """The API's rules."""
@@ -365,8 +371,9 @@ class ChatDialect(OpenAIChat):
 
     def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
         """What is refused by all, and what the dialect refuses, repaired in one message."""
+        longest = ID_MAX if self.spoken.shortens_ids else None
         found: dict[int, tuple[Message | None, str]] = {
-            index: (instead, why) for index, instead, why in super().repair(messages, earlier)
+            index: (instead, why) for index, instead, why in repair(messages, earlier, longest_id=longest)
         }
         now = [found[index][0] if index in found else message for index, message in enumerate(messages)]
         kept = [(index, message) for index, message in enumerate(now) if message is not None]
@@ -413,9 +420,13 @@ def in_dialect(spoken: Dialect) -> ChatDialect:
 
 @frozen
 class ChatCompletions(Adapter):
-    """``POST /chat/completions``, as OpenAI's SDK and LiteLLM send and answer it."""
+    """``POST /chat/completions``, as OpenAI's SDK and LiteLLM send and answer it.
 
-    format = "openai-chat"
+    Args:
+        format: The wire format of its messages.
+    """
+
+    format: str = "openai-chat"
 
     def begins(self, event: Native, /) -> bool:
         """Whether a chunk says more than the role of the speaker."""
@@ -452,3 +463,7 @@ def _says(choice: object) -> bool:
         return False
     fields = delta if isinstance(delta, Mapping) else {**vars(delta), **(get(delta, "model_extra") or {})}
     return any(value for name, value in fields.items() if name != "role")
+
+
+FRAMEWORK_CHAT = ChatCompletions(f"openai-chat/{FRAMEWORK}")
+"""The messages of an agent framework as Chat Completions has them; an integration writes the request."""

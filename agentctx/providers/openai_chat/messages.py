@@ -463,7 +463,9 @@ def _without(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in source.items() if key not in keys}
 
 
-def repair(messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+def repair(
+    messages: Sequence[Message], _earlier: Mapping[str, Message], /, *, longest_id: int | None = ID_MAX
+) -> Sequence[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead.
 
     Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
@@ -473,7 +475,7 @@ def repair(messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> S
         if _is_ordinary(message):
             continue
         reasons: list[str] = []
-        repaired = _repair_each(message.parts, message.role, reasons)
+        repaired = _repair_each(message.parts, message.role, reasons, longest_id)
         parts = repaired if reasons else message.parts
         reasons += _shape(message)
         if not reasons:
@@ -513,20 +515,23 @@ def _is_ordinary_call(call: ToolCall) -> bool:
     return typed and plain and len(call.id) <= ID_MAX and NAME.fullmatch(call.name) is not None
 
 
-def _repair_each(parts: Sequence[Part], role: str, reasons: list[str]) -> tuple[Part, ...]:
+def _repair_each(parts: Sequence[Part], role: str, reasons: list[str], longest_id: int | None) -> tuple[Part, ...]:
     """Each part repaired; of plain text there is nothing to repair, and most parts are that."""
     return tuple(
-        [part if type(part) is Text and part.text.isascii() else _repair_part(part, role, reasons) for part in parts]
+        [
+            part if type(part) is Text and part.text.isascii() else _repair_part(part, role, reasons, longest_id)
+            for part in parts
+        ]
     )
 
 
-def _repair_part(part: Part, role: str, reasons: list[str]) -> Part:
+def _repair_part(part: Part, role: str, reasons: list[str], longest_id: int | None) -> Part:
     if isinstance(part, Text):
         return _repair_text(part, reasons)
     if isinstance(part, ToolCall):
-        return _repair_call(part, reasons)
+        return _repair_call(part, reasons, longest_id)
     if isinstance(part, ToolResult):
-        return _repair_result(part, reasons)
+        return _repair_result(part, reasons, longest_id)
     if isinstance(part, Media):
         return _repair_media(part, role, reasons)
     return _repair_reasoning(part, reasons) if isinstance(part, Thinking) else part
@@ -537,9 +542,9 @@ def _repair_text(part: Text, reasons: list[str]) -> Text:
     return part if clean is part.text else evolve(part, text=clean)
 
 
-def _repair_call(part: ToolCall, reasons: list[str]) -> ToolCall:
+def _repair_call(part: ToolCall, reasons: list[str], longest_id: int | None) -> ToolCall:
     finite = sent_arguments(part, reasons)
-    identity, name = _short(part.id, reasons), _legal_name(part, reasons)
+    identity, name = _short(part.id, reasons, longest_id), _legal_name(part, reasons)
     if finite is not part.arguments or identity is not part.id or name is not part.name:
         part = evolve(part, id=identity, name=name, arguments=finite)
     if part.id.startswith(LEGACY) or not isinstance(part.source, dict) or part.source.get("type") is not None:
@@ -548,13 +553,13 @@ def _repair_call(part: ToolCall, reasons: list[str]) -> ToolCall:
     return evolve(part, source={**part.source, "type": "function"})
 
 
-def _repair_result(part: ToolResult, reasons: list[str]) -> ToolResult:
+def _repair_result(part: ToolResult, reasons: list[str], longest_id: int | None) -> ToolResult:
     before = len(reasons)
-    content: tuple[Part, ...] = _repair_each(part.content, "tool", reasons)
+    content: tuple[Part, ...] = _repair_each(part.content, "tool", reasons, longest_id)
     if not content and value_of(part.source, "content") is None:
         content = (Text(""),)
         reasons.append("content must not be null")
-    identity = _short(part.call_id, reasons)
+    identity = _short(part.call_id, reasons, longest_id)
     return part if len(reasons) == before else evolve(part, call_id=identity, content=content)
 
 
@@ -575,11 +580,11 @@ def _repair_reasoning(part: Thinking, reasons: list[str]) -> Thinking:
     return evolve(part, text=clean, source=dict.fromkeys(part.source, clean))
 
 
-def _short(identity: str, reasons: list[str]) -> str:
+def _short(identity: str, reasons: list[str], longest: int | None) -> str:
     """The id, or one that fits, made from it alone, so that call and result still match."""
-    if len(identity) <= ID_MAX or CARRIES_SIGNATURE in identity:
+    if longest is None or len(identity) <= longest or CARRIES_SIGNATURE in identity:
         return identity
-    reasons.append(f"the id of a tool call is longer than {ID_MAX} characters")
+    reasons.append(f"the id of a tool call is longer than {longest} characters")
     return short_id(identity)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -817,14 +817,24 @@ def _own(request: Mapping[str, Any], profile: ModelProfile | None, spoken: Diale
     return [violation for rule in _DIALECT_RULES for violation in rule(view, dialect)]
 
 
+def _all(
+    found: Iterable[Violation], request: Mapping[str, Any], profile: ModelProfile | None, spoken: Dialect
+) -> Iterator[Violation]:
+    """What is found by the rules of all, as far as they hold in the dialect, and by its own."""
+    for violation in found:
+        if spoken.shortens_ids or violation.rule != "chat.call_id_length":
+            yield violation
+    yield from _own(request, profile, spoken)
+
+
 def violations_in(
     spoken: Dialect, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that a request breaks: those of all, and the dialect's own."""
-    return in_order((*violations(request, profile, before), *_own(request, profile, spoken)), whole="last")
+    return in_order(_all(violations(request, profile, before), request, profile, spoken), whole="last")
 
 
 def validator_in(spoken: Dialect, profile: ModelProfile | None) -> Validator:
     """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""
     growing = GrowingChat(profile)
-    return lambda request, before: in_order((*growing(request, before), *_own(request, profile, spoken)), whole="last")
+    return lambda request, before: in_order(_all(growing(request, before), request, profile, spoken), whole="last")
