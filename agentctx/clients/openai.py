@@ -80,7 +80,9 @@ class _Resource:
 
     def __getattr__(self, name: str) -> Native:
         own = self._agentctx_name
-        if name == "connect" or own == "live":
+        if own == "live" and not name.startswith("__"):
+            return _refused(f"{own}.{name}")()
+        if name == "connect":
             return _refused(f"{own}.{name}")
         value = getattr(self._agentctx_resource, name)
         if hasattr(value, "connect"):
