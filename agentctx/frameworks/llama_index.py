@@ -44,7 +44,7 @@ try:
     from llama_index.core.llms.function_calling import FunctionCallingLLM
     from llama_index.core.llms.llm import LLM
 except ImportError as error:
-    raise missing("ContextLLM", "llama-index-core", "llama-index") from error
+    raise missing("ContextLLM", "llama-index", error) from error
 
 _API = ChatCompletions()
 _TOOLS = "agentctx_tools"

@@ -298,13 +298,15 @@ def test_a_reader_that_stops_reading_is_no_error(jsonl, chat):
     assert errors == b""
 
 
-def test_without_the_extra_one_line_says_what_to_install(tmp_path):
-    """Where typer is not installed, the command says how to install it."""
+def test_where_typer_cannot_be_imported_one_line_says_so(tmp_path):
+    """Without what the command line is made with, the command ends with one line about it."""
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('No module named typer', name='typer')")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from agentctx.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: the command line ")
+    assert "typer" in line
 
 
 def test_a_terminal_without_arrows_gets_other_signs(jsonl, chat, record):

@@ -261,11 +261,11 @@ def test_a_likeness_that_makes_no_sense_is_refused(wanted):
 
 
 def test_what_is_nearly_the_same_needs_rapidfuzz(monkeypatch):
-    """Without the extra, what needs it says how to install it, and the rest works."""
+    """Without rapidfuzz, the option that needs it is refused by name, and the rest works."""
     monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     CollapseRepeats(similar=1)
-    with pytest.raises(ConfigError, match=r"agentctx-middleware\[fuzzy\]"):
+    with pytest.raises(ConfigError, match=r"CollapseRepeats: similar below 1 .*rapidfuzz"):
         CollapseRepeats(similar=0.9)
 
 
