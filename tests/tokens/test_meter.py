@@ -233,7 +233,7 @@ async def test_much_is_counted_beside_the_loop(anyio_backend):
         group.start_soon(tick)
         await METER.settle(messages)
         done.set()
-    assert len(steps) > 20
+    assert len(steps) > 2
     assert all(message._counted[1] > 200_000 for message in messages)
 
 
