@@ -436,7 +436,7 @@ def test_a_provider_that_is_not_there_or_silent_is_said_in_its_words(given):
 def test_an_upload_that_comes_too_slowly_is_broken_off(given, path):
     """One that stops, or trickles, is answered with 408 and its place is free; a steady one may take longer."""
     at = given()
-    proxy = Proxy(pipeline(), Upstreams(everything=at.url), timeouts=Timeouts(upload=0.3))
+    proxy = Proxy(pipeline(), Upstreams(everything=at.url), timeouts=Timeouts(upload=1.5))
     with proxying(proxy) as url:
 
         def pieces(count, size, pause):
@@ -444,11 +444,10 @@ def test_an_upload_that_comes_too_slowly_is_broken_off(given, path):
                 yield b" " * size
                 time.sleep(pause)
 
-        steady = httpx.post(f"{url}{path}", content=pieces(7, 1_000, 0.1), headers=KEYS)
+        steady = httpx.post(f"{url}{path}", content=pieces(7, 1_000, 0.3), headers=KEYS)
         assert (steady.status_code, len(at.requests[0].body)) == (200, 7_000)
-        began = time.monotonic()
-        for count, pause in ((30, 0.1), (1, 0)):
-            with socket.create_connection(url.removeprefix("http://").split(":")) as raw:
+        for count, pause in ((1_000, 0.1), (1, 0)):
+            with socket.create_connection(url.removeprefix("http://").split(":"), timeout=60) as raw:
                 raw.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n".encode())
                 with suppress(OSError):
                     for piece in pieces(count, 1, pause):
@@ -456,9 +455,9 @@ def test_an_upload_that_comes_too_slowly_is_broken_off(given, path):
                         if select.select([raw], [], [], 0)[0]:
                             break
                 assert raw.recv(1_000).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - began < 5
+        until = time.monotonic() + 60
         while proxy._active:
-            assert time.monotonic() - began < 5
+            assert time.monotonic() < until
             time.sleep(0.01)
 
 
