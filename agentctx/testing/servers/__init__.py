@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
         raise
-    raise ConfigError(unmet("each local server", "testing", error, "starlette", "uvicorn")) from error
+    raise ConfigError(unmet("agentctx.testing.servers", "testing", error, "starlette", "uvicorn")) from error
 
 __all__ = [
     "Desk",
