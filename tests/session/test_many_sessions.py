@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import anyio
@@ -60,6 +61,17 @@ async def test_memory_grows_with_the_transcript_only():
     (early, early_bytes), (late, late_bytes) = (map(max, zip(*sizes, strict=True)) for sizes in held.values())
     assert late <= early
     assert late_bytes - early_bytes < 1_200 * 100
+
+
+async def test_a_session_holds_few_objects_for_each_message_that_are_collected():
+    """The garbage collector has less than one to look at, beside those of the caller."""
+    session, messages = Pipeline().session(format="openai-chat"), conversation("one", 100)
+    tracked = []
+    for length in (5, len(messages)):
+        await session.prepare(messages[:length])
+        gc.collect()
+        tracked.append(sum(map(gc.is_tracked, reachable(session, messages))))
+    assert tracked[1] - tracked[0] < len(messages) / 2
 
 
 async def test_sessions_of_one_pipeline_ask_its_counter_once_about_each_text():
