@@ -345,11 +345,11 @@ def test_help_and_version_on_a_full_disk_are_one_line():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell's way to close a stream")
-@pytest.mark.parametrize("options", ["", "--json"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_closed_stdout_is_one_line(jsonl, chat, record, options):
     """``>&-`` is an error of writing as any other, and no file that is opened gets the place of stdout."""
-    command = f"{sys.executable} -m agentctx count {jsonl(record(chat(1), 'one'))} {options} >&-"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "agentctx", "count", jsonl(record(chat(1), "one")), *options]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "error: cannot write: Bad file descriptor\n")
 
 
