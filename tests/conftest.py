@@ -3,7 +3,9 @@
 import gc
 import json
 import os
+import signal
 import sys
+import threading
 import tomllib
 from copy import deepcopy
 from functools import partial
@@ -150,24 +152,52 @@ def walk():
 
 @pytest.fixture(scope="session")
 def work():
-    """How much a plain function does: the calls made while it runs; the same on every machine, unlike its time."""
+    """How much a plain function does: the calls made while it runs, also in the threads that it begins.
+
+    They are as many on every machine, unlike the time that they take.
+    """
 
     def calls_of(run):
-        calls = 0
+        calls = []
 
         def see(_frame, event, _argument):
-            nonlocal calls
-            calls += event in {"call", "c_call"}
+            if event in {"call", "c_call"}:
+                calls.append(1)
 
         before = sys.getprofile()
+        threading.setprofile(see)
         sys.setprofile(see)
         try:
             run()
         finally:
             sys.setprofile(before)
-        return calls
+            threading.setprofile(None)
+        return len(calls)
 
     return calls_of
+
+
+@pytest.fixture(scope="session")
+def ends():
+    """Run a plain function, and fail where it does not come to an end.
+
+    What is stopped has used a minute of processor time. No test comes near that on any machine: the texts that are
+    passed are so long that work which grows with the square of their length takes far longer.
+    """
+
+    def stop(_signal, _frame):
+        pytest.fail("does not come to an end")
+
+    def run(function, *args):
+        before = signal.signal(signal.SIGVTALRM, stop)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 60)
+        try:
+            return function(*args)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+
+    return run
 
 
 @pytest.fixture(params=["stateless", "session"])

@@ -7,6 +7,7 @@ import sys
 
 try:
     from agentctx.cli.streams import give_up_stdout, take_closed_places
+    from agentctx.extras import unmet
     from agentctx.printable import visible
 except ImportError as error:  # the files of two packages are mixed up; the command of either begins at this name
     sys.stderr.write(f"error: {error}\n")
@@ -25,10 +26,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(130)
-    except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
-        sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n")
+        sys.stderr.write(f"error: {unmet('the command line', 'cli', error)}\n")
         sys.exit(2)
     take_closed_places()
     if isinstance(sys.stdout, io.TextIOWrapper):

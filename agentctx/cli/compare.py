@@ -46,6 +46,7 @@ from agentctx.comparison import (
 )
 from agentctx.comparison.contenders import READY, contender
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 from agentctx.printable import on_one_line
 from agentctx.replay import Recording
 from agentctx.sinks.window import short
@@ -295,9 +296,8 @@ def _parquet_writer() -> ModuleType:
     try:
         pa = import_module("pyarrow")
         import_module("pyarrow.parquet")
-    except ImportError:
-        msg = "--parquet: the package pyarrow is missing: pip install 'agentctx-middleware[parquet]'"
-        raise ConfigError(msg) from None
+    except ImportError as error:
+        raise ConfigError(unmet("--parquet", "parquet", error)) from None
     return pa
 
 

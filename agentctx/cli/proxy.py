@@ -14,6 +14,7 @@ from agentctx.cli.console import err, in_one_line
 from agentctx.cli.options import PresetName, chosen_pipeline, parse_bytes
 from agentctx.cli.store import StorePlace, store_at
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 from agentctx.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -105,9 +106,8 @@ def proxy(
     try:
         setup()  # what is wrong with it is said before anything listens
         from agentctx.proxy import server  # noqa: PLC0415 - an extra of its own
-    except ModuleNotFoundError as error:
-        msg = f"the proxy needs {error.name}: pip install 'agentctx-middleware[cli,proxy]'"
-        raise ConfigError(msg) from None
+    except ImportError as error:
+        raise ConfigError(unmet("the proxy", "proxy", error)) from None
     listening = server.Listening(host, port, grace, workers)
     with server.bound(listening) as listener:
         server.refuse_itself(setup.upstreams, listener)

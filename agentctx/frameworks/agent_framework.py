@@ -20,7 +20,7 @@ from agentctx.session.sessions import Sessions
 try:
     from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, Message, ResponseStream
 except ImportError as error:
-    raise missing("ContextMiddleware", "agent-framework-core", "agent-framework") from error
+    raise missing("ContextMiddleware", "agent-framework", error) from error
 
 _OWN_HISTORY = "agent_framework_local_history"
 _KEPT_BY_PROVIDER = (

@@ -23,6 +23,7 @@ from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError, InvalidInput
+from agentctx.extras import unmet
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.registry import format_named
@@ -495,15 +496,15 @@ def _beginning_with(alike: list[Session], name: str, opening: Opening) -> Sessio
     return before.another(name)
 
 
-def missing(hook: str, package: str, extra: str) -> ImportError:
-    """The error of a file whose framework is not installed; says how to install it.
+def missing(hook: str, extra: str, error: ImportError) -> ImportError:
+    """Return the error of a module whose framework is not installed, or not in a version that works.
 
     Args:
-        hook: The hook that was asked for.
-        package: What the framework is called on the package index.
-        extra: The extra of this library that brings it.
+        hook: The hook of that module.
+        extra: The extra of this library that installs the framework.
+        error: What its import has raised.
     """
-    return ImportError(f"{hook} needs {package}: pip install 'agentctx-middleware[{extra}]'")
+    return ImportError(unmet(hook, extra, error), name=error.name)
 
 
 def check_is_called(hook: str, argument: str, value: object, method: str) -> None:

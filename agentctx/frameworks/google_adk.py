@@ -21,7 +21,7 @@ try:
     from google.adk.plugins.base_plugin import BasePlugin
     from google.genai.types import Content
 except ImportError as error:
-    raise missing("ContextPlugin", "google-adk", "google-adk") from error
+    raise missing("ContextPlugin", "google-adk", error) from error
 
 _KEPT_BY_PROVIDER = (
     "a model call of ADK is sent as it is: it goes on from an interaction that the provider keeps, which can be "

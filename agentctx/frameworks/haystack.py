@@ -39,7 +39,7 @@ try:
     from haystack.tools import ToolsType, flatten_tools_or_toolsets
     from haystack.utils.async_utils import _execute_component_async
 except ImportError as error:
-    raise missing("ContextChatGenerator", "haystack-ai", "haystack") from error
+    raise missing("ContextChatGenerator", "haystack", error) from error
 
 
 @component

@@ -39,7 +39,7 @@ try:
     from inspect_ai.solver._task_state import sample_state
     from inspect_ai.tool import Tool, ToolCall, ToolDef, ToolInfo
 except ImportError as error:
-    raise missing("ContextModel", "inspect-ai", "inspect-ai") from error
+    raise missing("ContextModel", "inspect-ai", error) from error
 
 
 class TooLarge(Exception):

@@ -13,12 +13,12 @@ from agentctx.session.sessions import Sessions
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
-except ImportError as error:
-    raise missing("ContextMiddleware", "langchain", "langchain") from error
-from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
-from langchain_core.messages import BaseMessage
+    from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+    from langchain_core.messages import BaseMessage
 
-from agentctx.frameworks.langchain_core import read, usage_of
+    from agentctx.frameworks.langchain_core import read, usage_of
+except ImportError as error:
+    raise missing("ContextMiddleware", "langchain", error) from error
 
 
 class ContextMiddleware(AgentMiddleware[Any, Any]):

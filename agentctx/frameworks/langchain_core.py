@@ -12,15 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from agentctx.core.message import Native
-from agentctx.frameworks.calls import UNNAMED, Converted, Piece, Request, missing
-from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
-try:
-    from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
-    from langchain_core.utils.function_calling import convert_to_openai_tool
-except ImportError as error:
-    raise missing("langchain_core", "langchain-core", "langchain") from error
+from agentctx.core.message import Native
+from agentctx.frameworks.calls import UNNAMED, Converted, Piece, Request
+from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _CALLS = frozenset({"tool_use", "function_call", "tool_call"})

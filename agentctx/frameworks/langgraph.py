@@ -14,13 +14,13 @@ from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 
 try:
+    from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_messages
+    from langchain_core.runnables import RunnableLambda
     from langgraph.config import get_config
-except ImportError as error:
-    raise missing("ContextHook", "langgraph", "langgraph") from error
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_messages
-from langchain_core.runnables import RunnableLambda
 
-from agentctx.frameworks.langchain_core import read, usage_of
+    from agentctx.frameworks.langchain_core import read, usage_of
+except ImportError as error:
+    raise missing("ContextHook", "langgraph", error) from error
 
 MOST_UNANSWERED = 64
 """So many calls are remembered whose answers have not been seen; the oldest is forgotten first."""

@@ -28,7 +28,7 @@ try:
 
     from agentctx.clients.litellm import too_long
 except ImportError as error:
-    raise missing("ContextLogger", "litellm", "litellm-proxy") from error
+    raise missing("ContextLogger", "litellm-proxy", error) from error
 
 _APIS: Mapping[str, Adapter] = {
     "completion": ChatCompletions(),

@@ -45,7 +45,7 @@ try:
     from llama_index.core.llms.function_calling import FunctionCallingLLM
     from llama_index.core.llms.llm import LLM
 except ImportError as error:
-    raise missing("ContextLLM", "llama-index-core", "llama-index") from error
+    raise missing("ContextLLM", "llama-index", error) from error
 
 _TOOLS = "agentctx_tools"
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}

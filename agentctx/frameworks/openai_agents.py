@@ -22,11 +22,11 @@ from agentctx.session.sessions import Sessions
 
 try:
     from agents import FunctionTool, Handoff, Model, ModelResponse, RunContextWrapper, RunHooks, handoff
+    from agents.memory import Session
+    from agents.run import CallModelData, ModelInputData
+    from agents.tracing import get_current_trace
 except ImportError as error:
-    raise missing("ContextModel", "openai-agents", "openai-agents") from error
-from agents.memory import Session
-from agents.run import CallModelData, ModelInputData
-from agents.tracing import get_current_trace
+    raise missing("ContextModel", "openai-agents", error) from error
 
 _API = Responses()
 _KEY = "prompt_cache_key"

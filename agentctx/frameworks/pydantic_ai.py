@@ -21,22 +21,22 @@ from agentctx.session.sessions import Sessions
 try:
     from pydantic_ai import RunContext
     from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.exceptions import RetryModelRequest
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ImageUrl,
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 except ImportError as error:
-    raise missing("ContextCapability", "pydantic-ai", "pydantic-ai") from error
-from pydantic_ai.exceptions import RetryModelRequest
-from pydantic_ai.messages import (
-    BinaryContent,
-    ImageUrl,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+    raise missing("ContextCapability", "pydantic-ai", error) from error
 
 _TEXT = "text"
 

@@ -35,7 +35,7 @@ try:
     from smolagents.models import ChatMessage, MessageRole, Model, get_tool_json_schema
     from smolagents.utils import encode_image_base64, make_image_url
 except ImportError as error:
-    raise missing("ContextModel", "smolagents", "smolagents") from error
+    raise missing("ContextModel", "smolagents", error) from error
 
 Group = tuple[ChatMessage, ...]
 """What the model said and which tools it called, which are two messages in smolagents; or one other message."""

@@ -20,7 +20,7 @@ try:
     from strands.middleware import InvokeModelStage
     from strands.types.events import ModelStopReason
 except ImportError as error:
-    raise missing("ContextConversationManager", "strands-agents", "strands") from error
+    raise missing("ContextConversationManager", "strands", error) from error
 
 _CONVERSE = Converse()
 

@@ -23,6 +23,7 @@ from agentctx.core.report import (
 )
 from agentctx.engine.usage import output_tokens
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 from agentctx.offload import queue
 from agentctx.providers.registry import format_named
 from agentctx.sinks.log import is_cut, saved, store_failures
@@ -84,8 +85,7 @@ class OpenTelemetry:
         try:
             from opentelemetry import metrics, trace  # noqa: PLC0415 - an optional package
         except ImportError as error:
-            msg = "OpenTelemetry: the package opentelemetry-api is missing: pip install 'agentctx-middleware[otel]'"
-            raise ConfigError(msg) from error
+            raise ConfigError(unmet("OpenTelemetry", "otel", error)) from error
         self._made = _Instruments(metrics.get_meter("agentctx", meter_provider=self.meter_provider))
         self._tracer = trace.get_tracer("agentctx", tracer_provider=self.tracer_provider)
         self._failed = trace.Status(trace.StatusCode.ERROR)

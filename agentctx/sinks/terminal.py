@@ -9,18 +9,23 @@ from types import TracebackType
 from typing import Self
 
 from attrs import Factory, define, field, frozen
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
 
 from agentctx.core.report import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 from agentctx.printable import IN_ASCII, on_one_line
 from agentctx.sinks.log import is_cut, saved
 from agentctx.sinks.window import KINDS, Window, Windows, short
+
+try:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console, ConsoleOptions, Group, RenderableType
+    from rich.live import Live
+    from rich.segment import Segment
+    from rich.table import Table
+    from rich.text import Text
+except ImportError as error:
+    raise ImportError(unmet("LiveView", "cli", error, "rich"), name=error.name) from error
 
 COLOURS = {
     "system": "magenta",

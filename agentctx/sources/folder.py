@@ -18,6 +18,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import SourceError
+from agentctx.extras import unmet
 from agentctx.sources.gathering import stop_when_abandoned
 
 _BY_FOLDER = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
@@ -169,8 +170,8 @@ class Patterns:
             from pathspec import GitIgnoreSpec  # noqa: PLC0415 - an extra: what needs no patterns works without it
 
             pattern = _linear_pattern()
-        except ModuleNotFoundError as error:
-            raise SourceError("patterns", "they need pathspec: pip install 'agentctx-middleware[sources]'") from error
+        except ImportError as error:
+            raise SourceError("patterns", unmet("reading them", "sources", error)) from error
         wanted = []
         for line in lines:
             try:

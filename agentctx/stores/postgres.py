@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.extras import unmet
 from agentctx.stores.store import REMEMBERED, Claim, Connections, ConversationStore, Write
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
 
@@ -23,8 +24,7 @@ try:
     import psycopg
     from psycopg import errors, generators, pq
 except ImportError as error:  # also where libpq is missing
-    _needed = "PostgresStore needs psycopg: pip install 'agentctx-middleware[postgres]'"
-    raise ConfigError(_needed) from error
+    raise ConfigError(unmet("PostgresStore", "postgres", error)) from error
 
 T = TypeVar("T")
 

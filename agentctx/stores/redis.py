@@ -15,6 +15,7 @@ from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.extras import unmet
 from agentctx.printable import said_by
 from agentctx.stores.store import (
     CONNECTIONS,
@@ -32,9 +33,8 @@ try:
     from redis import Redis, RedisCluster, exceptions
     from redis.backoff import NoBackoff
     from redis.retry import Retry
-except ModuleNotFoundError as error:
-    _needed = "RedisStore needs redis-py: pip install 'agentctx-middleware[redis]'"
-    raise ConfigError(_needed) from error
+except ImportError as error:
+    raise ConfigError(unmet("RedisStore", "redis", error)) from error
 
 logger = logging.getLogger("agentctx")
 

@@ -18,6 +18,7 @@ from agentctx.core.references import refers
 from agentctx.engine.options import check_places
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 from agentctx.protocols import Call, Scope, Stage
 
 _Said = tuple[str, bool, tuple[Part, ...]]
@@ -418,6 +419,5 @@ def _check_installed() -> None:
     """
     try:
         import rapidfuzz.distance  # noqa: F401, PLC0415 - as above
-    except ModuleNotFoundError as error:
-        msg = "what is nearly the same needs rapidfuzz: pip install 'agentctx-middleware[fuzzy]'"
-        raise ConfigError(msg) from error
+    except ImportError as error:
+        raise ConfigError(unmet("CollapseRepeats: similar below 1", "fuzzy", error)) from error

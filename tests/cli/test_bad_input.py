@@ -298,13 +298,15 @@ def test_a_reader_that_stops_reading_is_no_error(jsonl, chat):
     assert errors == b""
 
 
-def test_without_the_extra_one_line_says_what_to_install(tmp_path):
-    """Where typer is not installed, the command says how to install it."""
+def test_where_typer_cannot_be_imported_one_line_says_so(tmp_path):
+    """Without what the command line is made with, the command ends with one line about it."""
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('No module named typer', name='typer')")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from agentctx.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: the command line ")
+    assert "typer" in line
 
 
 def test_a_terminal_without_arrows_gets_other_signs(jsonl, chat, record):
@@ -343,11 +345,11 @@ def test_help_and_version_on_a_full_disk_are_one_line():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell's way to close a stream")
-@pytest.mark.parametrize("options", ["", "--json"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_closed_stdout_is_one_line(jsonl, chat, record, options):
     """``>&-`` is an error of writing as any other, and no file that is opened gets the place of stdout."""
-    command = f"{sys.executable} -m agentctx count {jsonl(record(chat(1), 'one'))} {options} >&-"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "agentctx", "count", jsonl(record(chat(1), "one")), *options]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "error: cannot write: Bad file descriptor\n")
 
 

@@ -22,7 +22,7 @@ from agentctx.testing.servers import chat_completions, messages
 pytestmark = pytest.mark.both_loops
 
 BUDGET = agentctx.Budget(1_500, trigger=0.8, target=0.7)
-PATIENCE = 30
+PATIENCE = 60
 NOTE = {"role": "user", "content": "Write a note."}
 
 

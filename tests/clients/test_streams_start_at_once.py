@@ -68,7 +68,7 @@ async def test_a_stream_is_there_before_its_first_content(serve, closing, kind, 
     given = closing(kind(base_url=url if "me" in path else f"{url}/v1", api_key="none", max_retries=0))
     client = wrap(given, plan)
     try:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             if "chat" in path:
                 stream = await now(client.chat.completions.create(model="gpt-4o", messages=chat(1), stream=True))
             elif "responses" in path:

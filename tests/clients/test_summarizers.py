@@ -87,7 +87,7 @@ async def test_it_may_ask_by_the_client_that_it_is_wrapped_into(serve, closing, 
     whole = transcript("openai-chat", user("the task"), *turns, user("on"))
     async with session:
         for stop in range(1, len(whole) + 1):
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 view = await session.prepare(whole[:stop])
                 await anyio.wait_all_tasks_blocked()
     asked = [body for body in desk.requests if "<transcript>" in str(body["messages"])]

@@ -9,7 +9,7 @@ from agentctx.offload import MUCH, VERY_MUCH
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 def messages(count):

@@ -15,6 +15,6 @@ def measured(script, *arguments):
     folders = (str(REPOSITORY), str(REPOSITORY / "benchmarks"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-W", "error", "-c", script, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.stderr == ""
     return json.loads(done.stdout)

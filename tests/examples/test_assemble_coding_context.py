@@ -31,7 +31,7 @@ def run(tmp_path_factory):
     def start(*options):
         command = [sys.executable, str(REPOSITORY / "examples" / "assemble_coding_context.py"), *map(str, options)]
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

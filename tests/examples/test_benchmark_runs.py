@@ -21,7 +21,7 @@ def done():
     """The benchmark, run without other libraries and with the least effort: what it says is looked at, not how much."""
     command = [sys.executable, "-c", SCRIPT, "--quick", "--no-peers", "--json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "benchmarks")))}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def run(offline):
     def start(name, *options, folder=None):
         command = [sys.executable, str(EXAMPLES / name), *map(str, options)]
         return subprocess.run(
-            command, cwd=folder, env=offline, capture_output=True, text=True, timeout=600, check=False
+            command, cwd=folder, env=offline, capture_output=True, text=True, timeout=6000, check=False
         )
 
     return start
@@ -82,7 +82,7 @@ def record(run, folder):
     """A recording of what was committed when the first of them was made."""
     checkout, out = folder / "checkout", folder / "deeper" / "session.jsonl"
     if not checkout.exists() and (REPOSITORY / ".git").exists():
-        subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(checkout)], check=True, timeout=60)
+        subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(checkout)], check=True, timeout=600)
     options = ("--checkout", checkout) if checkout.exists() else ()
     done = run("record_session.py", "--out", out, *options, folder=folder)
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_the_agent_loop_fails_without_a_session(run, tmp_path):
 def answer(offline, tmp_path):
     """What the agent loop ought to find out, read from the files of its project with other means."""
     script = f"import pathlib, agent_loop; agent_loop.Project(pathlib.Path({str(tmp_path)!r})).make()"
-    subprocess.run([sys.executable, "-c", script], cwd=EXAMPLES, env=offline, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], cwd=EXAMPLES, env=offline, check=True, timeout=600)
     waits = {
         int(re.search(r"timeout_ms = (\d+)", file.read_text(encoding="utf-8"))[1]): file.stem
         for file in tmp_path.glob("*.conf")

@@ -30,7 +30,7 @@ def run(tmp_path_factory):
     def start(*options):
         command = [sys.executable, str(REPOSITORY / "examples" / "keep_fitting.py"), *options]
         return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
 
     return start

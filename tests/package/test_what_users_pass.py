@@ -144,7 +144,7 @@ async def odd_later(*_given):
 @pytest.mark.anyio
 async def test_what_raises_is_named(what, tmp_path):
     """The error is of this library, with the function's own as its cause, or it is its own and says where it was."""
-    with anyio.fail_after(20), pytest.raises((AgentctxError, ZeroDivisionError)) as caught:
+    with anyio.fail_after(60), pytest.raises((AgentctxError, ZeroDivisionError)) as caught:
         await table(raises, raises_later, tmp_path)[what]()
     told = " ".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert "division by zero" in told
@@ -156,5 +156,5 @@ async def test_what_raises_is_named(what, tmp_path):
 @pytest.mark.anyio
 async def test_nonsense_is_named(what, tmp_path):
     """What answers something that makes no sense there is named in one error of this library."""
-    with anyio.fail_after(20), pytest.raises(AgentctxError):
+    with anyio.fail_after(60), pytest.raises(AgentctxError):
         await table(odd, odd_later, tmp_path)[what]()

@@ -1,7 +1,6 @@
 """Exceptions as SDKs raise them: where the words, codes and statuses lie."""
 
 import json
-from time import perf_counter
 
 import pytest
 
@@ -335,9 +334,6 @@ def test_json_nested_without_end():
 
 
 @pytest.mark.parametrize("word", ["exceed", "context ", "prompt ", "limit: 1 ", "9,"])
-def test_no_error_takes_long_to_read(word):
-    """A text made to be hard to match, as long as any that is looked at, takes no noticeable time."""
-    started = perf_counter()
-    classify_error(word * 10_000)
-
-    assert perf_counter() - started < 3
+def test_no_error_takes_for_ever_to_read(ends, word):
+    """A text made to be hard to match, longer than any that is looked at, is read to its end."""
+    assert ends(classify_error, word * 100_000) is None

@@ -29,7 +29,7 @@ def provider_url(running):
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": f"data: {said}\n\n".encode(), "more_body": True})
-        await anyio.sleep(30 if b"linger" in body else 0.01)
+        await anyio.sleep(300 if b"linger" in body else 0.01)
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
 
     return running(serving(app))

@@ -70,7 +70,7 @@ class Browser:
 
     def waits(self, script):
         """Wait until a script says yes, looked at before each frame, and the frame after is drawn."""
-        self.driver.set_script_timeout(20)
+        self.driver.set_script_timeout(120)
         asks = f"const yes = () => {{ {script} }}, done = arguments[0];"
         look = "const look = () => yes() ? requestAnimationFrame(() => setTimeout(done)) : setTimeout(look, 10); look()"
         self.driver.execute_async_script(asks + look)

@@ -19,7 +19,7 @@ from agentctx.session.session import current
 pytestmark = pytest.mark.both_loops
 
 PLAN = Pipeline(FitContextWindow(), budget=1_000)
-PATIENCE = 20
+PATIENCE = 60
 
 
 def in_thread(function, kind=Thread):

@@ -14,7 +14,7 @@ from agentctx.testing import transcript, user
 
 pytestmark = pytest.mark.both_loops
 
-BUDGET, PATIENCE = Budget(1_500), 20
+BUDGET, PATIENCE = Budget(1_500), 60
 SAID = transcript("openai-chat", user("Begin."))
 
 

@@ -35,7 +35,7 @@ async def hanging(query):
 @pytest.mark.both_loops
 async def test_one_that_hangs_costs_only_itself():
     """A provider that does not answer within the deadline is late, and the others are there."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         answered = await gather([hanging, fine], deadline=0.1)
     assert [each.outcome for each in answered.sources] == [SourceOutcome.LATE, SourceOutcome.FINE]
     assert answered.problems == ("hanging: did not answer within 0.1 seconds",)
@@ -49,11 +49,11 @@ async def test_a_thread_that_hangs_is_not_waited_for():
 
     def blocking(query):
         del query
-        release.wait(5)
+        release.wait(300)
         return []
 
     try:
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             answered = await gather([blocking, fine], deadline=0.1)
         assert answered.sources[0].outcome is SourceOutcome.LATE
     finally:
@@ -72,7 +72,7 @@ async def main():
 
 anyio.run(main, backend={backend!r})
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "gathered\n"
 
 
@@ -109,7 +109,7 @@ async def test_hanging_threads_do_not_starve_the_next_round():
 
     def blocking(query):
         del query
-        release.wait(5)
+        release.wait(300)
         return []
 
     try:
@@ -194,7 +194,7 @@ async def test_only_the_named_errors_are_told():
         async def leaving(query, error=error):
             raise error(query)
 
-        with anyio.fail_after(5), pytest.raises(error):
+        with anyio.fail_after(60), pytest.raises(error):
             await gather([leaving, hanging], deadline=None, on=(OSError,))
 
 

@@ -113,7 +113,7 @@ async def test_a_huge_change_is_not_read_to_its_end(git, tmp_path, monkeypatch):
     (tmp_path / "git").chmod(0o755)
     git("status")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         said = await run_git(tmp_path, "diff")
     assert LONGEST - 100 < len(said) <= LONGEST
     assert said.endswith("change\n")
@@ -126,8 +126,8 @@ async def test_git_is_ended_with_whoever_waits(git, tmp_path, monkeypatch):
     (tmp_path / "git").chmod(0o755)
     git("status")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    answered = await gather([GitSource(tmp_path)], deadline=1)
-    assert answered.problems == ("git: did not answer within 1 seconds",)
+    answered = await gather([GitSource(tmp_path)], deadline=3)
+    assert answered.problems == ("git: did not answer within 3 seconds",)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)
 

@@ -240,8 +240,12 @@ def test_twice_the_text_is_twice_the_characters(piece, name, monkeypatch):
         counting = [Counting(getattr(secrets, each)) for each in VALUES]
         for each, counter in zip(VALUES, counting, strict=True):
             monkeypatch.setattr(secrets, each, counter)
+        secrets._rules_of.cache_clear()  # they hold the patterns
         redact_secrets((piece * size)[:size], name)
         monkeypatch.undo()
+        secrets._rules_of.cache_clear()
         return sum(counter.read for counter in counting)
 
-    assert read(16_000) <= 2.2 * read(8_000) + 100
+    once = read(8_000)
+    assert read(16_000) <= 2.2 * once + 100
+    assert once or name == "a.py"  # where flags and tags hold no secrets

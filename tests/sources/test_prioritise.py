@@ -143,7 +143,7 @@ async def test_five_slow_providers_run_together():
         running -= 1
         return []
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await gather([slow] * 5)
     assert most == 5
 

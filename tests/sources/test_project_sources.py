@@ -405,13 +405,13 @@ def test_a_file_of_a_time_that_no_calendar_has_is_told_with_the_others():
     assert found.content == "odd.py (modified 9999-12-30 00:00)\nplain.py (modified 2001-09-09 01:46)"
 
 
-def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch):
-    """Without pathspec, what needs patterns says how to get it, and the rest works."""
+def test_without_pathspec_patterns_are_refused(tmp_path, monkeypatch):
+    """Without pathspec, what needs patterns says so, and the rest works."""
     monkeypatch.setitem(sys.modules, "pathspec", None)
     (tmp_path / "a.py").write_text("x", encoding="utf-8")
     assert len(RecentFiles(tmp_path)("")) == 1
     (tmp_path / ".gitignore").write_text("*.log\n", encoding="utf-8")
-    with pytest.raises(SourceError, match=r"pip install 'agentctx-middleware\[sources\]'"):
+    with pytest.raises(SourceError, match=r"patterns: reading them .*pathspec"):
         RecentFiles(tmp_path)("")
     assert len(RecentFiles(tmp_path, gitignore=False)("")) == 1
 

@@ -244,16 +244,16 @@ async def test_a_section_that_hangs_costs_only_itself():
 
     def blocks():
         if hang:
-            release.wait(5)
+            release.wait(300)
         return "blocks"
 
     values = Values(a="one")
-    prompt = StablePrompt([PromptSection("w", waits), PromptSection("b", blocks), values.section("a")], deadline=0.2)
+    prompt = StablePrompt([PromptSection("w", waits), PromptSection("b", blocks), values.section("a")], deadline=1)
     await prompt.start()
     hang.append(True)
     values.now["a"] = "two"
     try:
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             update = await prompt.reconcile()
     finally:
         release.set()

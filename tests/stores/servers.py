@@ -38,7 +38,7 @@ def servers(folder):
                     ["sh", "-c", '"$@" &', "sh", sys.executable, __file__, folder],  # which is nobody's child then
                     check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 )  # fmt: skip
-            until = time.monotonic() + 60
+            until = time.monotonic() + 120
             while not places.exists():
                 assert time.monotonic() < until, (folder / "log").read_text(errors="replace")
                 time.sleep(0.02)
@@ -53,7 +53,7 @@ def valkey(folder, *options):
         [get_binary_path(), "--port", "0", "--unixsocket", path, "--dir", folder, "--save", "", *options],
         stdout=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.01)

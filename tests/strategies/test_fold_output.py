@@ -1,7 +1,6 @@
 """FoldOutput folds by what stands in a text; what an agent needs stays, and nothing gets larger."""
 
 import re
-from time import process_time
 
 import pytest
 from hypothesis import given, strategies as st
@@ -582,14 +581,8 @@ async def test_kinds_and_tools_can_be_left_out():
         "<a",
     ],
 )
-def test_hostile_texts_take_time_in_proportion(piece):
-    """Eight times the text takes less than twenty-four times as long, whatever it repeats."""
-
-    def seconds(times):
-        text = "<html></p>" + piece * times if piece.startswith("<") else piece * times
-        begun = process_time()
-        for fold in (terminal, html, tenths, numbers, hits, paths, passed, progress, traces, diffs):
-            fold(text, mark)
-        return process_time() - begun
-
-    assert seconds(40_000) < 24 * min(seconds(5_000) for _ in range(2)) + 0.2
+def test_no_text_takes_for_ever(ends, piece):
+    """A million characters are folded to their end, whatever they repeat."""
+    text = ("<html></p>" if piece.startswith("<") else "") + (piece * 1_000_000)[:1_000_000]
+    for fold in (terminal, html, tenths, numbers, hits, paths, passed, progress, traces, diffs):
+        ends(fold, text, mark)

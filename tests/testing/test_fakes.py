@@ -102,13 +102,6 @@ def test_the_testing_package_needs_no_hypothesis():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_servers_say_what_to_install():
-    """Where uvicorn is not there, the error names the extra."""
-    code = "import sys; sys.modules['uvicorn'] = None; import agentctx.testing.servers"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert "ConfigError: the local servers need starlette and uvicorn: pip install" in done.stderr.splitlines()[-1]
-
-
 def test_the_library_does_not_need_the_testing_package():
     """Importing agentctx loads neither hypothesis nor agentctx.testing."""
     code = "import sys, agentctx; assert not {'hypothesis', 'agentctx.testing'} & set(sys.modules)"

@@ -1,5 +1,6 @@
 """The fixtures for pytest, in tests as a user writes them."""
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -159,14 +160,38 @@ def test_a_stage_is_held_to_the_laws_in_one_line(passes, pytester):
     )
 
 
-def test_the_plugin_is_found_and_is_cheap():
-    """The project names it as pytest looks for plugins; loading it loads no pipeline, no server and no counter."""
+RUN = """
+import json, sys
+import pytest
+
+status = pytest.main(["-q", "-W", "error", *sys.argv[1:]])
+with open("loaded.json", "w") as file:
+    json.dump([status, sorted(sys.modules)], file)
+"""
+FAILS = 'raise ModuleNotFoundError("No module named {0}", name="{0}")'
+HEAVY = ("hypothesis", "regex", "rich", "starlette", "tiktoken", "typer", "uvicorn")
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "no:agentctx")], ids=["on", "off"])
+def test_a_run_without_our_fixtures_loads_the_plugin_and_no_more(tmp_path, options):
+    """Where no fixture of ours is used, no extra is needed, nothing is warned of, and no other part is loaded."""
+    for name in HEAVY:
+        (tmp_path / f"{name}.py").write_text(FAILS.format(name), encoding="utf-8")
+    (tmp_path / "run.py").write_text(RUN, encoding="utf-8")
+    (tmp_path / "test_sum.py").write_text("def test_sum():\n    assert 1 + 1 == 2\n", encoding="utf-8")
+    command = [sys.executable, "run.py", "-p", "no:hypothesispytest", "-p", "no:asyncio", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    status, modules = json.loads((tmp_path / "loaded.json").read_text(encoding="utf-8"))
+    assert (status, done.stderr) == (0, "")
+    assert "warning" not in done.stdout
+    assert "1 passed" in done.stdout
+    ours = {name for name in modules if name.partition(".")[0] == "agentctx"}
+    plugin = {"agentctx", "agentctx.lazy", "agentctx.testing", pytest_plugin.__name__}
+    assert ours == (set() if options else plugin)
+    assert {name.partition(".")[0] for name in modules}.isdisjoint(HEAVY)
+
+
+def test_the_plugin_is_named_as_pytest_looks_for_plugins():
+    """The project file has the entry point by which pytest loads it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {"agentctx": pytest_plugin.__name__}
-    code = (
-        f"import sys, {pytest_plugin.__name__}; heavy = ('agentctx.pipeline', 'agentctx.engine', 'attrs', 'starlette', "
-        "'uvicorn', 'tiktoken', 'hypothesis', 'agentctx.testing.laws'); "
-        "import pytest; print([name for name in heavy if name in sys.modules])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "[]\n"

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from io import BytesIO
-from time import perf_counter
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
@@ -74,12 +73,14 @@ def test_what_is_read_of_a_document():
 
 
 def test_a_small_archive_with_very_much_in_it():
-    """No more is unpacked than the limit, and that takes no time to speak of."""
-    bomb = docx("word " * 20_000_000)
-    begun = perf_counter()
-    assert len(office_text(bomb)) <= MOST_OFFICE_BYTES
-    assert perf_counter() - begun < 5
+    """No more is unpacked than the limit: of an archive that is damaged behind it, nobody notices."""
+    bomb = bytearray(docx("word " * 20_000_000))
     assert len(bomb) < MOST_OFFICE_BYTES
+    bomb[len(bomb) // 2] ^= 0xFF
+    assert 0 < len(office_text(bytes(bomb))) <= MOST_OFFICE_BYTES
+    short = bytearray(docx("word " * 1_000))
+    short[100] ^= 0xFF
+    assert office_text(bytes(short)) is None
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))

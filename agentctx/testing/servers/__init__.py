@@ -6,6 +6,7 @@ They need the extra ``testing``.
 """
 
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 
 try:
     from agentctx.testing.servers.anthropic import messages
@@ -14,11 +15,10 @@ try:
     from agentctx.testing.servers.gemini import generate_content
     from agentctx.testing.servers.openai import chat_completions, responses
     from agentctx.testing.servers.scripted import ProviderServer, provider_server, serving
-except ModuleNotFoundError as error:
-    if error.name not in ("starlette", "uvicorn"):
+except ImportError as error:
+    if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
         raise
-    _needed = "the local servers need starlette and uvicorn: pip install 'agentctx-middleware[testing]'"
-    raise ConfigError(_needed) from error
+    raise ConfigError(unmet("agentctx.testing.servers", "testing", error, "starlette", "uvicorn")) from error
 
 __all__ = [
     "Desk",
