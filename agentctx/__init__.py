@@ -20,7 +20,6 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.checking import count as count, validate as validate, warmup as warmup
-    from agentctx.clients.bridge import blocking as blocking
     from agentctx.clients.http import async_http_client as async_http_client, http_client as http_client
     from agentctx.clients.wrap import of as of, wrap as wrap
     from agentctx.conversion import convert as convert
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
         Stage as Stage,
     )
     from agentctx.providers.overflow import classify_error as classify_error, overflow_of as overflow_of
+    from agentctx.session.blocking import blocking as blocking
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
@@ -81,7 +81,7 @@ else:
         __name__,
         {
             "agentctx.checking": "count validate warmup",
-            "agentctx.clients.bridge": "blocking",
+            "agentctx.session.blocking": "blocking",
             "agentctx.clients.http": "async_http_client http_client",
             "agentctx.clients.wrap": "of wrap",
             "agentctx.conversion": "convert",

@@ -21,12 +21,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 
-from agentctx.clients.bridge import blocking, drive
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.providers.adapter import Adapter, Body, get
 from agentctx.providers.overflow import classify_error
+from agentctx.session.blocking import blocking, drive
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -20,14 +20,15 @@ from attrs import field, frozen
 
 from agentctx.clients.answers import Answer, Ways, answer, begun, note_unanswered, unanswered
 from agentctx.clients.apis import too_large_text
-from agentctx.clients.bridge import drive
 from agentctx.clients.http import handed_on
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.clients.over_http import Reply
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
+from agentctx.extras import unmet
 from agentctx.providers.adapter import api_path
 from agentctx.providers.anthropic.format import Messages
+from agentctx.session.blocking import drive
 
 T = TypeVar("T")
 
@@ -43,12 +44,11 @@ def wrap(client: T, conversations: Conversations) -> T:
     Raises:
         ConfigError: If it is no client, or one of an SDK without middleware.
     """
-    derive = getattr(client, "with_middleware", None)
-    if derive is None:
-        msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 1"
-        raise ConfigError(msg)
     given: Native = client
-    wrapped: Native = derive(Preparing(conversations, _asked(given.default_headers) or ""))
+    try:
+        wrapped: Native = given.with_middleware(Preparing(conversations, _asked(given.default_headers) or ""))
+    except AttributeError as error:
+        raise ConfigError(unmet("wrap", "anthropic", error)) from error
     wrapped.agentctx = conversations
     result: T = wrapped
     return result

@@ -19,12 +19,12 @@ from botocore.client import BaseClient  # type: ignore[import-untyped]  # as abo
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
 from agentctx.clients.apis import too_large_text
-from agentctx.clients.bridge import blocking, drive
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.providers.bedrock.format import Converse
 from agentctx.providers.overflow import classify_error
+from agentctx.session.blocking import blocking, drive
 
 T = TypeVar("T")
 

@@ -20,7 +20,6 @@ from attrs import Factory, define, field
 from agentctx.clients.answers import Answer, Started, Ways, answer, begun, note_unanswered, object_in, unanswered
 from agentctx.clients.apis import Api, Failure, Incoming, api_of, too_large
 from agentctx.clients.background import Background
-from agentctx.clients.bridge import drive
 from agentctx.clients.model_call import Conversations, Key, ModelCall, conversations_of
 from agentctx.clients.over_http import (
     LIBRARIES,
@@ -36,6 +35,7 @@ from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.overflow import OVERFLOW
+from agentctx.session.blocking import drive
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 

@@ -19,7 +19,6 @@ from litellm.router import Router
 
 from agentctx.clients.answers import Answer, Held, Started, Ways, exchange, opened, pulling, said_in
 from agentctx.clients.apis import too_large_text
-from agentctx.clients.bridge import drive
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.clients.over_http import whole_events
 from agentctx.core.message import Native
@@ -28,6 +27,7 @@ from agentctx.providers.adapter import Adapter
 from agentctx.providers.anthropic.format import Messages
 from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.providers.openai_responses.format import Responses
+from agentctx.session.blocking import drive
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ from typing import Any
 import anyio
 from attrs import Factory, define, evolve, field
 
-from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.core.report import OverflowMet, Report, UsageRecorded, View
 from agentctx.engine.listeners import is_async, logger, observe
@@ -29,6 +28,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.printable import said_by
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import Overflow, classify_error
+from agentctx.session.blocking import blocking
 from agentctx.session.lock import Deadlock, patch_threads_once, preparing, steps_around
 from agentctx.session.record import digest
 from agentctx.session.session import Session, current

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from agentctx.clients.model_call import Conversations, Key, conversations_of
 from agentctx.errors import ConfigError
+from agentctx.extras import unmet
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
@@ -102,7 +103,12 @@ def wrap(
         raise ConfigError(msg)
     if name == _GEMINI:
         raise ConfigError(_TAKES_AN_HTTP_CLIENT)
-    wrapped: T = import_module(name).wrap(client, conversations_of("wrap", pipeline, session, key, sessions))
+    conversations = conversations_of("wrap", pipeline, session, key, sessions)
+    try:
+        module = import_module(name)
+    except ImportError as error:
+        raise ConfigError(unmet("wrap", name.rpartition(".")[2], error)) from error
+    wrapped: T = module.wrap(client, conversations)
     return wrapped
 
 

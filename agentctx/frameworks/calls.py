@@ -18,7 +18,6 @@ from weakref import ref
 
 from attrs import Factory, define, field, frozen
 
-from agentctx.clients.bridge import blocking
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
@@ -27,6 +26,7 @@ from agentctx.extras import unmet
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.registry import format_named
+from agentctx.session.blocking import blocking
 from agentctx.session.lock import patch_threads_once, steps_around
 from agentctx.session.opening import Beginning, Opening, opening_of
 from agentctx.session.session import Session, current

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
 
-from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.frameworks.calls import (
@@ -23,6 +22,7 @@ from agentctx.frameworks.calls import (
 )
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
+from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 
 try:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.frameworks.calls import ModelCalls, PreparedCall, missing
 from agentctx.pipeline import Pipeline
+from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 
 try:

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.frameworks.calls import (
     UNNAMED,
@@ -26,6 +25,7 @@ from agentctx.frameworks.calls import (
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import get
 from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
+from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 
 try:

@@ -15,7 +15,6 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.clients.bridge import blocking
 from agentctx.core.message import Native
 from agentctx.frameworks.calls import (
     UNNAMED,
@@ -29,6 +28,7 @@ from agentctx.frameworks.calls import (
 )
 from agentctx.pipeline import Pipeline
 from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
+from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 
 try:

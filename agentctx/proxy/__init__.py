@@ -6,14 +6,14 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.proxy.app import Proxy as Proxy
-    from agentctx.proxy.histories import Histories as Histories, SharedHistories as SharedHistories
     from agentctx.proxy.upstream import Timeouts as Timeouts, Upstreams as Upstreams
+    from agentctx.session.conversations import Histories as Histories, SharedHistories as SharedHistories
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.proxy.app": "Proxy",
-            "agentctx.proxy.histories": "Histories SharedHistories",
+            "agentctx.session.conversations": "Histories SharedHistories",
             "agentctx.proxy.upstream": "Timeouts Upstreams",
         },
     )

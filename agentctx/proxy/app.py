@@ -35,7 +35,6 @@ from agentctx.clients.over_http import Reply, TooLarge, Unreadable
 from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
-from agentctx.proxy.histories import Histories, SharedHistories
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
 from agentctx.proxy.model_calls import Exchange, Known, PipelineFailed, PipelineOf
 from agentctx.proxy.upstream import (
@@ -52,6 +51,7 @@ from agentctx.proxy.upstream import (
     to_give,
     to_send,
 )
+from agentctx.session.conversations import Histories, SharedHistories
 from agentctx.stores import ConversationStore
 from agentctx.strategies.fit_context_window import FitContextWindow
 

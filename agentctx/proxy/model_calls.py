@@ -26,9 +26,9 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
 from agentctx.providers.registry import format_named
-from agentctx.proxy.histories import Histories, History, SharedHistories, history_of
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.upstream import Upstream, to_send
+from agentctx.session.conversations import Histories, History, SharedHistories, history_of
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 from agentctx.users_code import FAILURES, described

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx.clients.apis import Incoming
-from agentctx.clients.bridge import drive
 from agentctx.errors import StoreUnavailable
 from agentctx.providers.adapter import RequestParts
 from agentctx.providers.registry import format_named
 from agentctx.proxy import Histories, SharedHistories
-from agentctx.proxy.histories import history_of
+from agentctx.session.blocking import drive
+from agentctx.session.conversations import history_of
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 
