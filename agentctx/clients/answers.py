@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -39,22 +38,23 @@ Open = Callable[[Any, ModelCall, "Ways"], Awaitable["Answer"]]
 """Looks into an answer: usage is recorded, of a stream at its end."""
 
 
-async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
-    """Return the answer to a request: prepared, sent, and sent once more where it was too large and can be smaller."""
-    call = await begun(conversations, adapter, body, ways)
-    return await send(dict(body)) if call is None else await answer(call, send, ways)
-
-
-async def begun(conversations: Conversations, adapter: Adapter, body: Body, ways: Ways) -> ModelCall | None:
+async def begun(
+    conversations: Conversations,
+    adapter: Adapter,
+    body: Body,
+    ways: Ways,
+    refuse: Callable[[ContextOverflow], Exception],
+) -> ModelCall | None:
     """Return the prepared request; None when there is nothing in it to prepare.
 
     Raises:
-        Exception: The SDK's own error for a request that is too large, caused by the ``ContextOverflow``.
+        Exception: The SDK's own error for a request that cannot be made to fit, as ``refuse`` makes it, caused by the
+            ``ContextOverflow``.
     """
     try:
         return await ways.wait(begin, conversations, adapter, body)
     except ContextOverflow as error:
-        raise ways.refuse(error) from error
+        raise refuse(error) from error
 
 
 _UNANSWERED: ContextVar[Mapping[Conversations, tuple[object, ModelCall]] | None]
@@ -96,8 +96,6 @@ async def _again(call: ModelCall, send: Send, ways: Ways, error: Exception) -> A
     if classify_error(error) is None or not await ways.wait(call.shrink, error):
         return None
     second = await _attempt(call, send, ways)
-    if second.stream is not None:
-        second.refusal = await second.stream.refusal()
     if second.too_large is not None:
         await second.drop()
         return None
@@ -130,13 +128,11 @@ class Ways:
     Args:
         errors: The errors by which it refuses a request.
         open: Looks into an answer.
-        refuse: Makes its own error for a request that cannot be made to fit, and is not sent.
         waits: Whether the client is async; for a sync one nothing here waits, since ``wait`` blocks instead.
     """
 
     errors: tuple[type[Exception], ...]
     open: Open
-    refuse: Callable[[ContextOverflow], Exception]
     waits: bool
 
     async def wait(self, function: Callable[..., Awaitable[T]], *args: Native) -> T:
@@ -193,20 +189,12 @@ class Answer:
 
 
 class Refused(Exception):
-    """An answer that tells of an error which its SDK does not raise."""
+    """An answer that tells of an error, where its SDK has not raised its own."""
 
-    def __init__(self, body: Native) -> None:
+    def __init__(self, body: Native, status_code: int | None = None) -> None:
         super().__init__(str(body)[:500])
         self.body = body
-
-
-class RequestRefused(Exception):
-    """An answer whose status tells of an error, before an SDK raises its own."""
-
-    def __init__(self, status_code: int, body: str) -> None:
-        super().__init__(body)
         self.status_code = status_code
-        self.body = body
 
 
 def opened(value: object, said: Native, call: ModelCall) -> Answer:
@@ -251,8 +239,9 @@ class Held:
         begun: Whether the first content, or an error in its place, was read: nothing is sent again from then on.
         seen: The kinds of the events that the caller has read before the first content.
         identity: The id of the answer, as its events have it.
-        renamed: The answer's own id, and the one that the caller has read before a smaller request was sent.
+        again: Sends a smaller request, once.
         second: The answer to the smaller request, which is read instead.
+        goes_on: Whether this is such an answer.
         ended: Whether the last event was handed over.
     """
 
@@ -262,55 +251,32 @@ class Held:
     read: Callable[[Any], Any] = _as_it_is
     tells: Callable[[Any], bool] = _always
     rename: Callable[[Any, str, str], Any] | None = None
-    waiting: deque[Any] = field(factory=deque)
-    failure: Exception | None = None
     usage: Native = None
     edits: Native = None
     begun: bool = False
     seen: set[str | frozenset[str]] = field(factory=set)
     identity: str | None = None
-    renamed: tuple[str, str] | None = None
     ended: bool = False
     billed: bool = False
     over: bool = False
     again: Again | None = None
-    second: Answer | None = None
-
-    async def read_ahead(self, pull: Pull) -> Exception | None:
-        """Read up to the first content; return the error that stands there instead of it, if one does."""
-        while not self.begun and not self.over:
-            try:
-                event = await self._pulled(pull)
-            except StopAsyncIteration:
-                self.over = True
-                return None
-            except self.errors as error:
-                self.failure = error
-                return error
-            self.waiting.append(event)
-            refused = self._looked_at(event)
-            if refused is not None:
-                return refused
-        return None
+    second: Started | None = None
+    goes_on: bool = False
 
     async def next(self, pull: Pull, close: Close) -> Native:
-        """Return the next event: of those read ahead, of the stream, or of the one that is read instead."""
+        """Return the next event: of the stream, or of the one that is read instead."""
         if self.second is None:
             event, refused = await self._event(pull)
             if refused is None or not await self._replaced(refused, close):
                 return await self._handed(event, refused)
-        assert self.second is not None  # noqa: S101 - ``_replaced`` has set it
-        assert self.second.stream is not None  # noqa: S101 - a stream is answered by a stream
-        event = await self.second.stream.next()
-        self.ended = self.second.stream.held.ended
-        return event
+        return await self._of_second()
 
     async def _event(self, pull: Pull) -> tuple[Any, Exception | None]:
         """Return the next event, and the error that it tells of; no event where the stream raised the error."""
-        if self.waiting:
-            return self.waiting.popleft(), None
+        if self.over:
+            raise StopAsyncIteration
         try:
-            event = await self._pulled(pull)
+            event = await pull()
         except StopAsyncIteration:
             self.ended = True
             await self.let_go()
@@ -339,16 +305,13 @@ class Held:
         if not self.begun:
             self.seen.add(_kind(body))
         if body is not None:
-            self._bill(body)
+            self.usage = self.call.adapter.usage(body) or self.usage
+            edits = self.call.adapter.applied_edits(body)
+            self.edits = self.edits if edits is None else edits
             if self.call.adapter.ends(body):
                 self.ended = True
                 await self.finish()
-        return event if self.renamed is None or self.rename is None else self.rename(event, *self.renamed)
-
-    def _bill(self, body: Native) -> None:
-        self.usage = self.call.adapter.usage(body) or self.usage
-        edits = self.call.adapter.applied_edits(body)
-        self.edits = self.edits if edits is None else edits
+        return event
 
     async def _replaced(self, error: Exception, close: Close) -> bool:
         """Send a smaller request; tell whether its answer is read from now on."""
@@ -356,28 +319,24 @@ class Held:
         second = None if again is None else await again(error)
         if second is None or second.stream is None:
             return False
-        second.stream.held.go_on_from(self)
-        self.second, self.usage, self.edits = second, None, None
+        self.second, self.usage, self.edits = second.stream, None, None
+        self.second.held.goes_on = True
         closed = close()
         if isawaitable(closed):
             await closed
         return True
 
-    def go_on_from(self, first: Held) -> None:
-        """Leave out the events before the first content whose like the caller has read; keep the id that was read."""
-        while len(self.waiting) > 1 and _kind(body := self.read(self.waiting[0])) in first.seen:
-            self._bill(body)
-            self.waiting.popleft()
-        if first.seen and first.identity and self.identity:
-            self.renamed = self.identity, first.identity
-
-    async def _pulled(self, pull: Pull) -> Native:
-        if self.failure is not None:
-            failure, self.failure, self.over = self.failure, None, True
-            raise failure
-        if self.over:
-            raise StopAsyncIteration
-        return await pull()
+    async def _of_second(self) -> Native:
+        """Return the next event of the second answer whose like the caller has not read, under the id that was read."""
+        assert self.second is not None  # noqa: S101 - as the caller has seen to
+        held = self.second.held
+        event = await self.second.next()
+        while not held.begun and _kind(self.read(event)) in self.seen:
+            event = await self.second.next()
+        self.ended = held.ended
+        if self.rename is None or not self.seen or not self.identity or not held.identity:
+            return event
+        return self.rename(event, held.identity, self.identity)
 
     async def finish(self) -> None:
         """Record the usage, as far as it was told, once."""
@@ -421,10 +380,6 @@ class Started:
     held: Held
     pull: Pull
     close: Close
-
-    async def refusal(self) -> Exception | None:
-        """Read up to the first content; return the error that stands there instead of it, if one does."""
-        return await self.held.read_ahead(self.pull)
 
     async def next(self) -> Native:
         """Return the next event."""

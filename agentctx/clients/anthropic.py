@@ -45,6 +45,9 @@ def wrap(client: T, conversations: Conversations) -> T:
         ConfigError: If it is no client, or one of an SDK without middleware.
     """
     given: Native = client
+    if not hasattr(type(given), "default_headers"):
+        msg = f"wrap: {type(client).__qualname__} of anthropic is no client; pass an Anthropic or AsyncAnthropic"
+        raise ConfigError(msg)
     try:
         wrapped: Native = given.with_middleware(Preparing(conversations, _asked(given.default_headers) or ""))
     except AttributeError as error:
@@ -88,7 +91,7 @@ class Preparing(Middleware):
         if body is None:
             return await ways.sent(call_next(request))
         call = unanswered(self.agentctx, body) if request.retries_taken else None
-        call = call or await begun(self.agentctx, _ADAPTER, body, ways)
+        call = call or await begun(self.agentctx, _ADAPTER, body, ways, _refuse)
         if call is None:
             return await ways.sent(call_next(request))
         note_unanswered(self.agentctx, body, call)
@@ -159,4 +162,4 @@ def _refusal(message: str, **more: object) -> anthropic.BadRequestError:
     return anthropic.BadRequestError(message, response=response, body=error)
 
 
-_SYNC, _ASYNC = (Ways(_ERRORS, _open, _refuse, waits) for waits in (False, True))
+_SYNC, _ASYNC = (Ways(_ERRORS, _open, waits) for waits in (False, True))

@@ -17,10 +17,10 @@ from typing import Any
 
 from attrs import Factory, define, field
 
-from agentctx.clients.answers import Answer, Started, Ways, answer, begun, note_unanswered, object_in, unanswered
+from agentctx.clients.answers import Answer, Started, Ways, answer, note_unanswered, object_in, unanswered
 from agentctx.clients.apis import Api, Failure, Incoming, api_of, too_large
 from agentctx.clients.background import Background
-from agentctx.clients.model_call import Conversations, Key, ModelCall, conversations_of
+from agentctx.clients.model_call import Conversations, Key, ModelCall, begin, conversations_of
 from agentctx.clients.over_http import (
     LIBRARIES,
     Reply,
@@ -185,14 +185,14 @@ class Passage:
 
     async def _prepared(self, api: Api, request: Native, head: Incoming, options: Mapping[str, Any]) -> Native:
         raw: bytes = await self._value(request.aread() if self.waits else request.read())
-        ways = Ways((), self._opened, _as_it_is, self.waits)
+        ways = Ways((), self._opened, self.waits)
         try:
             body = api.body(body_of(unpacked(raw, head.header(b"content-encoding"))))
         except Unreadable:
             return await self._value(self.inner.send(request, **options))
         call = None if head.header(RETRIES) == "0" else unanswered(self.conversations, raw)
         try:
-            call = call or await begun(self.conversations, api.adapter, body, ways)
+            call = call or await ways.wait(begin, self.conversations, api.adapter, body)
         except ContextOverflow as error:
             return self._refused(too_large(api, error), request, error)
         if call is None:
@@ -300,10 +300,6 @@ def handed_on(reply: Reply, *, waits: bool) -> Native:
 def _tell_elapsed(result: Native, response: Native) -> None:
     with suppress(RuntimeError):  # a transport of the user's own need not measure it
         result.elapsed = response.elapsed
-
-
-def _as_it_is(error: ContextOverflow) -> Exception:
-    return error
 
 
 RETRIES = b"x-stainless-retry-count"

@@ -17,7 +17,7 @@ from attrs import frozen
 from litellm import exceptions
 from litellm.router import Router
 
-from agentctx.clients.answers import Answer, Held, Started, Ways, exchange, opened, pulling, said_in
+from agentctx.clients.answers import Answer, Held, Started, Ways, answer, begun, opened, pulling, said_in
 from agentctx.clients.apis import too_large_text
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.clients.over_http import whole_events
@@ -124,7 +124,7 @@ def _refuse(name: str, instead: str, *_args: Native, **_more: Native) -> Native:
 def _prepared(function: Callable[..., Any], name: str, conversations: Conversations) -> Callable[..., Any]:
     """The function in front of which requests are prepared."""
     adapter = PREPARED[name]
-    ways = Ways(_ERRORS, _open, partial(too_long, adapter), iscoroutinefunction(function))
+    ways = Ways(_ERRORS, _open, iscoroutinefunction(function))
     parameters = signature(function).parameters
     if any(each.kind is each.VAR_POSITIONAL for each in parameters.values()):  # a router may not name what it takes
         parameters = signature(getattr(litellm, name, function)).parameters
@@ -134,7 +134,9 @@ def _prepared(function: Callable[..., Any], name: str, conversations: Conversati
         async def send(body: dict[str, Native]) -> Native:
             return await ways.sent(function(**body))
 
-        return await exchange(conversations, adapter, {**dict(zip(parameters, args, strict=False)), **more}, send, ways)
+        body = {**dict(zip(parameters, args, strict=False)), **more}
+        prepared = await begun(conversations, adapter, body, ways, partial(too_long, adapter))
+        return await (send(body) if prepared is None else answer(prepared, send, ways))
 
     return ways.plain(call)
 

@@ -26,7 +26,7 @@ from agentctx.clients.answers import (
     Close,
     Held,
     Pull,
-    RequestRefused,
+    Refused,
     Started,
     Ways,
     nothing_said,
@@ -201,7 +201,7 @@ class Reply:
         self.whole = await ways.sent(response.aread() if ways.waits else response.read())
         await ways.sent(response.aclose() if ways.waits else response.close())
         if not response.is_success:
-            return Answer(self, refusal=RequestRefused(response.status_code, response.text))
+            return Answer(self, refusal=Refused(response.text, response.status_code))
         return opened(self, object_in(self.whole), call)
 
 
@@ -245,7 +245,7 @@ def _relayed(response: Native, call: ModelCall, framing: Framing, *, waits: bool
     pull, close = _bytes_of(response, waits=waits)
     read = partial(_json_of, framing)
     held = Held(call, (), waits, read, _tells, rename=Piece.renamed, begun=stays_packed(response))
-    pieces = Pieces(pull, framing, lambda: held.begun and held.renamed is None)
+    pieces = Pieces(pull, framing, lambda: held.begun and not held.goes_on)
     return Started(held, pieces.next, close)
 
 

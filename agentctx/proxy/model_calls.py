@@ -21,7 +21,7 @@ from agentctx.clients.apis import SESSION_HEADER, Api, Incoming
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.clients.over_http import TOO_DEEP, Reply, Unreadable, body_of, content_of, unpacked, with_betas
 from agentctx.core.message import Native
-from agentctx.errors import AgentctxError, ConfigError, ContextOverflow, InvalidInput
+from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.providers.adapter import Body, RequestParts
@@ -139,11 +139,7 @@ async def _opened(reply: Reply, call: ModelCall, ways: Ways, /) -> Answer:
     return await reply.opened(call, ways)
 
 
-def _refuse(error: ContextOverflow) -> Exception:
-    return error
-
-
-_WAYS = Ways((), _opened, _refuse, waits=True)
+_WAYS = Ways((), _opened, waits=True)
 
 
 @define(eq=False)
