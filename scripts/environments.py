@@ -120,13 +120,13 @@ def install(environment: Environment, uv: str, folder: Path, constraints: Path) 
     return 0, ""
 
 
-def run_tests(environment: Environment, uv: str, folder: Path, constraints: Path) -> tuple[int, str]:
-    """Make an environment in a folder and run its tests there; the status, and what to print."""
+def run_tests(environment: Environment, uv: str, folder: Path, constraints: Path, *options: str) -> tuple[int, str]:
+    """Make an environment in a folder and run its tests there, with more options of pytest; the status, the output."""
     began = perf_counter()
     status, printed = install(environment, uv, folder, constraints)
     ready = perf_counter()
     if not status:
-        command = [folder / "bin" / "python", "-m", "pytest", *environment.pytest]
+        command = [folder / "bin" / "python", "-m", "pytest", *environment.pytest, *options]
         status, printed = run(command)
     took = f"{ready - began:.1f} s to install, {perf_counter() - ready:.1f} s to run"
     return status, f"--- {environment.name}: {'failed' if status else 'passed'}, {took}\n{printed}"

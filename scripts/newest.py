@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,19 +22,22 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pins import resolve, versions
 
+Work = Callable[[Environment, str], tuple[int, str]]
 Versions = Mapping[str, Version]
 Lags = Mapping[str, Mapping[str, str]]
+OPTIONS = {"newest": (), "floors": ("-W", "ignore::DeprecationWarning")}
+"""Options of pytest: an old package may use what the newest of another one deprecates."""
 LAGS: Mapping[str, Lags] = tomllib.loads((CONSTRAINTS / "lags.toml").read_text(encoding="utf-8"))
 
 
 def newest_of_index(environment: Environment, uv: str, target: Path) -> Versions:
     """The newest version on the index of each declared package, whatever else is declared.
 
-    A requirement with ``==`` asks for one line of versions on purpose: it gets the newest of that line.
+    A requirement like ``==2.*`` asks for one line of versions on purpose: it gets the newest of that line.
     """
     asked = []
     for each in environment.declared():
-        line = each.specifier if "==" in str(each.specifier) else ""
+        line = each.specifier if str(each.specifier).endswith(".*") else ""
         asked.append(f"{each.name}{line}{f' ; {each.marker}' if each.marker else ''}")
     command = [uv, "pip", "compile", "--quiet", "--no-deps", "--upgrade", "--output-file", target, "-"]
     status, printed = run(command, given="\n".join(asked))
@@ -110,8 +113,26 @@ def types(_: Environment) -> tuple[int, str]:
     return status, f"--- types: {'failed' if status else 'passed'}\n{printed}"
 
 
+def run_all(kind: str, resolved: Work, chosen: list[Environment], uv: str, *, tests: bool) -> int:
+    """Resolve some environments with the newest versions or the oldest, report and test them; how many fail."""
+    folder = HOME / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = at_once(lambda environment: resolved(environment, uv), chosen)
+    there = [environment for environment in chosen if (folder / f"{environment.name}.txt").is_file()]
+    if not tests:
+        return failed
+
+    def work(environment: Environment) -> tuple[int, str]:
+        constraints = folder / f"{environment.name}.txt"
+        return run_tests(environment, uv, folder / environment.name, constraints, *OPTIONS[kind])
+
+    failed += at_once(work, [environment for environment in there if environment != DEV])
+    failed += at_once(work, [environment for environment in there if environment == DEV])  # which takes all processors
+    return failed + (at_once(types, [DEV]) if DEV in there and kind == "newest" else 0)
+
+
 def main() -> int:
-    """Resolve, report and test; 1 when anything fails."""
+    """Test with the newest versions, and with the oldest; 1 when anything fails."""
     parser = argparse.ArgumentParser(prog="sh scripts/newest", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("uv", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"environment: {', '.join(ALL)} (default: all)")
@@ -119,24 +140,9 @@ def main() -> int:
     parser.add_argument("--resolve", action="store_true", help="report the versions, and run no tests")
     asked = parser.parse_intermixed_args()
     chosen, failed = named(asked.names, ALL), 0
-    for kind, versions_of in (("newest", look), ("floors", floors)):
-        if asked.only not in (None, kind):
-            continue
-        folder = HOME / kind
-        folder.mkdir(parents=True, exist_ok=True)
-        failed += at_once(lambda environment, of=versions_of: of(environment, asked.uv), chosen)
-        if asked.resolve:
-            continue
-
-        def work(environment: Environment, folder: Path = folder) -> tuple[int, str]:
-            constraints = folder / f"{environment.name}.txt"
-            return run_tests(environment, asked.uv, folder / environment.name, constraints)
-
-        failed += at_once(work, [environment for environment in chosen if environment != DEV])
-        if DEV in chosen:  # by itself: its tests take all processors
-            failed += at_once(work, [DEV])
-        if DEV in chosen and kind == "newest":
-            failed += at_once(types, [DEV])
+    for kind, resolved in (("newest", look), ("floors", floors)):
+        if asked.only in (None, kind):
+            failed += run_all(kind, resolved, chosen, asked.uv, tests=not asked.resolve)
     sys.stdout.write(f"{failed or 'none'} failed\n")
     return min(failed, 1)
 
