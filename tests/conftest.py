@@ -67,14 +67,19 @@ def pytest_collection_finish():
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Say which tests are not here: those of frameworks that are not installed."""
-    folder = Path(__file__).parent / "frameworks"
+    """Say which tests are not here: those that run in environments of their own."""
+    here = Path(__file__).parent
     asked = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
-    table = tomllib.loads((folder / "environments.toml").read_text(encoding="utf-8"))
-    known = {name: module for each in table.values() for name, module in each["tests"].items()}
-    elsewhere = ", ".join(name for name, module in known.items() if not is_there(module))
-    if elsewhere and any(path in (folder, *folder.parents) for path in asked):
-        terminalreporter.write_line(f"tests/frameworks: `sh scripts/frameworks` runs {elsewhere}; not collected here")
+    table = tomllib.loads((here / "frameworks" / "environments.toml").read_text(encoding="utf-8"))
+    modules = {name: module for each in table.values() for name, module in each["tests"].items()}
+    elsewhere = {
+        "frameworks": [name for name, module in modules.items() if not is_there(module)],
+        "sdks": [path.name for path in sorted(here.glob("sdks/test_*.py"))],
+    }
+    for folder, names in elsewhere.items():
+        if names and {here / folder, here, *here.parents} & {*asked}:
+            line = f"tests/{folder}: `sh scripts/{folder}` runs {', '.join(names)}; not collected here"
+            terminalreporter.write_line(line)
 
 
 def is_there(module):
