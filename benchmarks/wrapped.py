@@ -1,8 +1,8 @@
 """What a call of a wrapped client costs, beside reading and writing the JSON of its body once.
 
 A wrapped client reads the body that the SDK has written, prepares it, and writes it anew if it has changed. The
-processor time of a call is compared with that of the same call unwrapped. The provider answers from within this process,
-so nothing else is measured::
+processor time of a call is compared with that of the same call unwrapped. The provider answers from within this
+process, so nothing else is measured::
 
     python benchmarks/wrapped.py            # half a minute
     python benchmarks/wrapped.py --quick    # fewer repeats
