@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 import anthropic
 import httpx2
-from anthropic import APIRequest, AsyncCallNext, CallNext, Middleware
+from anthropic import APIRequest, AsyncCallNext, CallNext
 from attrs import field, frozen
 
 from agentctx.clients.answers import Answer, Ways, answer, begun, note_unanswered, unanswered
@@ -49,7 +50,8 @@ def wrap(client: T, conversations: Conversations) -> T:
         msg = f"wrap: {type(client).__qualname__} of anthropic is no client; pass an Anthropic or AsyncAnthropic"
         raise ConfigError(msg)
     try:
-        wrapped: Native = given.with_middleware(Preparing(conversations, _asked(given.default_headers) or ""))
+        kind = _Async if iscoroutinefunction(given.post) else _Sync
+        wrapped: Native = given.with_middleware(kind(conversations, _asked(given.default_headers) or ""))
     except AttributeError as error:
         raise ConfigError(unmet("wrap", "anthropic", error)) from error
     wrapped.agentctx = conversations
@@ -64,7 +66,7 @@ def preparing(client: Native) -> Preparing | None:
 
 
 @frozen(eq=False)
-class Preparing(Middleware):
+class Preparing:
     """The middleware that prepares each model call.
 
     Args:
@@ -75,15 +77,9 @@ class Preparing(Middleware):
     agentctx: Conversations = field(repr=False)
     betas: str = ""
 
-    def handle(self, request: APIRequest, call_next: CallNext) -> Native:
-        """Prepare a sync client's request."""
-        return drive(self._handled(request, call_next, _SYNC))
+    async def answered(self, request: APIRequest, call_next: Callable[[APIRequest], Native], ways: Ways) -> Native:
+        """Prepare and send a request; return the SDK's answer."""
 
-    async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Native:
-        """Prepare an async client's request."""
-        return await self._handled(request, call_next, _ASYNC)
-
-    async def _handled(self, request: APIRequest, call_next: Callable[[APIRequest], Native], ways: Ways) -> Native:
         async def send(prepared: dict[str, Native]) -> Native:
             return await ways.sent(call_next(_with_body(request, prepared, self.betas)))
 
@@ -99,6 +95,18 @@ class Preparing(Middleware):
         if value.http_response.is_success:
             note_unanswered(self.agentctx, body, None)
         return value
+
+
+class _Sync(Preparing):
+    def __call__(self, request: APIRequest, call_next: CallNext) -> Native:
+        """Prepare and send a request of a sync client."""
+        return drive(self.answered(request, call_next, _SYNC))
+
+
+class _Async(Preparing):
+    async def __call__(self, request: APIRequest, call_next: AsyncCallNext) -> Native:
+        """Prepare and send a request of an async client."""
+        return await self.answered(request, call_next, _ASYNC)
 
 
 def _body_of(request: APIRequest) -> Mapping[str, Any] | None:

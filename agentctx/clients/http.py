@@ -7,10 +7,12 @@ redirects and authentication hold.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -135,17 +137,11 @@ def _installed() -> ModuleType:
     if not names:
         msg = "an HTTP client needs httpx or httpx2: pip install httpx"
         raise ConfigError(msg)
-    name = names[0]
     if len(names) > 1 and find_spec("openai") is not None:
-        name = library_of_openai()
-    return __import__(name)
+        from openai import DefaultHttpxClient  # noqa: PLC0415 - the SDK is loaded where it is asked for alone
 
-
-def library_of_openai() -> str:
-    """Return the name of the library that OpenAI's SDK speaks HTTP with, as its own default client tells."""
-    from openai import DefaultHttpxClient  # noqa: PLC0415 - the SDK is loaded where it is asked for alone
-
-    return next(name for kind in DefaultHttpxClient.__mro__ if (name := kind.__module__.split(".")[0]) in LIBRARIES)
+        names = [kind.__module__.partition(".")[0] for kind in DefaultHttpxClient.__mro__]
+    return import_module(next(name for name in names if name in LIBRARIES))
 
 
 @define(eq=False)
@@ -283,13 +279,14 @@ def handed_on(reply: Reply, *, waits: bool) -> Native:
         body = _derived(*((_AsyncBody, http.AsyncByteStream) if waits else (_Body, http.SyncByteStream)))(reply.stream)
     result = http.Response(
         response.status_code,
-        headers=[(name, value) for name, value in response.headers.raw if name.lower() not in _PACKED],
+        headers=[(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY],
         stream=body,
         request=response.request,
         extensions=response.extensions,
         history=response.history,
         default_encoding=response.default_encoding,
     )
+    result.next_request = response.next_request
     if reply.stream is None:
         _tell_elapsed(result, response)
     else:
@@ -305,14 +302,13 @@ def _tell_elapsed(result: Native, response: Native) -> None:
 RETRIES = b"x-stainless-retry-count"
 """How often OpenAI's and Anthropic's SDKs have sent a request before."""
 _OF_THE_BODY = frozenset({b"content-length", b"content-encoding", b"transfer-encoding"})
-_PACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _REFUSED: Mapping[str, str] = {
-    "/completions": "call chat.completions.create or responses.create",
-    "/responses/compact": "the pipeline makes room itself; call responses.create",
-    "/interactions": "the provider keeps them, so they can be neither counted nor cut; call models.generate_content",
-    "/invoke": "call converse, or wrap the client of Anthropic's SDK",
-    "/invoke-with-response-stream": "call converse_stream, or wrap the client of Anthropic's SDK",
+    r"(?<!/chat)/completions$": "call chat.completions.create or responses.create",
+    r"/responses/compact$": "the pipeline makes room itself; call responses.create",
+    r"/interactions$": "the provider keeps the conversation; send all contents by models.generate_content",
+    r"/model/[^/]+/invoke(-with-response-stream)?$": "call converse, or wrap the client of Anthropic's SDK",
 }
+"""The paths of model calls whose bodies cannot be prepared, and what to do instead."""
 _SIGNED = (
     "the body of this model call is signed for AWS before it is prepared, so a prepared one would be refused: use a "
     "bearer token (AWS_BEARER_TOKEN_BEDROCK), or Converse by boto3"
@@ -322,14 +318,10 @@ _SIGNED = (
 def _refuse(request: Incoming) -> None:
     """Refuse a model call whose body cannot be prepared, by its path."""
     path = request.path.rstrip("/")
-    end = path[path.rfind("/") :]
-    end = "/responses/compact" if path.endswith("/responses/compact") else end
-    if request.method != "POST" or end not in _REFUSED or path.endswith("/chat/completions"):
-        return
-    if end.startswith("/invoke") and "/model/" not in path:
-        return
-    msg = f"POST {path} is a model call that cannot be prepared: {_REFUSED[end]}"
-    raise ConfigError(msg)
+    instead = next((instead for end, instead in _REFUSED.items() if re.search(end, path)), None)
+    if request.method == "POST" and instead is not None:
+        msg = f"POST {path} is a model call that cannot be prepared: {instead}"
+        raise ConfigError(msg)
 
 
 def _head(request: Native) -> Incoming:
