@@ -21,6 +21,15 @@ SYSTEM = "You read source files, one after another, and say what they have in co
 TASK = "Read alpha files until there are no more, then say done."
 
 
+TOO_LONG = [{"role": "system", "content": SYSTEM}] + [
+    {"role": role, "content": f"{role} {number}: " + "the quick brown fox jumps over the lazy dog. " * 30}
+    for number in range(40)
+    for role in ("user", "assistant")
+]
+"""A conversation of about 25,000 tokens."""
+TOO_LONG.append({"role": "user", "content": "Go on."})
+
+
 def read_file(path: str) -> str:
     """Read a file.
 

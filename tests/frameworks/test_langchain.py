@@ -21,6 +21,7 @@ from loop import (
     STEPS,
     SYSTEM,
     TASK,
+    TOO_LONG,
     WINDOW,
     QuickDesk,
     beside,
@@ -34,6 +35,7 @@ from loop import (
 from openai import BadRequestError
 from pydantic import BaseModel, Field
 
+import agentctx
 from agentctx import Budget, Sessions, count
 from agentctx.frameworks.langchain import ContextMiddleware
 from agentctx.presets import coding_agent
@@ -325,3 +327,20 @@ def test_what_a_call_costs(serve, measured):
     _, url = serve(chat_completions, QuickDesk(answer=reading))
     plain, ours = plain_agent(url), agent_of(url, 1_000_000)
     measured(beside("LangChain", lambda: plain.invoke(task(), LONG), lambda: ours.invoke(task(), LONG)))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.anyio
+async def test_a_model_takes_the_http_client(serve, waits):
+    """``ChatOpenAI`` that is given the HTTP clients sends what fits, with no hook at all."""
+    desk, url = serve(chat_completions, window=WINDOW)
+    plan = pipeline(WINDOW)
+    with agentctx.http_client(plan) as client:
+        async with agentctx.async_http_client(plan) as async_client:
+            chat = ChatOpenAI(
+                model=MODEL, base_url=f"{url}/v1", api_key="none", http_client=client, http_async_client=async_client
+            )
+            answer = await chat.ainvoke(TOO_LONG) if waits else chat.invoke(TOO_LONG)
+    assert answer.content == "Done."
+    assert len(desk.accepted[0]["messages"]) < len(TOO_LONG)
+    assert len(desk.requests) == 1

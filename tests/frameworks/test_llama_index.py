@@ -15,9 +15,24 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.workflow import Context
 from llama_index.llms.openai_like import OpenAILike
-from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
+from loop import (
+    MODEL,
+    STEPS,
+    SYSTEM,
+    TASK,
+    TOO_LONG,
+    WINDOW,
+    QuickDesk,
+    beside,
+    check,
+    documented,
+    pipeline,
+    read_file,
+    reading,
+)
 from openai import BadRequestError
 
+import agentctx
 from agentctx import Budget, ConfigError, Pipeline, Sessions, TruncateToolOutputs
 from agentctx.frameworks.llama_index import ContextLLM
 from agentctx.testing.servers import Said, chat_completions
@@ -215,3 +230,18 @@ def test_a_model_s_name_is_no_model(model):
     """What it cannot call it says at once, and what it is to be given."""
     with pytest.raises(ConfigError, match="it is the framework's own object"):
         ContextLLM(model, pipeline())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.anyio
+async def test_a_model_takes_the_http_client(serve, waits):
+    """``OpenAILike`` that is given the HTTP clients sends what fits, with no hook at all."""
+    desk, url = serve(chat_completions, window=WINDOW)
+    plan, history = pipeline(WINDOW), [ChatMessage(role=each["role"], content=each["content"]) for each in TOO_LONG]
+    with agentctx.http_client(plan) as client:
+        async with agentctx.async_http_client(plan) as async_client:
+            llm = model_at(url, http_client=client, async_http_client=async_client)
+            answer = await llm.achat(history) if waits else llm.chat(history)
+    assert answer.message.content == "Done."
+    assert len(desk.accepted[0]["messages"]) < len(history)
+    assert len(desk.requests) == 1

@@ -13,6 +13,7 @@ from loop import (
     STEPS,
     SYSTEM,
     TASK,
+    TOO_LONG,
     WINDOW,
     QuickDesk,
     beside,
@@ -35,6 +36,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+import agentctx
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, count
 from agentctx.frameworks.pydantic_ai import ContextCapability
 from agentctx.presets import coding_agent
@@ -236,3 +238,23 @@ def test_what_a_call_costs(serve, measured):
     plain, ours = plain_agent(url), agent_of(url, 1_000_000)
     runs = [lambda agent=agent: agent.run_sync(TASK, usage_limits=LONG) for agent in (plain, ours)]
     measured(beside("Pydantic AI", *runs))
+
+
+@pytest.mark.anyio
+async def test_a_provider_takes_the_http_client(serve):
+    """``OpenAIProvider`` that is given the HTTP client sends what fits, with no hook at all."""
+    desk, url = serve(chat_completions, window=WINDOW)
+    history = [
+        message
+        for question, answer in zip(TOO_LONG[1::2], TOO_LONG[2::2], strict=False)
+        for message in (
+            ModelRequest(parts=[UserPromptPart(question["content"])]),
+            ModelResponse(parts=[TextPart(answer["content"])]),
+        )
+    ]
+    async with agentctx.async_http_client(pipeline(WINDOW)) as client:
+        provider = OpenAIProvider(base_url=f"{url}/v1", api_key="none", http_client=client)
+        result = await Agent(OpenAIChatModel(MODEL, provider=provider)).run("Go on.", message_history=history)
+    assert result.output == "Done."
+    assert len(desk.accepted[0]["messages"]) < len(history)
+    assert len(desk.requests) == 1

@@ -8,12 +8,27 @@ from operator import is_
 
 import pytest
 from every_call import BROKEN, Exchange, every_call_goes_out
-from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
+from loop import (
+    MODEL,
+    STEPS,
+    SYSTEM,
+    TASK,
+    TOO_LONG,
+    WINDOW,
+    QuickDesk,
+    beside,
+    check,
+    documented,
+    pipeline,
+    read_file,
+    reading,
+)
 from PIL import Image
 from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
 from smolagents.models import ChatMessage, MessageRole
 from smolagents.utils import AgentGenerationError
 
+import agentctx
 from agentctx import Budget, ConfigError, Pipeline
 from agentctx.frameworks.smolagents import ContextModel
 from agentctx.strategies import ShrinkArguments
@@ -209,3 +224,15 @@ def test_every_call_goes_out(serve):
         return [(kind, number, "") for kind, number in marks]
 
     every_call_goes_out(exchange, read=read)
+
+
+def test_a_model_takes_the_http_client(serve):
+    """``OpenAIModel`` that is given the HTTP client sends what fits, with no hook at all."""
+    desk, url = serve(chat_completions, window=WINDOW)
+    with agentctx.http_client(pipeline(WINDOW)) as client:
+        model = OpenAIModel(MODEL, api_base=f"{url}/v1", api_key="none", client_kwargs={"http_client": client})
+        history = [ChatMessage(MessageRole(message["role"]), message["content"]) for message in TOO_LONG]
+        answer = model.generate(history)
+    assert answer.content == "Done."
+    assert len(desk.accepted[0]["messages"]) < len(history)
+    assert len(desk.requests) == 1
