@@ -18,6 +18,7 @@ KNOWING = {
     "tokens/media.py": "formulas of pictures",
     "clients/apis.py": "the paths at which a provider is spoken to in a format",
     "clients/wrap.py": "packages of SDKs",
+    "clients/anthropic.py": "packages of SDKs",
     "clients/litellm.py": "packages of SDKs",
 }
 SPEAKING = {
