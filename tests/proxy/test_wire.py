@@ -386,6 +386,37 @@ def test_a_client_that_leaves_ends_the_call(given):
     assert b'broken_streams_total{by="client"} 2.0' in _soon(at.through, b'by="client"} 2')
 
 
+def test_a_client_that_leaves_behind_the_last_event_breaks_nothing(given):
+    """Who hangs up when it has read the last event has read the answer: no stream is counted as broken."""
+    at, left = given(), Event()
+
+    async def once_left(_receive):
+        from anyio import to_thread  # noqa: PLC0415 - used here alone
+
+        await to_thread.run_sync(left.wait, 60)
+
+    at.answer = 200, [(b"content-type", b"text/event-stream")], [chunk(content="first"), b"data: [DONE]\n\n", once_left]
+    before = _counted(at.through)
+    with httpx.stream("POST", f"{at.through}/v1/chat/completions", json=chat(stream=True), headers=KEYS) as answer:
+        pieces = answer.iter_raw()
+        while b"[DONE]" not in next(pieces):
+            pass
+    time.sleep(0.3)  # the server is told of it
+    left.set()
+    for _ in range(3_000):
+        if (after := _counted(at.through))["answers"] > before["answers"]:
+            break
+        time.sleep(0.02)
+    assert after == {"answers": before["answers"] + 1, "broken": before["broken"]}
+
+
+def _counted(url):
+    """How many answers of success the proxy has given, and how many streams their clients have broken."""
+    text = httpx.get(f"{url}/metrics").text
+    rows = {"answers": r'answers_total\{status="2xx"\} (\S+)', "broken": r'broken_streams_total\{by="client"\} (\S+)'}
+    return {name: float(row[1]) if (row := re.search(pattern, text)) else 0.0 for name, pattern in rows.items()}
+
+
 def _soon(url, text):
     for _ in range(3_000):
         counted = httpx.get(f"{url}/metrics").content
