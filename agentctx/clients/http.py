@@ -175,9 +175,7 @@ class Passage:
                 raise ConfigError(_SIGNED)
             return await self._prepared(api, request, head, options)
         except AgentctxError as error:
-            if head.header(RETRIES) is None:
-                raise
-            return self._raising(error, request)
+            return self._raised(error, request, head)
 
     async def _prepared(self, api: Api, request: Native, head: Incoming, options: Mapping[str, Any]) -> Native:
         raw: bytes = await self._value(request.aread() if self.waits else request.read())
@@ -191,6 +189,8 @@ class Passage:
             call = call or await ways.wait(begin, self.conversations, api.adapter, body)
         except ContextOverflow as error:
             return self._refused(too_large(api, error), request, error)
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises: an SDK would take it for a broken connection
+            return self._raised(error, request, head)
         if call is None:
             return await self._value(self.inner.send(request, **options))
 
@@ -251,11 +251,13 @@ class Passage:
             extensions={OVERFLOW: error},
         )
 
-    def _raising(self, error: AgentctxError, request: Native) -> Native:
-        """Return a response whose status check raises an error of ours.
+    def _raised(self, error: Exception, request: Native, head: Incoming) -> Native:
+        """Raise an error of ours; for an SDK that tries again, return a response whose status check raises it.
 
-        An SDK takes an error that is raised here for a broken connection, and tries again.
+        Such an SDK takes an error that is raised here for a broken connection.
         """
+        if head.header(RETRIES) is None:
+            raise error
         response = self.http.Response(400, request=request, headers={"x-should-retry": "false"}, json={"error": None})
 
         def raise_for_status() -> Native:
@@ -339,7 +341,9 @@ class _InFront:
         self.agentctx = passage.conversations
 
     def __getattr__(self, name: str) -> Native:
-        return getattr(self.__dict__["passage"].inner, name)
+        if name == "passage" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.passage.inner, name)
 
     def build_request(self, *args: Native, **options: Native) -> Native:
         """Build a request."""

@@ -351,6 +351,24 @@ async def test_errors_of_ours_come_out_as_they_are_and_once(serve, closing, kind
 
 
 @KINDS
+@pytest.mark.anyio
+async def test_an_error_of_a_stage_comes_out_as_it_is_and_once(serve, closing, kind):
+    """Whatever a stage raises reaches the caller: the SDK tries nothing again."""
+    desk, url = serve(chat_completions)
+    calls = []
+
+    def stage(context, _call):
+        calls.append(context)
+        return {}["no such thing"]
+
+    given = closing(kind(base_url=f"{url}/v1", api_key="none", max_retries=3))
+    with pytest.raises(KeyError, match="no such thing"):
+        await ask(wrap(given, agentctx.Pipeline(stage, budget=agentctx.Budget(100_000))))
+    assert len(calls) == 1
+    assert not desk.requests
+
+
+@KINDS
 def test_web_sockets_are_refused_by_name(kind):
     """What passes the HTTP client by cannot be prepared: the wrapped client says so, and the given one goes on."""
     given = kind(api_key="none", base_url="http://127.0.0.1:9")
