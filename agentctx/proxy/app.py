@@ -51,7 +51,7 @@ from agentctx.proxy.upstream import (
     to_give,
     to_send,
 )
-from agentctx.session.conversations import Histories, SharedHistories
+from agentctx.session.conversations import Histories
 from agentctx.stores import ConversationStore
 from agentctx.strategies.fit_context_window import FitContextWindow
 
@@ -232,8 +232,7 @@ class Proxy:
         """Open no connection yet."""
         pipeline = self.pipeline
         pipeline_of = (lambda _model: pipeline) if isinstance(pipeline, Pipeline) else pipeline
-        histories = self.histories if self.store is None else SharedHistories(self.store, self.histories)
-        self.known = Known(pipeline_of, histories, self.store)
+        self.known = Known(pipeline_of, self.histories, self.store)
         self._signer = Signer() if self.sign_aws else None
         self.metrics = Metrics()
         routes = [Route("/healthz", self._health), Route("/metrics", self._measured), Mount("/", self._forward)]
