@@ -124,17 +124,15 @@ class Client:
             Gone: If the client goes before its end.
             TooSlow: If it takes too long.
         """
-        whole, source = bytearray(), self.pieces()
-        if not (declared or "").isdecimal() or int(declared or 0) <= most:
-            async for piece in source:
-                whole += piece
-                if len(whole) > most:
-                    break
-            else:
-                return bytes(whole)
-        whole.clear()
-        await self.drain()
-        raise TooLarge
+        if (declared or "").isdecimal() and int(declared or 0) > most:
+            raise TooLarge
+        whole = bytearray()
+        async for piece in self.pieces():
+            whole += piece
+            if len(whole) > most:
+                whole.clear()
+                raise TooLarge
+        return bytes(whole)
 
     async def drain(self) -> None:
         """Take what is left of the body and forget it: a client that is still sending would not read the answer."""

@@ -7,11 +7,10 @@ then on bytes are handed on as they come, read on the way for the usage.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
-from itertools import count
 from time import perf_counter
 
 from attrs import define, field, frozen
@@ -78,7 +77,7 @@ class Exchange:
         body = self.api.body(body_of(plain))
         call = await self._begun(body, len(plain))
         self.metrics.prepared(call.view.report, perf_counter() - begun)
-        reply: Reply = await answer(call, partial(self._send, body, count()), _WAYS)
+        reply: Reply = await answer(call, partial(self._send, body, call), _WAYS)
         return reply
 
     async def _begun(self, body: dict[str, Native], size: int) -> ModelCall:
@@ -103,9 +102,9 @@ class Exchange:
             raise Unreadable(adapter.messages_key)
         return call
 
-    async def _send(self, body: dict[str, Native], tries: Iterator[int], written: dict[str, Native]) -> Reply:
+    async def _send(self, body: dict[str, Native], call: ModelCall, written: dict[str, Native]) -> Reply:
         """Send what was prepared; the client's own bytes where nothing has changed."""
-        if next(tries):
+        if call.recovered:
             self.metrics.recovered.inc()
         content, betas = content_of(self.api, body, written)
         self.metrics.requests.labels("unchanged" if content is None else "changed").inc()
