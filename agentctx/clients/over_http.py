@@ -14,6 +14,7 @@ from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from io import BytesIO
 from struct import unpack_from
 from types import ModuleType
 
@@ -44,15 +45,7 @@ class TooLarge(Exception):
 
 
 class Unreadable(Exception):
-    """A model call that cannot be prepared: it is passed on as it came, and the provider judges it.
-
-    Args:
-        why: The part that cannot be read, without its content.
-    """
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """The part of a model call that cannot be prepared, without its content: the call is passed on as it came."""
 
 
 _ITS_JSON, _ITS_ENCODING, TOO_DEEP = "its JSON", "its content encoding", "what is nested too deep"
@@ -236,7 +229,7 @@ _TELLS = (b"usage", b"applied_edits", b"exception", b"message_stop", b"[done]")
 
 
 LARGEST_EVENT = 16_000_000
-"""Bytes of an event that are kept until its end comes; a larger one is handed on, and not read."""
+"""Bytes of an event, or of a whole document, that are kept until the end; a larger one is handed on, and not read."""
 
 
 @frozen
@@ -338,7 +331,6 @@ def whole_events(pull: Pull) -> Pull:
     return next_event
 
 
-_HEADERS_AT = 12
 _STRING = 7
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """The lengths of the kinds of header values that have one."""
@@ -349,32 +341,23 @@ def _said_in_frame(frame: bytes) -> Native:
 
     Source: https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html, "event stream encoding".
     """
+    start = 12 + int.from_bytes(frame[4:8], "big")
+    fields, headers = BytesIO(frame[12:start]), dict[str, str]()
     try:
-        headers = _frame_headers(frame)
-        start = _HEADERS_AT + int.from_bytes(frame[4:8], "big")
+        while length := fields.read(1):
+            name, kind = fields.read(length[0]).decode(), fields.read(1)[0]
+            value = fields.read(_FIXED[kind] if kind in _FIXED else int.from_bytes(fields.read(2), "big"))
+            if kind == _STRING:
+                headers[name] = value.decode()
         payload = json.loads(frame[start:-4] or b"null")
-    except (ValueError, IndexError, KeyError, RecursionError):
+    except (ValueError, IndexError, RecursionError):
         return None
     if exception := headers.get(":exception-type"):
         return {"type": "error", "error": payload, exception: payload}
-    name = headers.get(":event-type")
-    if name == "chunk" and isinstance(payload, dict) and isinstance(payload.get("bytes"), str):
+    event = headers.get(":event-type")
+    if event == "chunk" and isinstance(payload, dict) and isinstance(payload.get("bytes"), str):
         return object_in(b64decode(payload["bytes"]))  # as InvokeModel packs a model's own events
-    return {name: payload} if name else None
-
-
-def _frame_headers(frame: bytes) -> dict[str, str]:
-    headers, place = dict[str, str](), _HEADERS_AT
-    end = place + int.from_bytes(frame[4:8], "big")
-    while place < end:
-        length = frame[place]
-        name = frame[place + 1 : place + 1 + length].decode()
-        kind, place = frame[place + 1 + length], place + 2 + length
-        size = _FIXED[kind] if kind in _FIXED else int.from_bytes(frame[place : place + 2], "big") + 2
-        if kind == _STRING:
-            headers[name] = frame[place + 2 : place + size].decode()
-        place += size
-    return headers
+    return {event: payload} if event else None
 
 
 def _end_of_frame(rest: bytearray, _looked_at: int) -> int | None:
@@ -394,13 +377,9 @@ _FRAMINGS: Mapping[str, Framing] = {
 }
 
 
-MOST_OF_A_LIST = 8_000_000
-"""Bytes of a stream in one JSON document that are kept, to read its usage at the end."""
-
-
 def _listed(response: Native, call: ModelCall, *, waits: bool) -> Started:
     """Return a stream in one JSON document, as Gemini sends it without ``alt=sse``: handed on, and read at its end."""
-    document = bytearray()
+    document, held = bytearray(), Held(call, (), waits=waits, read=nothing_said)
     source, close = _bytes_of(response, waits=waits)
 
     async def pull() -> Piece:
@@ -412,11 +391,10 @@ def _listed(response: Native, call: ModelCall, *, waits: bool) -> Started:
             except (ValueError, RecursionError):
                 answers = None
             usages = [call.adapter.usage(part) for part in (answers if isinstance(answers, list) else [answers])]
-            call.learn(next(filter(None, reversed(usages)), None))
-            await call.kept(waits=waits)
+            held.usage = next(filter(None, reversed(usages)), None)
             raise
-        if len(document) <= MOST_OF_A_LIST:
+        if len(document) <= LARGEST_EVENT:
             document.extend(data)
         return Piece(data)
 
-    return Started(Held(call, (), waits=waits, read=nothing_said), pull, close)
+    return Started(held, pull, close)

@@ -389,7 +389,7 @@ class _Passage:
         try:
             reply = await exchange.answered()
         except Unreadable as error:
-            proxy.say_unread(error.why, api.provider)
+            proxy.say_unread(str(error), api.provider)
             await self._through(raw)
         except ContextOverflow as error:
             await self._refuse(too_large(api, error))

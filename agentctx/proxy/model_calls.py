@@ -77,7 +77,7 @@ class Exchange:
         body = self.api.body(body_of(plain))
         call = await self._begun(body, len(plain))
         self.metrics.prepared(call.view.report, perf_counter() - begun)
-        reply: Reply = await answer(call, partial(self._send, body, call), _WAYS)
+        reply: Reply = await answer(call, partial(self._send, body, call), Ways((), Reply.opened, waits=True))
         return reply
 
     async def _begun(self, body: dict[str, Native], size: int) -> ModelCall:
@@ -113,9 +113,6 @@ class Exchange:
         else:
             headers = with_betas(to_send(self.request.headers, whole=content, identity=True), betas)
         return Reply(await self.upstream.send(self.api.provider, self.request, headers, content))
-
-
-_WAYS = Ways((), Reply.opened, waits=True)
 
 
 @define(eq=False)
