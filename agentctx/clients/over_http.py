@@ -213,15 +213,14 @@ def _relayed(response: Native, call: ModelCall, framing: Framing, *, waits: bool
     def read(piece: Piece) -> Native:
         return None if piece.event is None else framing.said(piece.event)
 
+    def tells(piece: Piece) -> bool:
+        event = b"" if piece.event is None else piece.event.lower()
+        return any(word in event for word in _TELLS)
+
     pull, close = _bytes_of(response, waits=waits)
-    held = Held(call, (), waits, read, _tells, rename=Piece.renamed, begun=stays_packed(response))
+    held = Held(call, (), waits, read, tells, rename=Piece.renamed, begun=stays_packed(response))
     pieces = Pieces(pull, framing, lambda: held.begun and not held.goes_on)
     return Started(held, pieces.next, close)
-
-
-def _tells(piece: Piece) -> bool:
-    small = b"" if piece.event is None else piece.event.lower()
-    return any(word in small for word in _TELLS)
 
 
 _TELLS = (b"usage", b"applied_edits", b"exception", b"message_stop", b"[done]")

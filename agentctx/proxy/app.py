@@ -134,12 +134,6 @@ class Client:
                 raise TooLarge
         return bytes(whole)
 
-    async def drain(self) -> None:
-        """Take what is left of the body and forget it: a client that is still sending would not read the answer."""
-        with anyio.move_on_after(CLEAN_UP):
-            async for _ in self.pieces():
-                pass
-
     async def gone(self) -> None:
         """Wait until the client goes, once its body was read."""
         await self.read.wait()
@@ -256,7 +250,10 @@ class Proxy:
         return Response(self.metrics.text(), media_type=CONTENT_TYPE)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Incoming(scope["method"], _path_of(scope), scope["query_string"], tuple(scope["headers"]))
+        path = _raw_path(scope)
+        below = path.removeprefix(quote(scope.get("root_path", "")))  # the path that the application is mounted at
+        path = below if below.startswith("/") else path
+        request = Incoming(scope["method"], path, scope["query_string"], tuple(scope["headers"]))
         if self._upstream is None:
             self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests, self.name, self._signer)
         self._active += 1
@@ -448,8 +445,9 @@ class _Passage:
         self.proxy.metrics.requests.labels("failed" if refusal.status in _FAILED else "refused").inc()
         headers = [*refusal.headers, (b"content-length", str(len(refusal.body)).encode())]
         if refusal.status in _CLOSING:
-            with suppress(Gone, TooSlow):
-                await self.client.drain()
+            with suppress(Gone, TooSlow), anyio.move_on_after(CLEAN_UP):
+                async for _ in self.client.pieces():  # a client that is still sending would not read the answer
+                    pass
             headers.append((b"connection", b"close"))
         await self.client.whole(refusal.status, headers, refusal.body)
         self._answered(refusal.status)
@@ -467,13 +465,6 @@ _FAILED = frozenset({500, 502, 504})
 """With these something went wrong behind the client's request."""
 _CLOSING = frozenset({400, 408, 413, 503, 508})
 """With these the body may not have been read."""
-
-
-def _path_of(scope: Scope) -> str:
-    """The path of a request as the client wrote it, below the one that the application is mounted at."""
-    path = _raw_path(scope)
-    below = path.removeprefix(quote(scope.get("root_path", "")))
-    return below if below.startswith("/") else path
 
 
 def _raw_path(scope: Scope) -> str:

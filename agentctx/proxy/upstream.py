@@ -218,7 +218,8 @@ class Upstream:
         if request.signed and isinstance(content, bytes):
             if self.signer is None or request.region is None:
                 raise CannotSign(_CANNOT_SIGN)
-            headers = await self.signer.signed(request.method, url, headers, content, request.region)
+            signing = (request.method, url, headers, content, request.region)
+            headers = await anyio.to_thread.run_sync(self.signer.signed, *signing)
         extensions = {"timeout": self._client.timeout.as_dict()}
         passed = [*headers, (b"via", f"1.1 {self.name}".encode())]
         sent = httpx.Request(request.method, url, headers=passed, content=content, extensions=extensions)
@@ -270,22 +271,19 @@ class Signer:
             msg = "no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             raise ConfigError(msg)
 
-    async def signed(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
+    def signed(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
         """The header fields with a signature over this address and this body, in the place of the one that came."""
         kept = [(name, value) for name, value in headers if name not in _REPLACED]
         if self._bearer:
             return [*kept, (b"authorization", f"Bearer {self._bearer}".encode())]
-        return await anyio.to_thread.run_sync(self._sign, method, url, kept, body, region)
-
-    def _sign(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
         from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
         from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
 
-        content = {name.decode(): value.decode("latin-1") for name, value in headers if name == b"content-type"}
+        content = {name.decode(): value.decode("latin-1") for name, value in kept if name == b"content-type"}
         request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc, **content}, data=body)
         SigV4Auth(self._credentials.get_frozen_credentials(), "bedrock", region).add_auth(request)
         added = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
-        return [*headers, *((name, value) for name, value in added if name not in (b"content-type", b"host"))]
+        return [*kept, *((name, value) for name, value in added if name not in (b"content-type", b"host"))]
 
 
 _REPLACED = frozenset({b"authorization", b"x-amz-date", b"x-amz-security-token", b"x-amz-content-sha256"})

@@ -123,7 +123,9 @@ def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int =
     words = [_digest(_text(message), b"message") for message in messages]
     links = [*accumulate(words, lambda link, word: _digest(word, link), initial=_digest(caller.encode(), b"caller"))]
     last = len(messages)
-    while last > 1 and (message := read(last - 1)) is not None and _is_what_the_caller_says(message):
+    while last > 1 and (message := read(last - 1)) is not None and (message.is_system or message.role == "user"):
+        if message.results:
+            break
         last -= 1
     stem = links[last] if last < len(messages) else None
     if last > 1 and (message := read(last - 1)) is not None and message.role == "user":
@@ -133,10 +135,6 @@ def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int =
             stem = _digest(_digest(_text(results), b"message"), links[last - 1])
     end = NO_END if stem is None else End(stem, frozenset(words[last:]))
     return History(caller, system, links[1:] or [_digest(system, links[0])], size, end, words, read)
-
-
-def _is_what_the_caller_says(message: Message) -> bool:
-    return (message.is_system or message.role == "user") and not message.results
 
 
 def _is_system(message: object) -> bool:
@@ -357,11 +355,11 @@ class SharedHistories:
         state = await self.store.load_state(index)
         stored = {piece: json.loads(content) for piece, content in state.pieces.items()}
         seen_at: dict[bytes, list[_Conversation]] = {}
-        for piece, known in stored.items():
+        for piece, fields in stored.items():
             tip, system = map(bytes.fromhex, piece.split("-"))
-            stem = bytes.fromhex(known["stem"]) if "stem" in known else None
-            end = End(stem, frozenset(map(bytes.fromhex, known.get("words", ()))))
-            conversation = _Conversation(known["name"], tip, system, end=end)
+            stem = bytes.fromhex(fields["stem"]) if "stem" in fields else None
+            end = End(stem, frozenset(map(bytes.fromhex, fields.get("words", ()))))
+            conversation = _Conversation(fields["name"], tip, system, end=end)
             for link in {tip, stem or tip}:
                 seen_at.setdefault(link, []).append(conversation)
         before = history.goes_on_with(seen_at)
@@ -372,7 +370,9 @@ class SharedHistories:
             if len(stored) >= MOST_ALIKE:
                 oldest = sorted(stored, key=lambda piece: stored[piece]["at"])
                 replaced += oldest[: len(oldest) - MOST_ALIKE + 1]
-            told = {} if end.stem is None else {"stem": end.stem.hex(), "words": [word.hex() for word in end.words]}
-            content = json.dumps({"name": name, "at": time(), **told}).encode()
+            fields = {"name": name, "at": time()}
+            if end.stem is not None:
+                fields |= {"stem": end.stem.hex(), "words": [word.hex() for word in end.words]}
+            content = json.dumps(fields).encode()
             await self.store.save_state(index, {**dict.fromkeys(replaced), piece: content}, state.version)
         return name
