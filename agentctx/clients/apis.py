@@ -177,14 +177,7 @@ def too_large_text(adapter: Adapter, error: ContextOverflow) -> str:
 
 
 def failure(provider: Provider, status: int, message: str, *, overflow: bool = False) -> Failure:
-    """Return an error as the provider's API tells it.
-
-    Args:
-        provider: Whose API it is.
-        status: The HTTP status.
-        message: What is wrong.
-        overflow: Whether the request was too large for the model.
-    """
+    """Return an error as the provider's API tells it; ``overflow`` where the request was too large for the model."""
     kind = _KINDS[provider].get(status) or _KINDS[provider][status // 100 * 100]
     headers = [(b"content-type", b"application/json")]
     if status not in _TO_BE_TRIED_AGAIN:

@@ -268,12 +268,7 @@ class Proxy:
             self.metrics.conversations.set(len(self.histories))
 
     def say_unread(self, why: str, provider: Provider) -> None:
-        """Say in the log that a model call is passed on as it came, once for each reason.
-
-        Args:
-            why: What cannot be prepared; texts that differ in numbers alone are one reason.
-            provider: The provider that the call goes to.
-        """
+        """Log that a call is passed on as it came, once for each reason; those that differ in numbers alone are one."""
         reason = _NUMBERS.sub("[…]", why), provider
         if reason not in self._said and len(self._said) < MOST_REASONS:
             self._said.add(reason)

@@ -112,10 +112,7 @@ def _is_same_place(address: str, own: str) -> bool:
 def serve(make: Callable[[], Proxy], listener: socket.socket, listening: Listening) -> None:
     """Serve until the process is told to stop (SIGTERM, SIGINT); what is under way then may end within the grace.
 
-    Args:
-        make: Makes the application; with several workers each makes its own, so that it can be pickled.
-        listener: Where it listens.
-        listening: How.
+    With several workers each makes its own application: ``make`` is pickled.
     """
     if listening.workers == 1:
         server = uvicorn.Server(settings(make(), listening))

@@ -47,12 +47,7 @@ that is on its way just then is lost."""
 
 
 def explained(error: Exception, where: str) -> tuple[int, str]:
-    """Return the status and the message that tell a client what happened on the way to the provider.
-
-    Args:
-        error: One of ``UPSTREAM_ERRORS``.
-        where: The provider's host.
-    """
+    """Return the status and the message for one of ``UPSTREAM_ERRORS`` on the way to a provider's host."""
     kind = type(error).__name__
     match error:
         case httpx.InvalidURL():
@@ -123,15 +118,10 @@ class Upstreams:
             yield address, url.host, url.port or (443 if url.scheme == "https" else 80)
 
     def address(self, provider: Provider, path: str, region: str | None = None) -> str:
-        """Where a request goes.
+        """Return where a request goes.
 
         A version that the address ends with, and the path begins with, counts once: ``https://host/v1`` is as
         ``https://host``.
-
-        Args:
-            provider: Whose API it is for.
-            path: Its path.
-            region: The AWS region, where it names one.
         """
         base = (self.of.get(provider) or self.everything or _DEFAULTS[provider]).rstrip("/")
         base = base.replace("{region}", region or "us-east-1")
@@ -201,13 +191,7 @@ class Upstream:
     async def send(
         self, provider: Provider, request: Incoming, headers: Headers, content: bytes | AsyncIterator[bytes] | None
     ) -> httpx.Response:
-        """Send a request; its answer's body is still to be read, and the answer is to be closed.
-
-        Args:
-            provider: Whose API it is for.
-            request: Its head, as it came; where that is signed for AWS, it is signed anew.
-            headers: The header fields to be sent.
-            content: The body to be sent.
+        """Send a request, signed anew where its head is signed for AWS; the answer is still to be read and closed.
 
         Raises:
             CannotSign: If it is signed for AWS, and nothing here signs.

@@ -102,14 +102,7 @@ class History:
 
 
 def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int = 0) -> History:
-    """The history of a request. Cache markers, which move from step to step, are passed over.
-
-    Args:
-        request: What the client sends.
-        caller: Whose it is.
-        wire: The format of its messages.
-        size: How large the request is, in bytes.
-    """
+    """Return the history of a request of ``size`` bytes; cache markers, which move from step to step, do not count."""
     system_messages = list(takewhile(_is_system, request.messages))
     messages = request.messages[len(system_messages) :]
 
@@ -287,11 +280,7 @@ class Histories:
         return forgotten
 
     def shared_with(self, history: History) -> str | None:
-        """The conversation that a new one shares the longest part with, if that is more than the task.
-
-        Args:
-            history: What the new one shows.
-        """
+        """The conversation that a new one shares the longest part with, if that is more than the task."""
         for place in range(len(history.links) - 1, 0, -1):
             if (here := self._at.get(history.links[place])) is not None:
                 return here[-1].name
