@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, get_args
 from urllib.parse import parse_qs, unquote
@@ -60,23 +60,21 @@ class Incoming:
     @property
     def region(self) -> str | None:
         """The region that it is signed for."""
-        found = _REGION.search(self.header(b"authorization") or "") if self.signed else None
-        return None if found is None else found[1]
+        scope = _REGION.search(self.header(b"authorization") or "") if self.signed else None
+        return None if scope is None else scope[1]
 
     def caller(self) -> str:
         """A digest of whose keys these are: conversations of other keys are other conversations.
 
         What changes from one request to the next, as a signature does, is left out.
         """
-        said = blake2b(digest_size=12, person=b"agentctx-caller")
-        for name in _KEYS:
-            value = self.header(name)
-            if value is not None:
-                value = value.split(", ")[0].split("/")[0] if value.startswith(_SIGNED) else value
-                said.update(b"\0" + name + b"\0" + value.encode())
-        for key in parse_qs(self.query.decode("latin-1")).get("key", ()):
-            said.update(b"\0key\0" + key.encode())
-        return said.hexdigest()
+        keys = [(name, value) for name in _KEYS if (value := self.header(name)) is not None]
+        keys += [(b"key", key) for key in parse_qs(self.query.decode("latin-1")).get("key", ())]
+        digest = blake2b(digest_size=12, person=b"agentctx-caller")
+        for name, value in keys:
+            key = value.split(", ")[0].split("/")[0] if value.startswith(_SIGNED) else value
+            digest.update(b"\0" + name + b"\0" + key.encode())
+        return digest.hexdigest()
 
 
 _SIGNED = "AWS4-HMAC-SHA256"
@@ -92,13 +90,11 @@ class Api:
         provider: Whose API it is.
         adapter: Reads and writes its bodies.
         model: The model that its path names.
-        streams: Whether its path asks for a stream.
     """
 
     provider: Provider
     adapter: Adapter
     model: str | None = None
-    streams: bool = False
 
     def body(self, sent: dict[str, Native]) -> dict[str, Native]:
         """A body as the adapter reads it."""
@@ -110,11 +106,9 @@ class Api:
 
     def sendable(self, written: dict[str, Native]) -> tuple[dict[str, Native], tuple[str, ...]]:
         """A body as the API takes it, and the beta features that it needs in a header."""
-        body = dict(written)
-        if self.provider == "bedrock":
-            body.pop("modelId", None)
-        betas = tuple(body.pop("betas", ())) if self.provider == "anthropic" else ()
-        return body, betas
+        apart = {"bedrock": "modelId", "anthropic": "betas"}.get(self.provider)
+        body = {name: value for name, value in written.items() if name != apart}
+        return body, tuple(written.get("betas", ())) if self.provider == "anthropic" else ()
 
 
 _SNAKE = {"system_instruction": "systemInstruction", "cached_content": "cachedContent", "tool_config": "toolConfig"}
@@ -129,14 +123,14 @@ class ConverseOverHttp(Converse):
         return {"code": names[0], **(said[names[0]] or {})} if names else None
 
 
-_CHAT, _RESPONSES, _MESSAGES, _CONVERSE = ChatCompletions(), Responses(), Messages(), ConverseOverHttp()
-_ENDS: Mapping[str, tuple[Provider, Adapter]] = {
-    "/chat/completions": ("openai", _CHAT),
-    "/responses": ("openai", _RESPONSES),
-    "/v1/messages": ("anthropic", _MESSAGES),
+_ENDS: Mapping[str, Api] = {
+    "/chat/completions": Api("openai", ChatCompletions()),
+    "/responses": Api("openai", Responses()),
+    "/v1/messages": Api("anthropic", Messages()),
 }
-_GEMINI = re.compile(r"/([^/:]+):(generateContent|streamGenerateContent)$")
-_BEDROCK = re.compile(r"/model/([^/]+)/(converse|converse-stream)$")
+_GEMINI = re.compile(r"/([^/:]+):(?:generateContent|streamGenerateContent)$")
+_BEDROCK = re.compile(r"/model/([^/]+)/(?:converse|converse-stream)$")
+_CONVERSE = ConverseOverHttp()
 
 
 def api_of(request: Incoming) -> Api | None:
@@ -144,15 +138,12 @@ def api_of(request: Incoming) -> Api | None:
     if request.method != "POST":
         return None
     path = request.path.rstrip("/")
-    for end, (provider, adapter) in _ENDS.items():
-        if path.endswith(end):
-            return Api(provider, adapter)
-    if (found := _GEMINI.search(path)) is not None:
-        model = unquote(found[1])
-        return Api("gemini", GenerateContent(model), model, streams=found[2] == "streamGenerateContent")
-    if (found := _BEDROCK.search(path)) is not None:
-        return Api("bedrock", _CONVERSE, unquote(found[1]), streams=found[2] == "converse-stream")
-    return None
+    if (gemini := _GEMINI.search(path)) is not None:
+        model = unquote(gemini[1])
+        return Api("gemini", GenerateContent(model), model)
+    if (bedrock := _BEDROCK.search(path)) is not None:
+        return Api("bedrock", _CONVERSE, unquote(bedrock[1]))
+    return next((api for end, api in _ENDS.items() if path.endswith(end)), None)
 
 
 def provider_of(request: Incoming) -> Provider:
@@ -186,55 +177,49 @@ def too_large_text(adapter: Adapter, error: ContextOverflow) -> str:
 
 
 def failure(provider: Provider, status: int, message: str, *, overflow: bool = False) -> Failure:
-    """Return an error as the provider's API tells it.
-
-    Args:
-        provider: Whose API it is.
-        status: The HTTP status.
-        message: What is wrong.
-        overflow: Whether the request was too large for the model.
-    """
-    said, headers = _SHAPES[provider](status, message, overflow)
-    again = [] if status in _TO_BE_TRIED_AGAIN else [(b"x-should-retry", b"false")]
-    named = [(b"content-type", b"application/json"), *again, *headers]
-    return Failure(status, named, json.dumps({**said}).encode())
+    """Return an error as the provider's API tells it; ``overflow`` where the request was too large for the model."""
+    kind = _KINDS[provider].get(status) or _KINDS[provider][status // 100 * 100]
+    headers = [(b"content-type", b"application/json")]
+    if status not in _TO_BE_TRIED_AGAIN:
+        headers.append((b"x-should-retry", b"false"))
+    error: dict[str, object] = {"message": message}
+    match provider:
+        case "openai":
+            code = "context_length_exceeded" if overflow else None
+            error = {"error": {**error, "type": kind, "param": None, "code": code}}
+        case "anthropic":
+            error = {"type": "error", "error": {**error, "type": kind}}
+        case "gemini":
+            error = {"error": {**error, "code": status, "status": kind}}
+        case "bedrock":
+            headers.append((b"x-amzn-errortype", kind.encode()))
+    return Failure(status, headers, json.dumps(error).encode())
 
 
 _TO_BE_TRIED_AGAIN = frozenset({502, 503, 504})
-_Shape = Callable[[int, str, bool], tuple[Mapping[str, object], Headers]]
-
-
-def _openai(status: int, message: str, overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    code = "context_length_exceeded" if overflow else None
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}, ()
-
-
-def _anthropic(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
-    kinds = {
+_KINDS: Mapping[Provider, Mapping[int, str]] = {
+    "openai": {400: "invalid_request_error", 500: "server_error"},
+    "anthropic": {
         400: "invalid_request_error",
         408: "timeout_error",
         413: "request_too_large",
+        500: "api_error",
         503: "overloaded_error",
         504: "timeout_error",
-    }
-    return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": message}}, ()
-
-
-def _gemini(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
-    kinds = {500: "INTERNAL", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
-    return {"error": {"code": status, "message": message, "status": kinds.get(status, "INVALID_ARGUMENT")}}, ()
-
-
-def _bedrock(status: int, message: str, _overflow: bool) -> tuple[Mapping[str, object], Headers]:  # noqa: FBT001
-    kinds = {500: "InternalServerException", 504: "ModelTimeoutException"}
-    otherwise = "ValidationException" if status < 500 else "ServiceUnavailableException"
-    return {"message": message}, [(b"x-amzn-errortype", kinds.get(status, otherwise).encode())]
-
-
-_SHAPES: Mapping[Provider, _Shape] = {
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "bedrock": _bedrock,
+    },
+    "gemini": {
+        400: "INVALID_ARGUMENT",
+        500: "INTERNAL",
+        502: "UNAVAILABLE",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    },
+    "bedrock": {
+        400: "ValidationException",
+        500: "InternalServerException",
+        502: "ServiceUnavailableException",
+        503: "ServiceUnavailableException",
+        504: "ModelTimeoutException",
+    },
 }
+"""The kinds of errors by their status; a status without one of its own has that of 400 or 500."""

@@ -7,16 +7,16 @@ they come; anything else is read as a whole. The HTTP library is httpx or httpx2
 from __future__ import annotations
 
 import json
-import math
+import re
 import sys
 import zlib
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from io import BytesIO
 from struct import unpack_from
 from types import ModuleType
-from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
@@ -45,15 +45,7 @@ class TooLarge(Exception):
 
 
 class Unreadable(Exception):
-    """A model call that cannot be prepared: it is passed on as it came, and the provider judges it.
-
-    Args:
-        why: The part that cannot be read, without its content.
-    """
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """The part of a model call that cannot be prepared, without its content: the call is passed on as it came."""
 
 
 _ITS_JSON, _ITS_ENCODING, TOO_DEEP = "its JSON", "its content encoding", "what is nested too deep"
@@ -123,42 +115,22 @@ def content_of(api: Api, body: Mapping[str, object], written: dict[str, Native])
         return None, ()
     sendable, betas = api.sendable(written)
     try:
-        return _bytes(sendable), betas
+        return _json(sendable).encode(errors="backslashreplace"), betas  # a lone surrogate as JSON escapes it
     except RecursionError:  # what could just be read need not be writable
         raise Unreadable(TOO_DEEP) from None
 
 
-def _bytes(body: Mapping[str, object]) -> bytes:
-    """A body in JSON; what UTF-8 cannot hold is written in escapes."""
+def _json(body: Mapping[str, object]) -> str:
+    write = partial(json.dumps, body, ensure_ascii=False, separators=(",", ":"))
     try:
-        return _json(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return _json(body, ensure_ascii=True).encode()
-
-
-def _json(body: Mapping[str, object], *, ensure_ascii: bool) -> str:
-    write = partial(json.dumps, ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False)
-    try:
-        return write(body)
+        return write(allow_nan=False)
     except ValueError:  # for what is not finite JSON has no word, but a number may be larger than any float
-        marks = {number: uuid4().hex for number in _TOO_LARGE}
-        written = write(_marked(body, marks))
-        for number, mark in marks.items():
-            written = written.replace(f'"{mark}"', _TOO_LARGE[number])
-        return written
+        return _STRING_OR_CONSTANT.sub(lambda token: _IN_JSON.get(token[0], token[0]), write())
 
 
-_TOO_LARGE: Mapping[float, str] = {math.inf: "1e999", -math.inf: "-1e999"}
-"""How a number is written that no float can hold: Python reads it as infinite."""
-
-
-def _marked(value: Native, marks: Mapping[float, str]) -> Native:
-    """A value of JSON with marks in the place of what is infinite, and nothing where a number is none."""
-    if isinstance(value, float):
-        return None if math.isnan(value) else marks.get(value, value)
-    if isinstance(value, list):
-        return [_marked(each, marks) for each in value]
-    return {name: _marked(each, marks) for name, each in value.items()} if isinstance(value, dict) else value
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+_IN_JSON: Mapping[str, str] = {"Infinity": "1e999", "-Infinity": "-1e999", "NaN": "null"}
+"""How a number is written that no float can hold, which Python reads as infinite; nothing where a number is none."""
 
 
 def with_betas(headers: list[tuple[bytes, bytes]], betas: Sequence[str]) -> list[tuple[bytes, bytes]]:
@@ -166,7 +138,7 @@ def with_betas(headers: list[tuple[bytes, bytes]], betas: Sequence[str]) -> list
     if not betas:
         return headers
     asked = (value.decode("latin-1").split(",") for name, value in headers if name == _BETAS)
-    features = dict.fromkeys([*filter(None, (each.strip() for values in asked for each in values)), *betas])
+    features = dict.fromkeys([*filter(None, (name.strip() for names in asked for name in names)), *betas])
     others = [(name, value) for name, value in headers if name != _BETAS]
     return [*others, (_BETAS, ",".join(features).encode("latin-1"))]
 
@@ -195,7 +167,7 @@ class Reply:
         if response.is_success and framing is not None:
             self.stream = _relayed(response, call, framing, waits=ways.waits)
             return Answer(self, close=self.stream.drop, stream=self.stream)
-        if response.is_success and _in_a_list(response):
+        if response.is_success and response.request.url.path.endswith(":streamGenerateContent"):
             self.stream = _listed(response, call, waits=ways.waits)
             return Answer(self, close=self.stream.drop)
         self.whole = await ways.sent(response.aread() if ways.waits else response.read())
@@ -203,11 +175,6 @@ class Reply:
         if not response.is_success:
             return Answer(self, refusal=Refused(response.text, response.status_code))
         return opened(self, object_in(self.whole), call)
-
-
-def _in_a_list(response: Native) -> bool:
-    """Tell whether a stream comes in one JSON document."""
-    return bool(response.request.url.path.endswith(":streamGenerateContent"))
 
 
 def _bytes_of(response: Native, *, waits: bool) -> tuple[Pull, Close]:
@@ -242,20 +209,18 @@ def _unpacks(http: ModuleType) -> frozenset[str]:
 
 def _relayed(response: Native, call: ModelCall, framing: Framing, *, waits: bool) -> Started:
     """Return a stream that is handed on: read for its usage, and restarted where it tells of an overflow."""
+
+    def read(piece: Piece) -> Native:
+        return None if piece.event is None else framing.said(piece.event)
+
+    def tells(piece: Piece) -> bool:
+        event = b"" if piece.event is None else piece.event.lower()
+        return any(word in event for word in _TELLS)
+
     pull, close = _bytes_of(response, waits=waits)
-    read = partial(_json_of, framing)
-    held = Held(call, (), waits, read, _tells, rename=Piece.renamed, begun=stays_packed(response))
+    held = Held(call, (), waits, read, tells, rename=Piece.renamed, begun=stays_packed(response))
     pieces = Pieces(pull, framing, lambda: held.begun and not held.goes_on)
     return Started(held, pieces.next, close)
-
-
-def _json_of(framing: Framing, piece: Piece) -> Native:
-    return None if piece.event is None else framing.said(piece.event)
-
-
-def _tells(piece: Piece) -> bool:
-    small = b"" if piece.event is None else piece.event.lower()
-    return any(word in small for word in _TELLS)
 
 
 _TELLS = (b"usage", b"applied_edits", b"exception", b"message_stop", b"[done]")
@@ -263,7 +228,7 @@ _TELLS = (b"usage", b"applied_edits", b"exception", b"message_stop", b"[done]")
 
 
 LARGEST_EVENT = 16_000_000
-"""Bytes of an event that are kept until its end comes; a larger one is handed on, and not read."""
+"""Bytes of an event, or of a whole document, that are kept until the end; a larger one is handed on, and not read."""
 
 
 @frozen
@@ -308,37 +273,28 @@ class Pieces:
         Raises:
             StopAsyncIteration: At the end.
         """
+        rest = self._rest
         while not self._ready:
-            if len(self._rest) > self._handed and (self.begun() or len(self._rest) > LARGEST_EVENT):
-                return self._part()
+            if len(rest) > self._handed and (self._over or self.begun() or len(rest) > LARGEST_EVENT):
+                data = bytes(rest[self._handed :])  # of an event that has not ended
+                self._handed = len(rest)
+                if len(rest) > LARGEST_EVENT:
+                    rest.clear()
+                    self._handed = self._looked_at = 0
+                return Piece(data)
             if self._over:
                 raise StopAsyncIteration
             try:
-                self._rest += await self.source()
+                rest += await self.source()
             except StopAsyncIteration:
                 self._over = True
-                if len(self._rest) > self._handed:
-                    return self._part()
-                raise
-            self._split()
+            while (end := self.framing.end(rest, self._looked_at)) is not None:
+                event = bytes(rest[:end])
+                self._ready.append(Piece(event[self._handed :], event))
+                del rest[:end]
+                self._handed = self._looked_at = 0
+            self._looked_at = len(rest)
         return self._ready.popleft()
-
-    def _split(self) -> None:
-        while (end := self.framing.end(self._rest, self._looked_at)) is not None:
-            event = bytes(self._rest[:end])
-            self._ready.append(Piece(event[self._handed :], event))
-            del self._rest[:end]
-            self._handed = self._looked_at = 0
-        self._looked_at = len(self._rest)
-
-    def _part(self) -> Piece:
-        """What has come of an event that has not ended."""
-        data = bytes(self._rest[self._handed :])
-        self._handed = len(self._rest)
-        if len(self._rest) > LARGEST_EVENT:
-            self._rest.clear()
-            self._handed = self._looked_at = 0
-        return Piece(data)
 
 
 @frozen
@@ -357,8 +313,8 @@ class Framing:
 
 def _end_of_event(rest: bytearray, looked_at: int) -> int | None:
     """Behind the blank line."""
-    found = END_OF_EVENT.search(rest, max(0, looked_at - 3))
-    return None if found is None else found.end()
+    blank = END_OF_EVENT.search(rest, max(0, looked_at - 3))
+    return None if blank is None else blank.end()
 
 
 SERVER_SENT_EVENTS = Framing(_end_of_event, said_in)
@@ -374,7 +330,6 @@ def whole_events(pull: Pull) -> Pull:
     return next_event
 
 
-_HEADERS_AT = 12
 _STRING = 7
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """The lengths of the kinds of header values that have one."""
@@ -385,32 +340,23 @@ def _said_in_frame(frame: bytes) -> Native:
 
     Source: https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html, "event stream encoding".
     """
+    start = 12 + int.from_bytes(frame[4:8], "big")
+    fields, headers = BytesIO(frame[12:start]), dict[str, str]()
     try:
-        headers = _frame_headers(frame)
-        start = _HEADERS_AT + int.from_bytes(frame[4:8], "big")
+        while length := fields.read(1):
+            name, kind = fields.read(length[0]).decode(), fields.read(1)[0]
+            value = fields.read(_FIXED[kind] if kind in _FIXED else int.from_bytes(fields.read(2), "big"))
+            if kind == _STRING:
+                headers[name] = value.decode()
         payload = json.loads(frame[start:-4] or b"null")
-    except (ValueError, IndexError, KeyError, RecursionError):
+    except (ValueError, IndexError, RecursionError):
         return None
     if exception := headers.get(":exception-type"):
         return {"type": "error", "error": payload, exception: payload}
-    name = headers.get(":event-type")
-    if name == "chunk" and isinstance(payload, dict) and isinstance(payload.get("bytes"), str):
+    event = headers.get(":event-type")
+    if event == "chunk" and isinstance(payload, dict) and isinstance(payload.get("bytes"), str):
         return object_in(b64decode(payload["bytes"]))  # as InvokeModel packs a model's own events
-    return {name: payload} if name else None
-
-
-def _frame_headers(frame: bytes) -> dict[str, str]:
-    found, place = dict[str, str](), _HEADERS_AT
-    end = place + int.from_bytes(frame[4:8], "big")
-    while place < end:
-        length = frame[place]
-        name = frame[place + 1 : place + 1 + length].decode()
-        kind, place = frame[place + 1 + length], place + 2 + length
-        size = _FIXED[kind] if kind in _FIXED else int.from_bytes(frame[place : place + 2], "big") + 2
-        if kind == _STRING:
-            found[name] = frame[place + 2 : place + size].decode()
-        place += size
-    return found
+    return {event: payload} if event else None
 
 
 def _end_of_frame(rest: bytearray, _looked_at: int) -> int | None:
@@ -430,33 +376,24 @@ _FRAMINGS: Mapping[str, Framing] = {
 }
 
 
-MOST_OF_A_LIST = 8_000_000
-"""Bytes of a stream in one JSON document that are kept, to read its usage at the end."""
-
-
 def _listed(response: Native, call: ModelCall, *, waits: bool) -> Started:
     """Return a stream in one JSON document, as Gemini sends it without ``alt=sse``: handed on, and read at its end."""
-    seen = bytearray()
+    document, held = bytearray(), Held(call, (), waits=waits, read=nothing_said)
     source, close = _bytes_of(response, waits=waits)
 
     async def pull() -> Piece:
         try:
             data = await source()
         except StopAsyncIteration:
-            _learn(call, bytes(seen))
-            await call.kept(waits=waits)
+            try:
+                answers = json.loads(document)
+            except (ValueError, RecursionError):
+                answers = None
+            usages = [call.adapter.usage(part) for part in (answers if isinstance(answers, list) else [answers])]
+            held.usage = next(filter(None, reversed(usages)), None)
             raise
-        if len(seen) <= MOST_OF_A_LIST:
-            seen.extend(data)
+        if len(document) <= LARGEST_EVENT:
+            document.extend(data)
         return Piece(data)
 
-    return Started(Held(call, (), waits=waits, read=nothing_said), pull, close)
-
-
-def _learn(call: ModelCall, document: bytes) -> None:
-    try:
-        chunks = json.loads(document)
-    except (ValueError, RecursionError):
-        return
-    usages = [call.adapter.usage(chunk) for chunk in (chunks if isinstance(chunks, list) else [chunks])]
-    call.learn(next(filter(None, reversed(usages)), None))
+    return Started(held, pull, close)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from ipaddress import ip_address
 from secrets import token_hex
 from time import perf_counter
-from typing import Self, TypeVar
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from typing import Self
+from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 from attrs import define, field
@@ -38,27 +39,19 @@ from agentctx.pipeline import Pipeline
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
 from agentctx.proxy.model_calls import Exchange, Known, PipelineFailed, PipelineOf
 from agentctx.proxy.upstream import (
-    DAMAGED,
-    INTERRUPTED,
-    NO_ADDRESS,
-    TIMEOUTS,
     UPSTREAM_ERRORS,
     CannotSign,
     Signer,
     Timeouts,
     Upstream,
     Upstreams,
+    explained,
     to_give,
     to_send,
 )
-from agentctx.session.conversations import Histories, SharedHistories
+from agentctx.session.conversations import Histories
 from agentctx.stores import ConversationStore
 from agentctx.strategies.fit_context_window import FitContextWindow
-
-T = TypeVar("T")
-
-MAX_BODY = 64_000_000
-"""Bytes of a model call's body that are taken, if nothing else is said."""
 
 MOST_REASONS = 50
 """For so many reasons the log says why a model call was not prepared."""
@@ -91,6 +84,7 @@ class Client:
         patience: Seconds for which its body is waited, and one more for each ``SLOWEST`` bytes that have come.
         started: Whether the head of the answer was sent.
         ended: Whether its end was.
+        read: Set when there is nothing left of the body.
     """
 
     receive: Receive
@@ -99,7 +93,7 @@ class Client:
     started: bool = False
     ended: bool = False
     _more: bool = field(init=False, default=True, repr=False)
-    _read: anyio.Event = field(init=False, factory=anyio.Event, repr=False)
+    read: anyio.Event = field(init=False, factory=anyio.Event, repr=False)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body, as it comes.
@@ -120,7 +114,7 @@ class Client:
             self.patience += len(piece) / SLOWEST - (perf_counter() - begun)
             if piece:
                 yield piece
-        self._read.set()
+        self.read.set()
 
     async def body(self, most: int, declared: str | None) -> bytes:
         """The body as a whole.
@@ -130,31 +124,19 @@ class Client:
             Gone: If the client goes before its end.
             TooSlow: If it takes too long.
         """
-        whole, source = bytearray(), self.pieces()
-        if not (declared or "").isdecimal() or int(declared or 0) <= most:
-            async for piece in source:
-                whole += piece
-                if len(whole) > most:
-                    break
-            else:
-                return bytes(whole)
-        whole.clear()
-        await self.drain()
-        raise TooLarge
-
-    async def drain(self) -> None:
-        """Take what is left of the body and forget it: a client that is still sending would not read the answer."""
-        with anyio.move_on_after(CLEAN_UP):
-            async for _ in self.pieces():
-                pass
-
-    def nothing_to_read(self) -> None:
-        """The request has no body."""
-        self._read.set()
+        if (declared or "").isdecimal() and int(declared or 0) > most:
+            raise TooLarge
+        whole = bytearray()
+        async for piece in self.pieces():
+            whole += piece
+            if len(whole) > most:
+                whole.clear()
+                raise TooLarge
+        return bytes(whole)
 
     async def gone(self) -> None:
         """Wait until the client goes, once its body was read."""
-        await self._read.wait()
+        await self.read.wait()
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
@@ -212,7 +194,7 @@ class Proxy:
 
     pipeline: Pipeline | PipelineOf
     upstreams: Upstreams = field(factory=Upstreams)
-    max_body: int = field(default=MAX_BODY, kw_only=True)
+    max_body: int = field(default=64_000_000, kw_only=True)
     max_requests: int = field(default=1_000, kw_only=True)
     timeouts: Timeouts = field(factory=Timeouts, kw_only=True)
     histories: Histories = field(factory=Histories, kw_only=True)
@@ -220,7 +202,7 @@ class Proxy:
     sign_aws: bool = field(default=False, kw_only=True)
     on_loopback: bool = field(default=False, kw_only=True)
     name: str = field(factory=lambda: f"agentctx-{token_hex(8)}", kw_only=True)
-    metrics: Metrics = field(init=False, repr=False)
+    metrics: Metrics = field(init=False, factory=Metrics, repr=False)
     known: Known = field(init=False, repr=False)
     _signer: Signer | None = field(init=False, repr=False)
     _upstream: Upstream | None = field(init=False, default=None, repr=False)
@@ -232,22 +214,18 @@ class Proxy:
         """Open no connection yet."""
         pipeline = self.pipeline
         pipeline_of = (lambda _model: pipeline) if isinstance(pipeline, Pipeline) else pipeline
-        histories = self.histories if self.store is None else SharedHistories(self.store, self.histories)
-        self.known = Known(pipeline_of, histories, self.store)
+        self.known = Known(pipeline_of, self.histories, self.store)
         self._signer = Signer() if self.sign_aws else None
-        self.metrics = Metrics()
-        routes = [Route("/healthz", self._health), Route("/metrics", self._measured), Mount("/", self._forward)]
+        healthy = Route("/healthz", PlainTextResponse("ok\n"), methods=["GET"])
+        routes = [healthy, Route("/metrics", self._measured), Mount("/", self._forward)]
         self._app = Starlette(routes=routes, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "http":
-            if (target := _absolute(scope)) is not None and _is_itself(target, scope):
-                scope = {**scope, "path": target.path or "/", "raw_path": (target.path or "/").encode("latin-1")}
-            if not scope["path"].startswith("/"):
-                await self._forward(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] == "http" and (path := _path_here(scope)) is not None:
+            scope = {**scope, "path": path, "raw_path": path.encode("latin-1")}
+        routed = scope["type"] != "http" or scope["path"].startswith("/")
+        await (self._app if routed else self._forward)(scope, receive, send)
 
     async def __aenter__(self) -> Self:
         """Load what the first request needs."""
@@ -268,54 +246,29 @@ class Proxy:
         async with self:
             yield
 
-    async def _health(self, _request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
     async def _measured(self, _request: Request) -> Response:
         return Response(self.metrics.text(), media_type=CONTENT_TYPE)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Incoming(scope["method"], _path_of(scope), scope["query_string"], tuple(scope["headers"]))
+        path = _raw_path(scope)
+        below = path.removeprefix(quote(scope.get("root_path", "")))  # the path that the application is mounted at
+        path = below if below.startswith("/") else path
+        request = Incoming(scope["method"], path, scope["query_string"], tuple(scope["headers"]))
         if self._upstream is None:
             self._upstream = Upstream(self.upstreams, self.timeouts, self.max_requests, self.name, self._signer)
         self._active += 1
         self.metrics.active.inc()
         try:
-            held = scope.get("state", {}).get(CONNECTION, 0) <= self.max_requests
+            busy = max(self._active, scope.get("state", {}).get(CONNECTION, 0)) > self.max_requests
             client = Client(receive, send, self.timeouts.upload)
-            await _Passage(self, self._upstream, request, api_of(request), client, held).take()
+            await _Passage(self, self._upstream, request, api_of(request), client, busy).take()
         finally:
             self._active -= 1
             self.metrics.active.dec()
             self.metrics.conversations.set(len(self.histories))
 
-    @property
-    def busy(self) -> bool:
-        """Whether more requests are under way than may be."""
-        return self._active > self.max_requests
-
-    def refusal(self, request: Incoming) -> str | None:
-        """Why a request is not taken at all."""
-        if self.on_loopback and not _is_this_machine(host := request.header(b"host") or ""):
-            return f"agentctx proxy: it answers to localhost and loopback addresses only, not to {host!r:.100}"
-        if not request.path.startswith("/"):
-            what = f"{request.method} {request.path}"
-            return f"agentctx proxy: it is a base URL, and no HTTP_PROXY: it does not pass on {what!r:.100}"
-        if any(unquote(segment) in (".", "..") for segment in request.path.split("/")):
-            return f"agentctx proxy: {request.path!r:.100} leads elsewhere by its dots: write the path without them"
-        return None
-
-    def has_seen(self, request: Incoming) -> bool:
-        """Whether a request was here before, and was passed on to where it came back from."""
-        return any(self.name in value.decode("latin-1") for name, value in request.headers if name == b"via")
-
     def say_unread(self, why: str, provider: Provider) -> None:
-        """Say in the log that a model call is passed on as it came, once for each reason.
-
-        Args:
-            why: What cannot be prepared; texts that differ in numbers alone are one reason.
-            provider: The provider that the call goes to.
-        """
+        """Log that a call is passed on as it came, once for each reason; those that differ in numbers alone are one."""
         reason = _NUMBERS.sub("[…]", why), provider
         if reason not in self._said and len(self._said) < MOST_REASONS:
             self._said.add(reason)
@@ -330,7 +283,7 @@ class _Passage:
 
     Args:
         api: The API that it is a model call of; None for everything else.
-        held: Whether its connection is one of those that may be.
+        busy: Whether more requests are under way, or more connections open, than may be.
     """
 
     proxy: Proxy
@@ -338,7 +291,7 @@ class _Passage:
     request: Incoming
     api: Api | None
     client: Client
-    held: bool
+    busy: bool
     began: float = field(factory=perf_counter)
 
     @property
@@ -346,170 +299,153 @@ class _Passage:
         """Whose API it is for."""
         return provider_of(self.request) if self.api is None else self.api.provider
 
+    @property
+    def where(self) -> str:
+        """The host that it goes to."""
+        return self.upstream.host(self.provider, self.request)
+
     async def take(self) -> None:
         """Answer it, whatever happens."""
-        refused = self.proxy.refusal(self.request)
-        if refused is not None:
-            await self._fail(400, refused, "refused")
-        elif self.proxy.has_seen(self.request):
-            where = self.upstream.host(self.provider, self.request)
-            said = (
-                f"agentctx proxy: the request has come back to this proxy from {where}: --upstream is a way in a circle"
-            )
-            await self._fail(508, said, "refused")
-        elif self.proxy.busy or not self.held:
-            most = f"--max-connections is {self.proxy.max_requests:,}"
-            await self._fail(503, f"agentctx proxy: too many requests are under way ({most}); try again", "refused")
-        else:
-            try:
-                await self._taken()
-            except Gone:
-                self.proxy.metrics.broken.labels("client").inc()
-            except TooSlow:
-                await self._too_slow()
-            except CannotSign as error:
-                await self._fail(403, str(error), "refused")
-            except UPSTREAM_ERRORS as error:
-                await self._not_reached(error)
-
-    async def _taken(self) -> None:
-        if self.api is None and not self.request.signed:
-            await self._while_it_waits(self._through, self.client.pieces() if _has_body(self.request) else None)
+        refusal = self._refusal()
+        if refusal is not None:
+            await self._fail(*refusal)
             return
         try:
-            raw = await self.client.body(self.proxy.max_body, self.request.header(b"content-length"))
+            await self._while_the_client_waits()
+        except Gone:
+            self.proxy.metrics.broken.labels("client").inc()
         except TooLarge:
-            await self._too_large()
-            return
-        await self._while_it_waits(self._model_call if self.api is not None else self._through, raw)
+            await self._fail(413, f"the body is larger than {self.proxy.max_body:,} bytes (--max-body)")
+        except TooSlow:
+            if self.client.started:  # the provider has answered before it had all
+                self.proxy.metrics.broken.labels("client").inc()
+            else:
+                await self._fail(408, "the request's body took too long to come")
+        except CannotSign as error:
+            await self._fail(403, str(error))
+        except UPSTREAM_ERRORS as error:
+            logger.warning("%s: %s", self.where, type(error).__name__)
+            if self.client.started:  # the answer is broken off
+                self.proxy.metrics.broken.labels("provider").inc()
+            else:
+                await self._fail(*explained(error, self.where))
 
-    async def _while_it_waits(self, work: Callable[[T], Awaitable[None]], body: T) -> None:
-        """Work for the client until it goes: then the provider's answer is wanted by nobody."""
-        failed: list[Exception] = []
-        if body is None:
-            self.client.nothing_to_read()
+    def _refusal(self) -> tuple[int, str] | None:
+        """The status and the reason with which a request is not taken at all."""
+        request = self.request
+        if self.proxy.on_loopback and not _is_this_machine(host := request.header(b"host") or ""):
+            return 400, f"it answers to localhost and loopback addresses only, not to {host!r:.100}"
+        if not request.path.startswith("/"):
+            line = f"{request.method} {request.path}"
+            return 400, f"it is a base URL, and no HTTP_PROXY: it does not pass on {line!r:.100}"
+        if any(unquote(segment) in (".", "..") for segment in request.path.split("/")):
+            return 400, f"{request.path!r:.100} leads elsewhere by its dots: write the path without them"
+        if any(self.proxy.name in value.decode("latin-1") for name, value in request.headers if name == b"via"):
+            return 508, f"the request has come back to this proxy from {self.where}: --upstream is a way in a circle"
+        if self.busy:
+            return 503, f"too many requests are under way (--max-connections is {self.proxy.max_requests:,}); try again"
+        return None
+
+    async def _while_the_client_waits(self) -> None:
+        """Answer the client until it goes: then the provider's answer is wanted by nobody."""
+        request, client = self.request, self.client
+        if self.api is not None or request.signed:
+            raw = await client.body(self.proxy.max_body, request.header(b"content-length"))
+            work = partial(self._through, raw) if self.api is None else partial(self._model_call, self.api, raw)
+        elif (request.header(b"content-length") or "0") != "0" or request.header(b"transfer-encoding") is not None:
+            work = partial(self._through, client.pieces())
+        else:
+            client.read.set()
+            work = partial(self._through, None)
+        errors: list[Exception] = []
 
         async def watch() -> None:
-            await self.client.gone()
-            if not self.client.ended:
+            await client.gone()
+            if not client.ended:
                 self.proxy.metrics.broken.labels("client").inc()
                 tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
             try:
-                await work(body)
-            except (Gone, TooSlow, CannotSign, *UPSTREAM_ERRORS) as error:
-                failed.append(error)
+                await work()
+            except (Gone, TooLarge, TooSlow, CannotSign, *UPSTREAM_ERRORS) as error:
+                errors.append(error)
             tasks.cancel_scope.cancel()
-        if failed:
-            raise failed[0]
+        if errors:
+            raise errors[0]
 
-    async def _model_call(self, raw: bytes) -> None:
-        assert self.api is not None  # noqa: S101 - as it was asked before
+    async def _model_call(self, api: Api, raw: bytes) -> None:
+        proxy = self.proxy
+        exchange = Exchange(api, self.request, raw, proxy.max_body, self.upstream, proxy.known, proxy.metrics)
         try:
-            reply = await self._exchange(self.api, raw).answered()
+            reply = await exchange.answered()
         except Unreadable as error:
-            self.proxy.say_unread(error.why, self.api.provider)
+            proxy.say_unread(str(error), api.provider)
             await self._through(raw)
-        except TooLarge:
-            await self._too_large()
         except ContextOverflow as error:
-            await self._answer(too_large(self.api, error), 400, "refused")
+            await self._refuse(too_large(api, error))
         except ConfigError as error:
-            await self._fail(400, f"agentctx proxy: {error}", "refused")
+            await self._fail(400, str(error))
         except (AgentctxError, PipelineFailed) as error:
             logger.warning("a model call could not be prepared: %s", type(error).__name__)
-            await self._fail(500, f"agentctx proxy: {error}", "failed")
+            await self._fail(500, str(error))
         else:
             await self._give(reply)
 
-    def _exchange(self, api: Api, raw: bytes) -> Exchange:
-        most, known, metrics = self.proxy.max_body, self.proxy.known, self.proxy.metrics
-        return Exchange(api, self.request, raw, most, self.upstream, known, metrics)
-
     async def _give(self, reply: Reply) -> None:
-        response = reply.response
+        response, stream = reply.response, reply.stream
         if reply.whole is not None:
             self._first_byte()
             await self.client.whole(response.status_code, to_give(response, whole=reply.whole), reply.whole)
             self._answered(response.status_code)
             return
-        assert reply.stream is not None  # noqa: S101 - an answer has one or the other
-        try:
-            await self.client.start(response.status_code, to_give(response, relayed=True))
-            while True:
-                try:
-                    piece = await reply.stream.next()
-                except StopAsyncIteration:
-                    break
-                self._first_byte()
-                await self.client.give(piece.data)
-                self.client.ended = reply.stream.held.ended  # who hangs up behind the last event has all
-            await self.client.give(b"", more=False)
-            self._answered(response.status_code)
-        finally:
-            with anyio.move_on_after(CLEAN_UP, shield=True):
-                await reply.stream.drop()
+        assert stream is not None  # noqa: S101 - an answer has one or the other
+
+        async def pieces() -> AsyncIterator[bytes]:
+            with suppress(StopAsyncIteration):
+                while True:
+                    yield (await stream.next()).data
+                    self.client.ended = stream.held.ended  # who hangs up behind the last event has all
+
+        await self._relay(response.status_code, to_give(response, relayed=True), pieces(), stream.drop)
 
     async def _through(self, content: bytes | AsyncIterator[bytes] | None) -> None:
         """Pass on what is not prepared, both ways, byte by byte."""
         headers = to_send(self.request.headers)
         response = await self.upstream.send(self.provider, self.request, headers, content)
+        await self._relay(response.status_code, to_give(response), response.aiter_raw(), response.aclose)
+        self.proxy.metrics.requests.labels("passed").inc()
+
+    async def _relay(
+        self, status: int, headers: Headers, pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Give an answer on as it comes, and let go of it."""
         try:
-            await self.client.start(response.status_code, to_give(response))
-            async for piece in response.aiter_raw():
+            await self.client.start(status, headers)
+            async for piece in pieces:
                 self._first_byte()
                 await self.client.give(piece)
             await self.client.give(b"", more=False)
-            self.proxy.metrics.requests.labels("passed").inc()
-            self._answered(response.status_code)
+            self._answered(status)
         finally:
             with anyio.move_on_after(CLEAN_UP, shield=True):
-                await response.aclose()
+                await close()
 
-    async def _too_large(self) -> None:
-        most = self.proxy.max_body
-        await self._fail(413, f"agentctx proxy: the body is larger than {most:,} bytes (--max-body)", "refused")
+    async def _fail(self, status: int, message: str) -> None:
+        await self._refuse(failure(self.provider, status, f"agentctx proxy: {message}"))
 
-    async def _too_slow(self) -> None:
-        if self.client.started:  # the provider has answered before it had all
-            self.proxy.metrics.broken.labels("client").inc()
-        else:
-            await self._fail(408, "agentctx proxy: the request's body took too long to come", "refused")
-
-    async def _not_reached(self, error: Exception) -> None:
-        """Tell of what happened on the way; of an answer that has begun, break the connection off."""
-        where, kind = self.upstream.host(self.provider, self.request), type(error).__name__
-        logger.warning("%s: %s", where, kind)
-        if self.client.started:
-            self.proxy.metrics.broken.labels("provider").inc()
-        elif isinstance(error, NO_ADDRESS):
-            said = f"agentctx proxy: what is asked for is too long, or makes no address at {where}"
-            await self._fail(414, said, "refused")
-        elif isinstance(error, TIMEOUTS):
-            await self._fail(504, f"agentctx proxy: {where} did not answer in time ({kind})", "failed")
-        elif isinstance(error, INTERRUPTED):
-            said = f"agentctx proxy: the answer of {where} broke off, or is no valid HTTP ({kind})"
-            await self._fail(502, said, "failed")
-        elif isinstance(error, DAMAGED):
-            await self._fail(502, f"agentctx proxy: the answer of {where} cannot be unpacked ({kind})", "failed")
-        else:
-            said = f"agentctx proxy: {where} could not be reached ({kind}): --upstream sets where requests go"
-            await self._fail(502, said, "failed")
-
-    async def _fail(self, status: int, message: str, outcome: str) -> None:
-        await self._answer(failure(self.provider, status, message), status, outcome)
-
-    async def _answer(self, error: Failure, status: int, outcome: str) -> None:
-        self.proxy.metrics.requests.labels(outcome).inc()
-        close = [(b"connection", b"close")] if status in _CLOSING else []
-        if close:
-            with suppress(Gone, TooSlow):
-                await self.client.drain()
-        length = (b"content-length", str(len(error.body)).encode())
-        await self.client.whole(status, [*error.headers, *close, length], error.body)
-        self._answered(status)
+    async def _refuse(self, refusal: Failure) -> None:
+        """Answer in the provider's place."""
+        self.proxy.metrics.requests.labels("failed" if refusal.status in _FAILED else "refused").inc()
+        headers = [*refusal.headers, (b"content-length", str(len(refusal.body)).encode())]
+        if refusal.status in _CLOSING:
+            with suppress(Gone, TooSlow), anyio.move_on_after(CLEAN_UP):
+                async for _ in self.client.pieces():  # a client that is still sending would not read the answer
+                    pass
+            headers.append((b"connection", b"close"))
+        await self.client.whole(refusal.status, headers, refusal.body)
+        self._answered(refusal.status)
 
     def _first_byte(self) -> None:
         if self.began:
@@ -517,20 +453,13 @@ class _Passage:
             self.began = 0.0
 
     def _answered(self, status: int) -> None:
-        self.proxy.metrics.answers.labels(_CLASSES.get(status // 100, "other")).inc()
+        self.proxy.metrics.answers.labels(f"{status // 100}xx").inc()
 
 
+_FAILED = frozenset({500, 502, 504})
+"""With these something went wrong behind the client's request."""
 _CLOSING = frozenset({400, 408, 413, 503, 508})
 """With these the body may not have been read."""
-
-_CLASSES: Mapping[int, str] = {place: f"{place}xx" for place in (1, 2, 3, 4, 5)}
-
-
-def _path_of(scope: Scope) -> str:
-    """The path of a request as the client wrote it, below the one that the application is mounted at."""
-    path = _raw_path(scope)
-    below = path.removeprefix(quote(scope.get("root_path", "")))
-    return below if below.startswith("/") else path
 
 
 def _raw_path(scope: Scope) -> str:
@@ -543,22 +472,16 @@ _UNQUOTED = "/:@!$&'()*+,;="
 """What stands in a path as it is (RFC 3986, 3.3)."""
 
 
-def _absolute(scope: Scope) -> SplitResult | None:
-    """The target of a request line that names scheme and host, as clients of an HTTP proxy write it."""
+def _path_here(scope: Scope) -> str | None:
+    """The path of a target with scheme and host, as clients of an HTTP proxy write it, that is this server's."""
+    host, own_port = scope.get("server") or ("", None)
     try:
         target = urlsplit(_raw_path(scope))
+        port = target.port or 80
     except ValueError:
         return None
-    return target if target.scheme in ("http", "https") and target.netloc else None
-
-
-def _is_itself(target: SplitResult, scope: Scope) -> bool:
-    """Whether a target is where this server listens."""
-    host, port = scope.get("server") or ("", None)
-    try:
-        return (target.port or 80) == port and (_is_this_machine(target.netloc) or target.hostname == host)
-    except ValueError:
-        return False
+    is_named = _is_this_machine(target.netloc) or target.hostname == host
+    return (target.path or "/") if target.scheme in ("http", "https") and is_named and port == own_port else None
 
 
 def _is_this_machine(host: str) -> bool:
@@ -569,7 +492,3 @@ def _is_this_machine(host: str) -> bool:
         return name.lower() == "localhost" or ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _has_body(request: Incoming) -> bool:
-    return (request.header(b"content-length") or "0") != "0" or request.header(b"transfer-encoding") is not None

@@ -47,10 +47,6 @@ class Metrics:
         if report.stages:
             self.compacted.inc()
 
-    def sent(self, *, changed: bool) -> None:
-        """A model call was sent, in other words than it came or in the same."""
-        self.requests.labels("changed" if changed else "unchanged").inc()
-
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""
         if (folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR")) is None:

@@ -7,16 +7,15 @@ then on bytes are handed on as they come, read on the way for the usage.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
-from itertools import count
 from time import perf_counter
 
 from attrs import define, field, frozen
 
-from agentctx.clients.answers import Answer, Ways, answer
+from agentctx.clients.answers import Ways, answer
 from agentctx.clients.apis import SESSION_HEADER, Api, Incoming
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.clients.over_http import TOO_DEEP, Reply, Unreadable, body_of, content_of, unpacked, with_betas
@@ -38,14 +37,6 @@ PipelineOf = Callable[[str | None], Pipeline]
 
 LONGEST_NAME = 200
 """Characters that are held of a session's name in a header."""
-
-
-def _short(name: str) -> str:
-    """The name; of one that is too long, its beginning, and a digest that tells it from others that begin so."""
-    if len(name) <= LONGEST_NAME:
-        return name
-    whole = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[: LONGEST_NAME - len(whole)]}{whole}"
 
 
 class PipelineFailed(Exception):
@@ -86,60 +77,42 @@ class Exchange:
         body = self.api.body(body_of(plain))
         call = await self._begun(body, len(plain))
         self.metrics.prepared(call.view.report, perf_counter() - begun)
-        reply: Reply = await answer(call, partial(self._send, body, count()), _WAYS)
+        reply: Reply = await answer(call, partial(self._send, body, call), Ways((), Reply.opened, waits=True))
         return reply
 
     async def _begun(self, body: dict[str, Native], size: int) -> ModelCall:
+        """Prepare a body in its conversation."""
+        adapter, call = self.api.adapter, None
         try:
-            request = self.api.adapter.read(body)
-            if request is None or not isinstance(request.messages, list) or not request.messages:
-                raise Unreadable(self.api.adapter.messages_key)
-            call = await self._in_its_conversation(request.model, body, size)
+            request = adapter.read(body)
+            if request is not None and isinstance(request.messages, list) and request.messages:
+                pipeline = self.known.pipeline_for(request.model)
+                sessions = self.known.sessions_of(pipeline)
+                asked = Asked(pipeline, sessions=sessions, known=self.known, head=self.request, size=size)
+                call = await begin(asked, adapter, body)
         except InvalidInput as error:
             raise Unreadable(error.where) from None
         except RecursionError:
             raise Unreadable(TOO_DEEP) from None
-        if call is None:
-            raise Unreadable(self.api.adapter.messages_key)
-        return call
-
-    async def _in_its_conversation(self, model: str | None, body: dict[str, Native], size: int) -> ModelCall | None:
-        try:
-            return await begin(self._asked(self.known.pipeline_for(model), size), self.api.adapter, body)
-        except (AgentctxError, RecursionError):
+        except AgentctxError:
             raise
         except FAILURES as error:  # what the pipeline's own parts raise
             raise PipelineFailed(described(error)) from error
+        if call is None:
+            raise Unreadable(adapter.messages_key)
+        return call
 
-    def _asked(self, pipeline: Pipeline, size: int) -> Asked:
-        named = self.request.header(SESSION_HEADER)
-        return Asked(
-            pipeline,
-            sessions=self.known.sessions_of(pipeline),
-            known=self.known,
-            caller=self.request.caller(),
-            named=None if named is None else _short(named),
-            size=size,
-        )
-
-    async def _send(self, given: dict[str, Native], tries: Iterator[int], written: dict[str, Native]) -> Reply:
+    async def _send(self, body: dict[str, Native], call: ModelCall, written: dict[str, Native]) -> Reply:
         """Send what was prepared; the client's own bytes where nothing has changed."""
-        if next(tries):
+        if call.recovered:
             self.metrics.recovered.inc()
-        content, betas = content_of(self.api, given, written)
-        self.metrics.sent(changed=content is not None)
+        content, betas = content_of(self.api, body, written)
+        self.metrics.requests.labels("unchanged" if content is None else "changed").inc()
         if content is None:
             content, headers = self.raw, to_send(self.request.headers, identity=True)
         else:
             headers = with_betas(to_send(self.request.headers, whole=content, identity=True), betas)
         return Reply(await self.upstream.send(self.api.provider, self.request, headers, content))
-
-
-async def _opened(reply: Reply, call: ModelCall, ways: Ways, /) -> Answer:
-    return await reply.opened(call, ways)
-
-
-_WAYS = Ways((), _opened, waits=True)
 
 
 @define(eq=False)
@@ -148,44 +121,38 @@ class Asked(Conversations):
 
     Args:
         known: All conversations.
-        caller: A digest of whose keys they are.
-        named: The conversation's name, where the client gives one.
+        head: The head of the request: whose keys it has, and the conversation's name where it gives one.
         size: Bytes of the request.
     """
 
     known: Known = field(kw_only=True)
-    caller: str = field(kw_only=True)
-    named: str | None = field(kw_only=True)
+    head: Incoming = field(kw_only=True)
     size: int = field(kw_only=True)
 
     @asynccontextmanager
     async def of(self, _body: Body, request: RequestParts, format_name: str) -> AsyncIterator[Session | None]:
         """The session of a request, held while it is prepared."""
-        caller = f"{self.caller}-{format_name}"
-        if self.named is not None:
-            name = f"{caller}/{self.named}"
-            named = History(caller, b"", (name.encode(),), bytes=self.size)
-            await self._forget(self.known.histories.hold(name, named))
-            async with self.sessions.using(name, request.model, format_name) as session:
-                yield session.holding(request.messages, request.system, format_name, request.model)
-            return
-        name = await self._found(request, caller, format_name)
+        caller, named = f"{self.head.caller()}-{format_name}", self.head.header(SESSION_HEADER)
+        store, histories = self.known.store, self.known.histories
+        if named is None:
+            history = history_of(request, caller, format_named(format_name), self.size)
+            shared = histories if store is None else SharedHistories(store, histories)
+            conversation = await shared.find(history)
+            name, forgotten = conversation.name, conversation.forgotten
+            before = None if conversation.branches_off is None else self.sessions.get(conversation.branches_off)
+            if before is not None and before.steps and name not in self.sessions:
+                with suppress(InvalidInput):  # JSON cannot hold what it has shown
+                    self.sessions[name] = Session.load(self.pipeline, {**before.dump(), "id": name})
+        else:
+            if len(named) > LONGEST_NAME:  # its beginning, and a digest that tells it from others that begin so
+                digest = sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+                named = f"{named[: LONGEST_NAME - len(digest)]}{digest}"
+            name = f"{caller}/{named}"
+            forgotten = histories.hold(name, History(caller, b"", (name.encode(),), self.size))
+        await self.known.forget(forgotten)
         async with self.sessions.using(name, request.model, format_name) as session:
-            yield session
-
-    async def _found(self, request: RequestParts, caller: str, format_name: str) -> str:
-        history = history_of(request, caller, format_named(format_name), self.size)
-        found = await self.known.histories.find(history)
-        await self._forget(found.forgotten)
-        before = None if found.branches_off is None else self.sessions.get(found.branches_off)
-        if before is not None and before.steps and found.name not in self.sessions:
-            with suppress(InvalidInput):  # JSON cannot hold what it has shown
-                self.sessions[found.name] = Session.load(self.pipeline, {**before.dump(), "id": found.name})
-        return found.name
-
-    async def _forget(self, names: Sequence[str]) -> None:
-        for name in names:
-            await self.known.forget(name)
+            holding = (request.messages, request.system, format_name, request.model)
+            yield session if named is None else session.holding(*holding)
 
     def say_once(self, what: str) -> None:
         """Say nothing: what it says is for whoever wraps a client."""
@@ -205,14 +172,10 @@ class Known:
     """
 
     pipeline_of: PipelineOf
-    histories: Histories | SharedHistories
+    histories: Histories
     store: StateStore | None = None
     _pipelines: dict[str | None, Pipeline] = field(init=False, factory=dict, repr=False)
     _sessions: dict[int, Sessions] = field(init=False, factory=dict, repr=False)
-
-    def __len__(self) -> int:
-        """How many sessions are in memory."""
-        return sum(map(len, self._sessions.values()))
 
     def pipeline_for(self, model: str | None) -> Pipeline:
         """The pipeline for a model.
@@ -220,30 +183,28 @@ class Known:
         Raises:
             ConfigError: If the model's window is not known.
         """
-        found = self._pipelines.get(model)
-        if found is not None:
-            return found
-        found = self.pipeline_of(model)
+        if model in self._pipelines:
+            return self._pipelines[model]
+        pipeline = self.pipeline_of(model)
         if len(self._pipelines) < MOST_MODELS:
-            self._pipelines[model] = found
-        elif id(found) not in self._sessions:
+            self._pipelines[model] = pipeline
+        elif id(pipeline) not in self._sessions:
             msg = f"more than {MOST_MODELS} models were asked for: {model!r:.100} is one more"
             raise ConfigError(msg)
-        return found
+        return pipeline
 
     def sessions_of(self, pipeline: Pipeline) -> Sessions:
         """The sessions of a pipeline."""
-        found = self._sessions.get(id(pipeline))
-        if found is None:
-            found = self._sessions[id(pipeline)] = Sessions(
-                pipeline, self.store, capacity=self.histories.most + IN_FLIGHT
-            )
-        return found
+        if id(pipeline) not in self._sessions:
+            capacity = self.histories.most + IN_FLIGHT
+            self._sessions[id(pipeline)] = Sessions(pipeline, self.store, capacity=capacity)
+        return self._sessions[id(pipeline)]
 
-    async def forget(self, name: str) -> None:
-        """Forget a conversation that there is no room for."""
-        for sessions in self._sessions.values():
-            await sessions.close(name)
+    async def forget(self, names: Sequence[str]) -> None:
+        """Forget conversations that there is no room for."""
+        for name in names:
+            for sessions in self._sessions.values():
+                await sessions.close(name)
 
 
 MOST_MODELS = 500

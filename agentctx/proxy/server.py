@@ -26,7 +26,6 @@ KEEP_ALIVE = 75
 """Seconds that a connection may wait for its next request: longer than clients keep one, so that none is just closed
 when they use it."""
 
-
 BACKLOG = 2_048
 """So many connections may wait to be accepted."""
 
@@ -88,16 +87,14 @@ def refuse_itself(upstreams: Upstreams, listener: socket.socket) -> None:
         ConfigError: If one is.
     """
     own_host, own_port = listener.getsockname()[:2]
-    for address, host, port in upstreams.places():
-        if port == own_port and any(_is_same_place(found, own_host) for found in _resolved(host)):
-            msg = f"--upstream: {address} is where the proxy itself listens: name the provider's address"
+    for upstream, host, port in upstreams.places():
+        addresses = set[str]()
+        with suppress(OSError):  # a name without an address is none of ours
+            if port == own_port:
+                addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        if any(_is_same_place(address, own_host) for address in addresses):
+            msg = f"--upstream: {upstream} is where the proxy itself listens: name the provider's address"
             raise ConfigError(msg)
-
-
-def _resolved(host: str) -> set[str]:
-    with suppress(OSError):  # what has no address is no address of ours
-        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    return set()
 
 
 def _is_same_place(address: str, own: str) -> bool:
@@ -115,10 +112,7 @@ def _is_same_place(address: str, own: str) -> bool:
 def serve(make: Callable[[], Proxy], listener: socket.socket, listening: Listening) -> None:
     """Serve until the process is told to stop (SIGTERM, SIGINT); what is under way then may end within the grace.
 
-    Args:
-        make: Makes the application; with several workers each makes its own, so that it can be pickled.
-        listener: Where it listens.
-        listening: How.
+    With several workers each makes its own application: ``make`` is pickled.
     """
     if listening.workers == 1:
         server = uvicorn.Server(settings(make(), listening))
@@ -166,20 +160,15 @@ def settings(app: Proxy | Callable[[], Proxy], listening: Listening) -> uvicorn.
     )
 
 
-_MMAP_THRESHOLD = -3
-"""The name of the setting in glibc's ``mallopt``."""
-LARGE = 262_144
-"""Bytes of a buffer that has memory of its own."""
-
-
 def give_back() -> None:
     """Let large buffers be given back to the system when they are free; in each process that serves.
 
     By itself glibc puts them among small ones once one of their size was free, and what lies between them keeps their
     memory for good: it grew with the number of large requests. Other C libraries are left as they are.
     """
+    mmap_threshold, large = -3, 262_144  # bytes of a buffer that has memory of its own
     with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, LARGE)
+        ctypes.CDLL(None).mallopt(mmap_threshold, large)
 
 
 def quiet() -> None:

@@ -39,22 +39,26 @@ _DEFAULTS: Mapping[Provider, str] = {
     "bedrock": "https://bedrock-runtime.{region}.amazonaws.com",
 }
 
-ProviderResponse = httpx.Response
-"""What a provider answers."""
-
 UPSTREAM_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 """What may happen on the way to the provider."""
-TIMEOUTS = (httpx.TimeoutException,)
 IDLE = 4.0
 """Seconds that a connection to a provider is kept without a request: many servers close theirs after 5, and a request
 that is on its way just then is lost."""
 
-INTERRUPTED = (httpx.RemoteProtocolError, httpx.ReadError)
-"""The provider was reached, and closed the connection, or said what is no HTTP."""
-DAMAGED = (httpx.DecodingError,)
-"""The answer is not packed as it says."""
-NO_ADDRESS = (httpx.InvalidURL,)
-"""What the client asks for makes no address."""
+
+def explained(error: Exception, where: str) -> tuple[int, str]:
+    """Return the status and the message for one of ``UPSTREAM_ERRORS`` on the way to a provider's host."""
+    kind = type(error).__name__
+    match error:
+        case httpx.InvalidURL():
+            return 414, f"what is asked for is too long, or makes no address at {where}"
+        case httpx.TimeoutException():
+            return 504, f"{where} did not answer in time ({kind})"
+        case httpx.RemoteProtocolError() | httpx.ReadError():
+            return 502, f"the answer of {where} broke off, or is no valid HTTP ({kind})"
+        case httpx.DecodingError():
+            return 502, f"the answer of {where} cannot be unpacked ({kind})"
+    return 502, f"{where} could not be reached ({kind}): --upstream sets where requests go"
 
 
 @frozen
@@ -80,7 +84,13 @@ class Upstreams:
     def __attrs_post_init__(self) -> None:
         """Check the addresses."""
         for address in filter(None, (*self.of.values(), self.everything)):
-            _check_address(address)
+            try:
+                url = httpx.URL(address.replace("{region}", "region"))
+            except httpx.InvalidURL:
+                url = httpx.URL()
+            if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
+                msg = f"--upstream: {address!r:.100} is no address such as https://api.openai.com"
+                raise ConfigError(msg)
 
     @classmethod
     def parse(cls, written: Iterable[str]) -> Self:
@@ -90,14 +100,14 @@ class Upstreams:
             ConfigError: If a provider is not known, or an address is none.
         """
         of, everything = dict[str, str](), None
-        for each in written:
-            name, is_named, address = each.partition("=")
+        for option in written:
+            name, is_named, address = option.partition("=")
             if name in PROVIDERS and is_named:
                 of[name] = address
             elif "://" in name:
-                everything = each
+                everything = option
             else:
-                msg = f"--upstream: {each!r:.100} is not PROVIDER=URL or URL; providers are {', '.join(PROVIDERS)}"
+                msg = f"--upstream: {option!r:.100} is not PROVIDER=URL or URL; providers are {', '.join(PROVIDERS)}"
                 raise ConfigError(msg)
         return cls(of, everything)
 
@@ -108,15 +118,10 @@ class Upstreams:
             yield address, url.host, url.port or (443 if url.scheme == "https" else 80)
 
     def address(self, provider: Provider, path: str, region: str | None = None) -> str:
-        """Where a request goes.
+        """Return where a request goes.
 
         A version that the address ends with, and the path begins with, counts once: ``https://host/v1`` is as
         ``https://host``.
-
-        Args:
-            provider: Whose API it is for.
-            path: Its path.
-            region: The AWS region, where it names one.
         """
         base = (self.of.get(provider) or self.everything or _DEFAULTS[provider]).rstrip("/")
         base = base.replace("{region}", region or "us-east-1")
@@ -124,16 +129,6 @@ class Upstreams:
         if len(first) > 1 and httpx.URL(base).path.endswith(first):
             base = base[: -len(first)]
         return base + path
-
-
-def _check_address(address: str) -> None:
-    try:
-        url = httpx.URL(address.replace("{region}", "region"))
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
-        msg = f"--upstream: {address!r:.100} is no address such as https://api.openai.com"
-        raise ConfigError(msg)
 
 
 @frozen
@@ -187,35 +182,28 @@ class Upstream:
         nothing_kept = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # one client's cookies are no other's
         self._client = httpx.AsyncClient(timeout=waits, limits=limits, cookies=nothing_kept, follow_redirects=False)
 
-    def url(self, provider: Provider, request: Incoming) -> str:
-        """Where a request goes, with its query."""
-        address = self.addresses.address(provider, request.path, request.region)
-        return f"{address}?{request.query.decode('latin-1')}" if request.query else address
-
     def host(self, provider: Provider, request: Incoming) -> str:
         """The host and the port that a request goes to."""
-        return _host_of(self.addresses.address(provider, "/", request.region))
+        url = httpx.URL(self.addresses.address(provider, "/", request.region))
+        port = "" if url.port is not None else ":443" if url.scheme == "https" else ":80"
+        return f"{url.netloc.decode()}{port}"
 
     async def send(
         self, provider: Provider, request: Incoming, headers: Headers, content: bytes | AsyncIterator[bytes] | None
     ) -> httpx.Response:
-        """Send a request; its answer's body is still to be read, and the answer is to be closed.
-
-        Args:
-            provider: Whose API it is for.
-            request: Its head, as it came; where that is signed for AWS, it is signed anew.
-            headers: The header fields to be sent.
-            content: The body to be sent.
+        """Send a request, signed anew where its head is signed for AWS; the answer is still to be read and closed.
 
         Raises:
             CannotSign: If it is signed for AWS, and nothing here signs.
             httpx.HTTPError: If nothing answers, or with a status that HTTP does not have.
         """
-        url = self.url(provider, request)
+        url = self.addresses.address(provider, request.path, request.region)
+        url = f"{url}?{request.query.decode('latin-1')}" if request.query else url
         if request.signed and isinstance(content, bytes):
             if self.signer is None or request.region is None:
                 raise CannotSign(_CANNOT_SIGN)
-            headers = await self.signer.signed(request.method, url, headers, content, request.region)
+            signing = (request.method, url, headers, content, request.region)
+            headers = await anyio.to_thread.run_sync(self.signer.signed, *signing)
         extensions = {"timeout": self._client.timeout.as_dict()}
         passed = [*headers, (b"via", f"1.1 {self.name}".encode())]
         sent = httpx.Request(request.method, url, headers=passed, content=content, extensions=extensions)
@@ -235,7 +223,7 @@ class CannotSign(Exception):
 
 
 _CANNOT_SIGN = (
-    "agentctx proxy: this request is signed for AWS over the proxy's own address, so its signature does not hold for "
+    "this request is signed for AWS over the proxy's own address, so its signature does not hold for "
     "the provider's: start the proxy with --sign-aws, which signs with the AWS credentials of its machine"
 )
 
@@ -267,40 +255,22 @@ class Signer:
             msg = "no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             raise ConfigError(msg)
 
-    async def signed(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
-        """The header fields with a signature over this address and this body, in the place of the one that came.
-
-        Args:
-            method: The method.
-            url: The address.
-            headers: The header fields as they came, without those that concern a connection.
-            body: The body.
-            region: The AWS region.
-        """
+    def signed(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
+        """The header fields with a signature over this address and this body, in the place of the one that came."""
         kept = [(name, value) for name, value in headers if name not in _REPLACED]
         if self._bearer:
             return [*kept, (b"authorization", f"Bearer {self._bearer}".encode())]
-        return await anyio.to_thread.run_sync(self._sign, method, url, kept, body, region)
-
-    def _sign(self, method: str, url: str, headers: Headers, body: bytes, region: str) -> Headers:
         from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
         from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
 
-        content = {name.decode(): value.decode("latin-1") for name, value in headers if name == b"content-type"}
+        content = {name.decode(): value.decode("latin-1") for name, value in kept if name == b"content-type"}
         request = AWSRequest(method, url, headers={"host": urlsplit(url).netloc, **content}, data=body)
         SigV4Auth(self._credentials.get_frozen_credentials(), "bedrock", region).add_auth(request)
         added = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
-        return [*headers, *((name, value) for name, value in added if name not in (b"content-type", b"host"))]
+        return [*kept, *((name, value) for name, value in added if name not in (b"content-type", b"host"))]
 
 
 _REPLACED = frozenset({b"authorization", b"x-amz-date", b"x-amz-security-token", b"x-amz-content-sha256"})
-
-
-def _host_of(url: str) -> str:
-    """The host and the port of an address."""
-    parsed = httpx.URL(url)
-    port = "" if parsed.port is not None else ":443" if parsed.scheme == "https" else ":80"
-    return f"{parsed.netloc.decode()}{port}"
 
 
 def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = False) -> list[tuple[bytes, bytes]]:
@@ -311,16 +281,13 @@ def to_send(headers: Headers, *, whole: bytes | None = None, identity: bool = Fa
         whole: The body, where it is another one than came.
         identity: Whether the answer is to come unpacked, since it is read on its way.
     """
-    dropped = _HOP_BY_HOP | _OURS | _named(headers) | (frozenset() if whole is None else _OF_THE_BODY)
+    dropped = _OURS if whole is None else _OURS | _OF_THE_BODY
     if any(name == b"transfer-encoding" for name, _ in headers):  # then that says how long the body is, and no length
         dropped |= {b"content-length"}
-    kept = [(name, value) for name, value in headers if name not in dropped]
     if identity:
-        kept = [(name, value) for name, value in kept if name != b"accept-encoding"]
-        kept.append((b"accept-encoding", b"identity"))
-    if whole is not None:
-        kept.append((b"content-length", str(len(whole)).encode()))
-    return kept
+        dropped |= {b"accept-encoding"}
+    kept = _end_to_end(headers, dropped, whole)
+    return [*kept, (b"accept-encoding", b"identity")] if identity else kept
 
 
 def to_give(answer: httpx.Response, *, whole: bytes | None = None, relayed: bool = False) -> list[tuple[bytes, bytes]]:
@@ -331,18 +298,15 @@ def to_give(answer: httpx.Response, *, whole: bytes | None = None, relayed: bool
         whole: The body, where it was read as a whole.
         relayed: Whether the body is read on its way: then it is unpacked, and may go on with another answer's.
     """
-    headers = [(name.lower(), value) for name, value in answer.headers.raw]
-    changed = _OF_THE_BODY if whole is not None or relayed else frozenset()
+    dropped = _OF_THE_BODY if whole is not None or relayed else frozenset()
     if stays_packed(answer):
-        changed -= {b"content-encoding"}
-    dropped = _HOP_BY_HOP | _named(headers) | changed
-    kept = [(name, value) for name, value in headers if name not in dropped]
-    if whole is not None:
-        kept.append((b"content-length", str(len(whole)).encode()))
-    return kept
+        dropped -= {b"content-encoding"}
+    return _end_to_end([(name.lower(), value) for name, value in answer.headers.raw], dropped, whole)
 
 
-def _named(headers: Headers) -> frozenset[bytes]:
-    """The fields that ``Connection`` names, which concern one connection as well."""
+def _end_to_end(headers: Headers, dropped: frozenset[bytes], whole: bytes | None) -> list[tuple[bytes, bytes]]:
+    """Header fields without those of one connection, some of which ``Connection`` names; with the length of a body."""
     values = (value for name, value in headers if name == b"connection")
-    return frozenset(name.strip().lower() for value in values for name in value.split(b","))
+    named = {name.strip().lower() for value in values for name in value.split(b",")}
+    kept = [(name, value) for name, value in headers if name not in _HOP_BY_HOP | dropped | named]
+    return kept if whole is None else [*kept, (b"content-length", str(len(whole)).encode())]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate, takewhile
 from time import time
@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import CONTROL, Message, Native, ToolResult
+from agentctx.core.message import CONTROL, Message, ToolResult
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.protocols import StateStore
@@ -49,11 +49,6 @@ class End:
 NO_END = End()
 
 
-def _no_answer(_place: int) -> bool:
-    """Of a history without messages."""
-    return False
-
-
 @frozen
 class History:
     """What a request shows, in digests.
@@ -62,94 +57,85 @@ class History:
         caller: Whose it is, and in which format: the histories of others are never looked at.
         system: The system prompt, and the system messages at its start.
         links: For each other message, what was said up to it.
+        size: How large the request is, in bytes.
         end: What the caller says at its end.
         words: Each message by itself.
-        is_answer: Whether the message at a place is the model's.
-        bytes: How large the request is.
+        read: Reads the message at a place, as is needed of few; None where it cannot be read.
     """
 
     caller: str
     system: bytes
     links: Sequence[bytes] = field(repr=False)
+    size: int = 0
     end: End = field(default=NO_END, repr=False)
     words: Sequence[bytes] = field(default=(), repr=False)
-    is_answer: Callable[[int], bool] = field(default=_no_answer, repr=False)
-    bytes: int = 0
+    read: Callable[[int], Message | None] = field(default=lambda _place: None, repr=False)
 
     def answers(self, place: int, end: End) -> bool:
         """Whether behind a place the model's answer stands, and before it nothing but words of that end."""
         later = range(place + 1, len(self.words))
-        first = next((at for at in later if self.words[at] not in end.words), None)
-        return first is not None and self.is_answer(first)
+        first = next((self.read(at) for at in later if self.words[at] not in end.words), None)
+        return first is not None and first.role == "assistant"
+
+    def goes_on_with(self, seen_at: Mapping[bytes, Sequence[_Conversation]]) -> _Conversation | None:
+        """The conversation whose last history is the longest that this one begins with.
+
+        Under another system prompt it is one only if more than the task is the same. Where there is none, it is the one
+        whose last history is that but for what the caller said at its end for one call alone.
+
+        Args:
+            seen_at: The conversations, by what they showed.
+        """
+        places = range(len(self.links) - 1, -1, -1)
+        for place in places:
+            link = self.links[place]
+            here = [conversation for conversation in seen_at.get(link, ()) if conversation.tip == link]
+            same = [conversation for conversation in here if conversation.system == self.system]
+            if same or (here and place > 0):
+                return same[0] if same else here[-1]
+        for place in places:
+            for conversation in reversed(seen_at.get(self.links[place], ())):
+                end, same_system = conversation.end, conversation.system == self.system
+                if end.stem == self.links[place] and (place > 0 or same_system) and self.answers(place, end):
+                    return conversation
+        return None
 
 
 def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int = 0) -> History:
-    """The history of a request. Cache markers, which move from step to step, are passed over.
+    """Return the history of a request of ``size`` bytes; cache markers, which move from step to step, do not count."""
+    system_messages = list(takewhile(_is_system, request.messages))
+    messages = request.messages[len(system_messages) :]
 
-    Args:
-        request: What the client sends.
-        caller: Whose it is.
-        wire: The format of its messages.
-        size: How large the request is, in bytes.
-    """
-    told = list(takewhile(_is_system, request.messages))
-    system = _digest(_text([request.system, *told]), b"system")
-    said = _Said(request.messages[len(told) :], wire)
-    words = [_digest(_text(message), b"message") for message in said.natives]
-    links = [*accumulate(words, lambda link, word: _digest(word, link), initial=_digest(caller.encode(), b"caller"))]
-    end = said.end(words, links)
-    return History(caller, system, links[1:] or [_digest(system, links[0])], end, words, said.is_answer, size)
-
-
-@frozen
-class _Said:
-    """The messages of a request behind its system messages; few of them are read."""
-
-    natives: Sequence[Native]
-    wire: WireFormat
-
-    def at(self, place: int) -> Message | None:
-        """The message at a place; None where it cannot be read."""
+    def read(place: int) -> Message | None:
         try:
-            return self.wire.read_message(self.natives[place], place)
+            return wire.read_message(messages[place], place)
         except InvalidInput:
             return None
 
-    def is_answer(self, place: int) -> bool:
-        """Whether the message at a place is the model's."""
-        message = self.at(place)
-        return message is not None and message.role == "assistant"
-
-    def end(self, words: Sequence[bytes], links: Sequence[bytes]) -> End:
-        """What the caller says at the end."""
-        last = len(self.natives)
-        while last > 1 and _is_what_the_caller_says(self.at(last - 1)):
-            last -= 1
-        stem = links[last] if last < len(self.natives) else None
-        if last > 1 and (results := self._without_words(last - 1)) is not None:
+    system = _digest(_text([request.system, *system_messages]), b"system")
+    words = [_digest(_text(message), b"message") for message in messages]
+    links = [*accumulate(words, lambda link, word: _digest(word, link), initial=_digest(caller.encode(), b"caller"))]
+    last = len(messages)
+    while last > 1 and (message := read(last - 1)) is not None and (message.is_system or message.role == "user"):
+        if message.results:
+            break
+        last -= 1
+    stem = links[last] if last < len(messages) else None
+    if last > 1 and (message := read(last - 1)) is not None and message.role == "user":
+        numbers = [number for number, part in enumerate(message.parts, 1) if isinstance(part, ToolResult)]
+        if numbers and numbers[-1] < len(message.parts):  # what the caller says behind results in the same message
+            results = wire.write_message(message.with_parts(message.parts[: numbers[-1]]))
             stem = _digest(_digest(_text(results), b"message"), links[last - 1])
-        return NO_END if stem is None else End(stem, frozenset(words[last:]))
-
-    def _without_words(self, place: int) -> Native:
-        """Results without what the caller says behind them in the same message; None where there is nothing of both."""
-        message = self.at(place)
-        parts = () if message is None or message.role != "user" else message.parts
-        results = max((number for number, part in enumerate(parts, 1) if isinstance(part, ToolResult)), default=0)
-        if message is None or not 0 < results < len(parts):
-            return None
-        return self.wire.write_message(message.with_parts(parts[:results]))
-
-
-def _is_what_the_caller_says(message: Message | None) -> bool:
-    return message is not None and (message.is_system or message.role == "user") and not message.results
+    end = NO_END if stem is None else End(stem, frozenset(words[last:]))
+    return History(caller, system, links[1:] or [_digest(system, links[0])], size, end, words, read)
 
 
 def _is_system(message: object) -> bool:
     return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
 
 
-def _digest(said: bytes, before: bytes) -> bytes:
-    return blake2b(said, digest_size=_SIZE, key=before).digest()
+def _digest(content: bytes, before: bytes) -> bytes:
+    return blake2b(content, digest_size=_SIZE, key=before).digest()
 
 
 _written = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -180,9 +166,9 @@ def _plain(message: object) -> object:
 
 def _unmarked(value: object) -> object:
     if isinstance(value, list):
-        return [each for each in map(_unmarked, value) if each != {}]
+        return [part for part in map(_unmarked, value) if part != {}]
     if isinstance(value, dict):
-        return {key: _unmarked(each) for key, each in value.items() if key not in _MARKERS}
+        return {key: _unmarked(part) for key, part in value.items() if key not in _MARKERS}
     return value
 
 
@@ -195,7 +181,7 @@ class _Conversation:
         tip: What it showed last.
         system: Its system prompt then.
         past: What it showed before.
-        bytes: How large its last request was.
+        size: How large its last request was, in bytes.
         end: What the caller said last.
     """
 
@@ -203,7 +189,7 @@ class _Conversation:
     tip: bytes
     system: bytes
     past: deque[bytes] = field(factory=deque, repr=False)
-    bytes: int = 0
+    size: int = 0
     end: End = NO_END
 
 
@@ -254,9 +240,10 @@ class Histories:
 
     async def find(self, history: History) -> Found:
         """The conversation that a request goes on with, which has shown this history from now on."""
-        known = self._going_on(history)
-        name = f"{history.caller}-{uuid4().hex}" if known is None else known.name
-        branches_off = self.shared_with(history) if known is None else None
+        conversation = history.goes_on_with(self._at)
+        if conversation is not None:
+            return Found(conversation.name, None, self.hold(conversation.name, history))
+        name, branches_off = f"{history.caller}-{uuid4().hex}", self.shared_with(history)
         return Found(name, branches_off, self.hold(name, history))
 
     def hold(self, name: str, history: History) -> Sequence[str]:
@@ -266,79 +253,46 @@ class Histories:
             name: The conversation's name, with the caller's at its start.
             history: What stands for its latest request, and the size of that in bytes.
         """
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = _Conversation(name, history.links[-1], history.system)
-            self._put(known.tip, known)
-        self._move(known, history)
-        return [*self._forget()]
-
-    def _going_on(self, history: History) -> _Conversation | None:
-        """The conversation whose last history is the longest that this one begins with.
-
-        Under another system prompt it is one only if more than the task is the same.
-        """
-        for place in range(len(history.links) - 1, -1, -1):
-            here = [known for known in self._at.get(history.links[place], ()) if known.tip == history.links[place]]
-            for known in here:
-                if known.system == history.system:
-                    return known
-            if here and place > 0:
-                return here[-1]
-        return self._without_end(history)
-
-    def _without_end(self, history: History) -> _Conversation | None:
-        """The conversation that a request goes on with, but for what the caller said at its end for one call alone."""
-        for place in range(len(history.links) - 1, -1, -1):
-            for known in reversed(self._at.get(history.links[place], ())):
-                same = place > 0 or known.system == history.system
-                if same and known.end.stem == history.links[place] and history.answers(place, known.end):
-                    return known
-        return None
+        tip, stem = history.links[-1], history.end.stem
+        conversation = self._known.get(name)
+        if conversation is None:
+            conversation = self._known[name] = _Conversation(name, tip, history.system)
+            self._put(tip, conversation)
+        if conversation.tip != tip:
+            conversation.past.append(conversation.tip)
+            conversation.tip = tip
+            self._put(tip, conversation)
+        if stem is not None and conversation.end.stem != stem:
+            conversation.past.append(stem)
+            self._put(stem, conversation)
+        while len(conversation.past) > REMEMBERED:
+            self._take(conversation.past.popleft(), conversation)
+        self._bytes += history.size - conversation.size
+        conversation.end, conversation.system, conversation.size = history.end, history.system, history.size
+        self._known.move_to_end(name)
+        forgotten = []
+        while len(self._known) > 1 and (len(self._known) > self.most or self._bytes > self.most_bytes):
+            oldest, conversation = self._known.popitem(last=False)
+            self._bytes -= conversation.size
+            for link in (*conversation.past, conversation.tip):
+                self._take(link, conversation)
+            forgotten.append(oldest)
+        return forgotten
 
     def shared_with(self, history: History) -> str | None:
-        """The conversation that a new one shares the longest part with, if that is more than the task.
-
-        Args:
-            history: What the new one shows.
-        """
+        """The conversation that a new one shares the longest part with, if that is more than the task."""
         for place in range(len(history.links) - 1, 0, -1):
             if (here := self._at.get(history.links[place])) is not None:
                 return here[-1].name
         return None
 
-    def _move(self, known: _Conversation, history: History) -> None:
-        tip, stem = history.links[-1], history.end.stem
-        if known.tip != tip:
-            known.past.append(known.tip)
-            known.tip = tip
-            self._put(tip, known)
-        if stem is not None and known.end.stem != stem:
-            known.past.append(stem)
-            self._put(stem, known)
-        known.end = history.end
-        while len(known.past) > REMEMBERED:
-            self._take(known.past.popleft(), known)
-        known.system = history.system
-        self._bytes += history.bytes - known.bytes
-        known.bytes = history.bytes
-        self._known.move_to_end(known.name)
+    def _put(self, link: bytes, conversation: _Conversation) -> None:
+        self._at.setdefault(link, []).append(conversation)
 
-    def _forget(self) -> Iterator[str]:
-        while len(self._known) > 1 and (len(self._known) > self.most or self._bytes > self.most_bytes):
-            name, known = self._known.popitem(last=False)
-            self._bytes -= known.bytes
-            for link in (*known.past, known.tip):
-                self._take(link, known)
-            yield name
-
-    def _put(self, link: bytes, known: _Conversation) -> None:
-        self._at.setdefault(link, []).append(known)
-
-    def _take(self, link: bytes, known: _Conversation) -> None:
-        left = [each for each in self._at.get(link, ()) if each is not known]
-        if left:
-            self._at[link] = left
+    def _take(self, link: bytes, conversation: _Conversation) -> None:
+        others = [other for other in self._at.get(link, ()) if other is not conversation]
+        if others:
+            self._at[link] = others
         else:
             self._at.pop(link, None)
 
@@ -364,21 +318,12 @@ class SharedHistories:
     Example:
         >>> from agentctx.proxy import SharedHistories
         >>> from agentctx.stores import MemoryStore  # for several workers: RedisStore, PostgresStore
-        >>> SharedHistories(MemoryStore()).most
+        >>> SharedHistories(MemoryStore()).here.most
         1000
     """
 
     store: StateStore
     here: Histories = field(factory=Histories)
-
-    @property
-    def most(self) -> int:
-        """So many are known here."""
-        return self.here.most
-
-    def __len__(self) -> int:
-        """How many are known here."""
-        return len(self.here)
 
     async def find(self, history: History) -> Found:
         """The conversation that a request goes on with, which has shown this history from now on."""
@@ -394,65 +339,29 @@ class SharedHistories:
             return Found(name, branches_off, self.here.hold(name, history))
         return await self.here.find(history)
 
-    def hold(self, name: str, history: History) -> Sequence[str]:
-        """Remember a conversation that has a name; gives those that there is no room for any more.
-
-        Args:
-            name: The conversation's name, with the caller's at its start.
-            history: What stands for its latest request, and the size of that in bytes.
-        """
-        return self.here.hold(name, history)
-
     async def _found(self, history: History) -> str:
         index = f"{history.caller}-index-{history.links[0].hex()}"
-        known = await self.store.load_state(index)
-        before, now = self._going_on(known.pieces, history), _piece(history.links[-1], history.system)
-        name = f"{history.caller}-{uuid4().hex}" if before is None else _name_in(known.pieces[before])
-        if before != now:
-            left = [] if before is None else [before]
-            if len(known.pieces) >= MOST_ALIKE:
-                oldest = sorted(known.pieces, key=lambda piece: json.loads(known.pieces[piece])["at"])
-                left += oldest[: len(oldest) - MOST_ALIKE + 1]
-            tip = json.dumps({"name": name, "at": time(), **_written_end(history.end)}).encode()
-            await self.store.save_state(index, {**dict.fromkeys(left), now: tip}, known.version)
+        state = await self.store.load_state(index)
+        stored = {piece: json.loads(content) for piece, content in state.pieces.items()}
+        seen_at: dict[bytes, list[_Conversation]] = {}
+        for piece, fields in stored.items():
+            tip, system = map(bytes.fromhex, piece.split("-"))
+            stem = bytes.fromhex(fields["stem"]) if "stem" in fields else None
+            end = End(stem, frozenset(map(bytes.fromhex, fields.get("words", ()))))
+            conversation = _Conversation(fields["name"], tip, system, end=end)
+            for link in {tip, stem or tip}:
+                seen_at.setdefault(link, []).append(conversation)
+        before = history.goes_on_with(seen_at)
+        name = f"{history.caller}-{uuid4().hex}" if before is None else before.name
+        replaced = [] if before is None else [f"{before.tip.hex()}-{before.system.hex()}"]
+        piece, end = f"{history.links[-1].hex()}-{history.system.hex()}", history.end
+        if replaced != [piece]:
+            if len(stored) >= MOST_ALIKE:
+                oldest = sorted(stored, key=lambda piece: stored[piece]["at"])
+                replaced += oldest[: len(oldest) - MOST_ALIKE + 1]
+            fields = {"name": name, "at": time()}
+            if end.stem is not None:
+                fields |= {"stem": end.stem.hex(), "words": [word.hex() for word in end.words]}
+            content = json.dumps(fields).encode()
+            await self.store.save_state(index, {**dict.fromkeys(replaced), piece: content}, state.version)
         return name
-
-    def _going_on(self, pieces: Mapping[str, bytes], history: History) -> str | None:
-        for place in range(len(history.links) - 1, -1, -1):
-            link = history.links[place].hex()
-            here = [piece for piece in pieces if piece.startswith(link)]
-            same = _piece(history.links[place], history.system)
-            if same in here or (here and place > 0):
-                return same if same in here else here[-1]
-        return self._without_end(pieces, history)
-
-    def _without_end(self, pieces: Mapping[str, bytes], history: History) -> str | None:
-        """As where it was seen here: but for what the caller said at its end for one call alone."""
-        places = {link: place for place, link in enumerate(history.links)}
-        system, found = history.system.hex(), (-1, "")
-        for piece, known in pieces.items():
-            end = _read_end(known)
-            place = -1 if end.stem is None else places.get(end.stem, -1)
-            if place > found[0] and (place > 0 or piece.endswith(system)) and history.answers(place, end):
-                found = place, piece
-        return found[1] or None
-
-
-def _written_end(end: End) -> dict[str, object]:
-    return {} if end.stem is None else {"stem": end.stem.hex(), "words": [word.hex() for word in end.words]}
-
-
-def _read_end(piece: bytes) -> End:
-    known = json.loads(piece)
-    if "stem" not in known:
-        return NO_END
-    return End(bytes.fromhex(known["stem"]), frozenset(map(bytes.fromhex, known["words"])))
-
-
-def _piece(link: bytes, system: bytes) -> str:
-    return f"{link.hex()}-{system.hex()}"
-
-
-def _name_in(piece: bytes) -> str:
-    name: str = json.loads(piece)["name"]
-    return name
