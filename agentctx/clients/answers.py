@@ -57,21 +57,40 @@ async def begun(
         raise refuse(error) from error
 
 
-_UNANSWERED: ContextVar[Mapping[Conversations, tuple[object, ModelCall]] | None]
-_UNANSWERED = ContextVar("agentctx_unanswered", default=None)
-"""For each client that was called in this task, its last request without an answer, as it came and as prepared."""
+_UNANSWERED: ContextVar[tuple[Unanswered, ...]] = ContextVar("agentctx_unanswered", default=())
+"""The requests of this task that have no answer, newest first."""
+MOST_UNANSWERED = 4
+"""So many are remembered: a client may be wrapped more than once."""
 
 
-def unanswered(conversations: Conversations, request: object) -> ModelCall | None:
-    """Return the call that an SDK tries again: the same request to the same client, with no answer between."""
-    before, call = (_UNANSWERED.get() or {}).get(conversations, (None, None))
-    return call if before == request else None
+@frozen(eq=False)
+class Unanswered:
+    """A request that was sent and has no answer.
+
+    Args:
+        request: The request as it came.
+        whose: The session that it belongs to, or the name that a key gives its conversation.
+        call: The request as it was prepared.
+    """
+
+    request: object
+    whose: object
+    call: ModelCall
 
 
-def note_unanswered(conversations: Conversations, request: object, call: ModelCall | None) -> None:
-    """Remember a request that is sent; None in the place of the call: its answer has come."""
-    others = {key: value for key, value in (_UNANSWERED.get() or {}).items() if key is not conversations}
-    _UNANSWERED.set(others if call is None else {**others, conversations: (request, call)})
+def unanswered(conversations: Conversations, request: object, body: Body) -> ModelCall | None:
+    """Return the call that is tried again: the same request for the same conversation, with no answer between."""
+    for before in _UNANSWERED.get():
+        if before.call.conversations is conversations and before.request == request:
+            return before.call if before.whose == conversations.whose(body) else None
+    return None
+
+
+def note_unanswered(request: object, call: ModelCall, *, answered: bool) -> None:
+    """Remember a request that has no answer, or forget it since it has one."""
+    others = tuple(before for before in _UNANSWERED.get() if before.call.conversations is not call.conversations)
+    newest = () if answered else (Unanswered(request, call.conversations.whose(call.body), call),)
+    _UNANSWERED.set((*newest, *others)[:MOST_UNANSWERED])
 
 
 async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
@@ -160,7 +179,7 @@ class Answer:
     """What came back from one request.
 
     Args:
-        refusal: The error that was found in what it returned, or read ahead in its stream.
+        refusal: The error that was found in what it returned.
         close: Lets go of a stream that nobody will read.
     """
 

@@ -86,14 +86,16 @@ class Preparing:
         body = _body_of(request)
         if body is None:
             return await ways.sent(call_next(request))
-        call = unanswered(self.agentctx, body) if request.retries_taken else None
+        call = unanswered(self.agentctx, body, body) if request.retries_taken else None
         call = call or await begun(self.agentctx, _ADAPTER, body, ways, _refuse)
         if call is None:
             return await ways.sent(call_next(request))
-        note_unanswered(self.agentctx, body, call)
-        value = await answer(call, send, ways)
-        if value.http_response.is_success:
-            note_unanswered(self.agentctx, body, None)
+        answered = False
+        try:
+            value = await answer(call, send, ways)
+            answered = value.http_response.is_success
+        finally:
+            note_unanswered(body, call, answered=answered)
         return value
 
 

@@ -184,7 +184,8 @@ class Passage:
             body = api.body(body_of(unpacked(raw, head.header(b"content-encoding"))))
         except Unreadable:
             return await self._value(self.inner.send(request, **options))
-        call = None if head.header(RETRIES) == "0" else unanswered(self.conversations, raw)
+        is_first = head.header(RETRIES) == "0"  # an SDK that counts its tries; others are known by the body alone
+        call = None if is_first else unanswered(self.conversations, raw, body)
         try:
             call = call or await ways.wait(begin, self.conversations, api.adapter, body)
         except ContextOverflow as error:
@@ -195,14 +196,19 @@ class Passage:
             return await self._value(self.inner.send(request, **options))
 
         async def send(written: dict[str, Native]) -> Native:
-            content, betas = content_of(api, body, written)
+            try:
+                content, betas = content_of(api, body, written)
+            except Unreadable:  # the provider judges what cannot be written
+                content, betas = None, ()
             sent = request if content is None else self._rewritten(request, head, content, betas)
             return Reply(await self._value(self.inner.send(sent, **options)))
 
-        note_unanswered(self.conversations, raw, call)
-        response = await answer(call, send, ways)
-        if response.is_success:
-            note_unanswered(self.conversations, raw, None)
+        answered = False
+        try:
+            response = await answer(call, send, ways)
+            answered = response.is_success
+        finally:
+            note_unanswered(raw, call, answered=answered)
         return response
 
     async def _opened(self, reply: Reply, call: ModelCall, ways: Ways, /) -> Answer:
@@ -308,6 +314,7 @@ _REFUSED: Mapping[str, str] = {
     r"(?<!/chat)/completions$": "call chat.completions.create or responses.create",
     r"/responses/compact$": "the pipeline makes room itself; call responses.create",
     r"/interactions$": "the provider keeps the conversation; send all contents by models.generate_content",
+    r":(rawPredict|streamRawPredict)$": "wrap the client of Anthropic's SDK",
     r"/model/[^/]+/invoke(-with-response-stream)?$": "call converse, or wrap the client of Anthropic's SDK",
 }
 """The paths of model calls whose bodies cannot be prepared, and what to do instead."""

@@ -176,14 +176,17 @@ class Conversations:
         A model call that is made for a step of a session (by its stage, summarizer, store or listener) is no part of
         that session's conversation.
         """
-        session, name = self.session or current(), None
-        if session is None and self.key is not None:
-            name = _named(self.key, body)
+        session, name = self.whose(body)
         if name is None:
             yield _of_request(session, request, format_name)
         else:
             async with self.sessions.using(name, request.model, format_name) as named:
                 yield _of_request(named, request, format_name)
+
+    def whose(self, body: Body) -> tuple[Session | None, Hashable]:
+        """Return the session that a call belongs to here and now, or the name that the key gives its conversation."""
+        session = self.session or current()
+        return session, None if session is not None or self.key is None else _named(self.key, body)
 
     def say_once(self, what: str) -> None:
         """Say in the log what costs this client knowledge, once."""

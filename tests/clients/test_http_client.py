@@ -1,5 +1,6 @@
 """An HTTP client in front of another: what the user's own client does with a request still happens to it."""
 
+import json
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -455,6 +456,49 @@ async def test_a_call_that_is_tried_again_by_hand_is_one_step(serve):
         for steps in (1, 1, 2):
             await client.post(f"{url}/v1/chat/completions", json={"model": "gpt-4o", "messages": LONG})
             assert session.steps == steps
+
+
+@pytest.mark.anyio
+async def test_a_call_of_another_conversation_is_no_retry(serve):
+    """The same body in another session, or under another name, is a step of its own, though the first has no answer."""
+    statuses = [500, 200, 500, 200]
+
+    async def create(_request):
+        return JSONResponse(ANSWER, statuses.pop(0))
+
+    _, url = serve(application(create))
+    plan, tenant = pipeline(), ["ann"]
+    body = {"model": "gpt-4o", "messages": LONG}
+    one, two = plan.session(model="gpt-4o"), plan.session(model="gpt-4o")
+    async with agentctx.async_http_client(plan, client=httpx.AsyncClient()) as client:
+        for session in (one, two):
+            with session:
+                await client.post(f"{url}/v1/chat/completions", json=body)
+    assert (one.steps, two.steps) == (1, 1)
+    async with agentctx.async_http_client(plan, client=httpx.AsyncClient(), key=lambda _: tenant[0]) as client:
+        await client.post(f"{url}/v1/chat/completions", json=body)
+        tenant[0] = "bob"
+        await client.post(f"{url}/v1/chat/completions", json=body)
+        assert {name: agentctx.of(client).sessions[name].steps for name in ("ann", "bob")} == {"ann": 1, "bob": 1}
+
+
+@pytest.mark.anyio
+async def test_what_is_nested_too_deep_is_sent_as_it_came(serve):
+    """A body that cannot be read, or not be written anew, goes to the provider, who judges it."""
+    bodies = []
+
+    async def create(request):
+        bodies.append(await request.body())
+        return JSONResponse(ANSWER)
+
+    _, url = serve(application(create))
+    body = json.dumps({"model": "gpt-4o", "messages": LONG})
+    depths = range(900, 1_000, 5)
+    async with agentctx.async_http_client(pipeline(WINDOW), client=httpx.AsyncClient()) as client:
+        for depth in depths:
+            deep = f'{body[:-1]}, "metadata": {"[" * depth}{"]" * depth}}}'
+            await client.post(f"{url}/v1/chat/completions", content=deep)
+    assert all(sent.count(b"[") >= depth for sent, depth in zip(bodies, depths, strict=True))
 
 
 def test_anthropics_client_by_its_http_client(serve):
