@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from operator import eq, ge, gt, le, lt, ne
 
 from agentctx.lazy import OURS, lazy_pattern
@@ -39,6 +40,24 @@ def unmet(what: str, extra: str, error: Exception, *packages: str) -> str:
     if refused or not accepted:
         return f"{what} needs {' and '.join(refused) or f'more packages ({error})'}: pip install '{OURS}[{extra}]'"
     return f"{what} does not work with the installed {' and '.join(accepted)}: {error}"
+
+
+def too_old(what: str, extra: str) -> str | None:
+    """Say that an installed package of an extra is older than every version that is needed; None where none is.
+
+    Args:
+        what: What needs the package; the sentence begins with it.
+        extra: The extra of this distribution that installs the package.
+    """
+    from importlib import metadata  # noqa: PLC0415 - slow to load
+
+    for name, versions in _requirements(extra):
+        with suppress(metadata.PackageNotFoundError):
+            installed = metadata.version(name)
+            floors = (bound for bound in versions.split(",") if bound.strip().startswith(">"))
+            if not all(_is_in(floor, installed) for floor in floors):
+                return f"{what} needs {name}{versions} ({installed} is installed): pip install '{OURS}[{extra}]'"
+    return None
 
 
 def _requirements(extra: str) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Header fields as they came: names in lower case."""
 
 SESSION_HEADER = b"x-agentctx-session"
-"""Names the conversation of a request; it is taken out before the request is passed on."""
+"""Names the conversation of a request to the proxy, which takes it out before it passes the request on."""
 
 
 @frozen

@@ -123,7 +123,11 @@ def _inner(client: Native, kind: str) -> Native:
     if client is not None:
         modules = [module for name in LIBRARIES if (module := sys.modules.get(name)) is not None]
         if not isinstance(client, tuple(getattr(module, kind) for module in modules)):
-            msg = f"http client: {type(client).__module__}.{type(client).__qualname__} is no {kind} of httpx or httpx2"
+            name = "http_client" if kind == "Client" else "async_http_client"
+            msg = (
+                f"{name}: client is a {type(client).__module__}.{type(client).__qualname__}; pass a {kind} of httpx or "
+                "httpx2. http_client takes sync ones, async_http_client async ones, and wrap the clients of SDKs"
+            )
             raise ConfigError(msg)
         return client
     http = _installed()

@@ -25,7 +25,7 @@ from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
-from agentctx.printable import said_by
+from agentctx.printable import said_by, shown
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.session.blocking import blocking
@@ -209,18 +209,30 @@ class Conversations:
 
 
 def conversations_of(
-    caller: str, pipeline: Pipeline, session: Session | None, key: Key | None, sessions: Sessions | None
+    caller: str, pipeline: Native, session: Native, key: Key | None, sessions: Sessions | None
 ) -> Conversations:
     """Return the conversations of a client, for the function that a user calls.
 
     Raises:
-        ConfigError: If ``key`` is no plain function, or ``sessions`` has no use or another pipeline.
+        ConfigError: If an argument is of another kind, or two of them do not belong together.
     """
-    if sessions is not None and (key is None or sessions.pipeline is not pipeline):
-        msg = f"{caller}: sessions= needs key=, and the pipeline that the client is wrapped with"
+    if not isinstance(pipeline, Pipeline):
+        example = "Pipeline(FitContextWindow(), budget=Budget(window=128_000))"
+        msg = f"{caller}: pipeline is {shown(pipeline)}; pass a Pipeline, such as {example}"
+        raise ConfigError(msg)
+    if session is not None and not isinstance(session, Session):
+        msg = f"{caller}: session is {shown(session)}; pass what pipeline.session() returns"
         raise ConfigError(msg)
     if key is not None and (not callable(key) or is_async(key)):
-        msg = f"{caller}: key= takes a plain function of a request's body, not {key!r}: nobody would await it"
+        msg = (
+            f"{caller}: key= takes a plain function of a request's body, such as lambda body: body['user'], not {key!r}"
+        )
+        raise ConfigError(msg)
+    if sessions is not None and key is None:
+        msg = f"{caller}: sessions= holds the conversations that key= names: pass key= as well"
+        raise ConfigError(msg)
+    if sessions is not None and sessions.pipeline is not pipeline:
+        msg = f"{caller}: sessions= was made with another pipeline: pass the same one to both"
         raise ConfigError(msg)
     patch_threads_once()
     return Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)

@@ -68,7 +68,7 @@ def _refuse_sockets(client: Native) -> None:
 
 
 class _Resource:
-    """A resource of a client as it is, loaded when it is used, in which ``connect`` is refused."""
+    """Stands for a resource of a client, which is loaded when it is used; its ``connect`` is refused."""
 
     def __init__(self, client: Native, name: str) -> None:
         self._agentctx_client = client

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import TypeVar
 
 from agentctx.clients.model_call import Conversations, Key, conversations_of
 from agentctx.errors import ConfigError
-from agentctx.extras import unmet
+from agentctx.extras import too_old, unmet
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
@@ -16,6 +17,7 @@ from agentctx.session.sessions import Sessions
 T = TypeVar("T")
 
 _GEMINI = "google.genai"
+"""Takes HTTP clients, and has no file of its own."""
 _FILES = {
     "openai": "agentctx.clients.openai",
     "anthropic": "agentctx.clients.anthropic",
@@ -78,8 +80,8 @@ def wrap(
             Bedrock, Vertex and Foundry kinds), the functions ``completion``, ``responses``, ``anthropic_messages`` of
             litellm and their async kinds, a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3. For
             ``google.genai`` and everything else that takes an HTTP client, see ``agentctx.http_client``.
-        pipeline: Prepares the requests.
-        session: The one conversation that this client speaks in.
+        pipeline: Prepares the requests that belong to no session.
+        session: The one conversation that this client speaks in, prepared by the pipeline that it was made by.
         key: Names the conversation of a request, given its body; None means none. A plain function.
         sessions: Holds the sessions of the keys, so many at once; with a store, for all workers: each is saved when a
             call was prepared, and when it is known what it cost. May be shared by several clients. Without it, 1,024
@@ -99,15 +101,21 @@ def wrap(
     name = _file_for(client)
     if name is None:
         kind = client if isinstance(client, type) else type(client)
-        msg = f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}"
+        msg = (
+            f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}. "
+            "Whatever takes an HTTP client is given agentctx.http_client(pipeline)"
+        )
         raise ConfigError(msg)
     if name == _GEMINI:
         raise ConfigError(_TAKES_AN_HTTP_CLIENT)
     conversations = conversations_of("wrap", pipeline, session, key, sessions)
+    extra = name.rpartition(".")[2]  # the extra of an SDK is called like its file
+    if (refusal := too_old("wrap", extra)) is not None:
+        raise ConfigError(refusal)
     try:
         module = import_module(name)
     except ImportError as error:
-        raise ConfigError(unmet("wrap", name.rpartition(".")[2], error)) from error
+        raise ConfigError(unmet("wrap", extra, error)) from error
     wrapped: T = module.wrap(client, conversations)
     return wrapped
 
@@ -132,12 +140,13 @@ def of(client: object) -> Conversations:
     finders = {"agentctx.clients.openai": "own_http_client", "agentctx.clients.anthropic": "preparing"}
     places = [client]
     if name in finders:
-        places.append(getattr(import_module(name), finders[name])(client))
+        with suppress(ConfigError):  # a part of an SDK that has no HTTP client
+            places.append(getattr(import_module(name), finders[name])(client))
     for place in places:
         conversations = getattr(place, "agentctx", None)
         if isinstance(conversations, Conversations):
             return conversations
-    msg = f"of: nothing is prepared for this {type(client).__qualname__}: it was not wrapped"
+    msg = f"of: this {type(client).__qualname__} was not wrapped: pass the client that wrap() or http_client() returned"
     raise ConfigError(msg)
 
 
@@ -162,4 +171,4 @@ def _file_for(client: object) -> str | None:
 
 
 def _known() -> str:
-    return ", ".join(sorted(_FILES))
+    return ", ".join(sorted(_FILES.keys() - {_GEMINI}))

@@ -284,4 +284,4 @@ class Responses(Adapter):
         if get(said, "type") == "error":
             return said
         failed = get(said, "response") if get(said, "type") == "response.failed" else said
-        return get(failed, "error") if get(failed, "status") == "failed" else None
+        return get(failed, "error") if get(failed, "status") in ("failed", None) else None  # a gateway's has no status
