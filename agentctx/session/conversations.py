@@ -346,11 +346,11 @@ class SharedHistories:
         seen_at: dict[bytes, list[_Conversation]] = {}
         for piece, fields in stored.items():
             tip, system = map(bytes.fromhex, piece.split("-"))
-            stem = bytes.fromhex(fields["stem"]) if "stem" in fields else None
-            end = End(stem, frozenset(map(bytes.fromhex, fields.get("words", ()))))
-            conversation = _Conversation(fields["name"], tip, system, end=end)
-            for link in {tip, stem or tip}:
-                seen_at.setdefault(link, []).append(conversation)
+            end = NO_END
+            if "stem" in fields:
+                end = End(bytes.fromhex(fields["stem"]), frozenset(map(bytes.fromhex, fields["words"])))
+            for link in {tip, end.stem or tip}.intersection(history.links):
+                seen_at.setdefault(link, []).append(_Conversation(fields["name"], tip, system, end=end))
         before = history.goes_on_with(seen_at)
         name = f"{history.caller}-{uuid4().hex}" if before is None else before.name
         replaced = [] if before is None else [f"{before.tip.hex()}-{before.system.hex()}"]
