@@ -63,7 +63,7 @@ MOST_UNANSWERED = 4
 """So many are remembered: a client may be wrapped more than once."""
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Unanswered:
     """A request that was sent and has no answer.
 
@@ -71,18 +71,23 @@ class Unanswered:
         request: The request as it came.
         whose: The session that it belongs to, or the name that a key gives its conversation.
         call: The request as it was prepared.
+        is_tried_again: Whether it was sent once more: a task that was begun meanwhile is not that.
     """
 
     request: object
     whose: object
     call: ModelCall
+    is_tried_again: bool = False
 
 
 def unanswered(conversations: Conversations, request: object, body: Body) -> ModelCall | None:
     """Return the call that is tried again: the same request for the same conversation, with no answer between."""
     for before in _UNANSWERED.get():
         if before.call.conversations is conversations and before.request == request:
-            return before.call if before.whose == conversations.whose(body) else None
+            if before.is_tried_again or before.whose != conversations.whose(body):
+                return None
+            before.is_tried_again = True
+            return before.call
     return None
 
 
@@ -112,7 +117,7 @@ async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
 
 async def _again(call: ModelCall, send: Send, ways: Ways, error: Exception) -> Answer | None:
     """The stream that answers a smaller request, after an overflow in one that had not said anything yet."""
-    if classify_error(error) is None or not await ways.wait(call.shrink, error):
+    if not await ways.wait(call.shrink, error):
         return None
     second = await _attempt(call, send, ways)
     if second.too_large is not None:
@@ -335,14 +340,17 @@ class Held:
     async def _replaced(self, error: Exception, close: Close) -> bool:
         """Send a smaller request; tell whether its answer is read from now on."""
         again, self.again = self.again, None
-        second = None if again is None else await again(error)
+        if again is None or classify_error(error) is None:
+            return False
+        self.over = True
+        closed = close()  # first, since a small pool has one connection
+        if isawaitable(closed):
+            await closed
+        second = await again(error)
         if second is None or second.stream is None:
             return False
         self.second, self.usage, self.edits = second.stream, None, None
         self.second.held.goes_on = True
-        closed = close()
-        if isawaitable(closed):
-            await closed
         return True
 
     async def _of_second(self) -> Native:
@@ -385,11 +393,22 @@ def _kind(body: Native) -> str | frozenset[str]:
     return frozenset(body) if isinstance(body, Mapping) else type(body).__qualname__
 
 
+_IDENTITIES = (("response", "id"), ("message", "id"), ("id",), ("responseId",))
+"""The places in which an event has the id of the answer, in every API."""
+
+
 def _identity(body: Native) -> str | None:
-    """Return the id that an event gives the answer, in every API."""
-    places = (("response", "id"), ("message", "id"), ("id",), ("responseId",))
-    names = (get(body, *place) for place in places)
+    """Return the id that an event gives the answer."""
+    names = (get(body, *place) for place in _IDENTITIES)
     return next((name for name in names if isinstance(name, str) and name), None)
+
+
+def rename(body: dict[str, Any], name: str, other: str) -> bool:
+    """Write another id of the answer into an event in the place of ``name``; tell whether it stood there."""
+    places = [place for place in _IDENTITIES if get(body, *place) == name]
+    for *path, key in places:
+        get(body, *path)[key] = other
+    return bool(places)
 
 
 @frozen
@@ -430,9 +449,9 @@ END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 def said_in(event: bytes) -> Native:
-    """The JSON of an event; None when it has none."""
+    """The JSON of an event, or of a document in the place of a stream; None when it has none."""
     data = b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
-    return {"type": END} if data.strip() == END.encode() else object_in(data)
+    return {"type": END} if data.strip() == END.encode() else object_in(data or event)
 
 
 def nothing_said(_piece: bytes) -> None:

@@ -30,6 +30,7 @@ from agentctx.clients.over_http import (
     body_of,
     content_of,
     library_of,
+    stays_packed,
     unpacked,
     with_betas,
 )
@@ -178,6 +179,8 @@ class Passage:
             if head.signed:
                 raise ConfigError(_SIGNED)
             return await self._prepared(api, request, head, options)
+        except _Raised as raised:
+            return self._raised(raised.error, request, head)
         except AgentctxError as error:
             return self._raised(error, request, head)
 
@@ -195,7 +198,7 @@ class Passage:
         except ContextOverflow as error:
             return self._refused(too_large(api, error), request, error)
         except Exception as error:  # noqa: BLE001 - whatever a stage raises: an SDK would take it for a broken connection
-            return self._raised(error, request, head)
+            raise _Raised(error) from None
         if call is None:
             return await self._value(self.inner.send(request, **options))
 
@@ -205,7 +208,10 @@ class Passage:
             except Unreadable:  # the provider judges what cannot be written
                 content, betas = None, ()
             sent = request if content is None else self._rewritten(request, head, content, betas)
-            return Reply(await self._value(self.inner.send(sent, **options)))
+            reply = Reply(await self._value(self.inner.send(sent, **options)))
+            if (error := reply.response.extensions.get(RAISED)) is not None:  # of a client that was wrapped before
+                raise _Raised(error)
+            return reply
 
         answered = False
         try:
@@ -268,7 +274,9 @@ class Passage:
         """
         if head.header(RETRIES) is None:
             raise error
-        response = self.http.Response(400, request=request, headers={"x-should-retry": "false"}, json={"error": None})
+        response = self.http.Response(
+            400, request=request, headers={"x-should-retry": "false"}, json={"error": None}, extensions={RAISED: error}
+        )
 
         def raise_for_status() -> Native:
             raise error
@@ -285,13 +293,17 @@ def handed_on(reply: Reply, *, waits: bool) -> Native:
         waits: Whether the caller's client is async.
     """
     response, http = reply.response, library_of(reply.response)
+    changed = _OF_THE_BODY - ({b"content-encoding"} if stays_packed(response) else set())
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in changed]
+    if reply.whole is not None:
+        headers.append((b"content-length", str(len(reply.whole)).encode()))
     if reply.stream is None:
         body = http.ByteStream(reply.whole)
     else:
         body = _derived(*((_AsyncBody, http.AsyncByteStream) if waits else (_Body, http.SyncByteStream)))(reply.stream)
     result = http.Response(
         response.status_code,
-        headers=[(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY],
+        headers=headers,
         stream=body,
         request=response.request,
         extensions=response.extensions,
@@ -309,6 +321,18 @@ def handed_on(reply: Reply, *, waits: bool) -> Native:
 def _tell_elapsed(result: Native, response: Native) -> None:
     with suppress(RuntimeError):  # a transport of the user's own need not measure it
         result.elapsed = response.elapsed
+
+
+RAISED = "agentctx_raised"
+"""The extension of a response in which an error of ours travels to another client in front."""
+
+
+class _Raised(Exception):
+    """A part of the pipeline raised something, or a client that was wrapped before."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 RETRIES = b"x-stainless-retry-count"

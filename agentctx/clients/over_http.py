@@ -33,6 +33,7 @@ from agentctx.clients.answers import (
     object_in,
     opened,
     pulling,
+    rename,
     said_in,
 )
 from agentctx.clients.apis import Api
@@ -164,6 +165,8 @@ class Reply:
         """Look into the answer: one that is no stream is read as a whole."""
         response = self.response
         framing = _FRAMINGS.get(response.headers.get("content-type", "").partition(";")[0].strip().lower())
+        if framing is None and call.body.get("stream"):  # not every gateway says what it sends
+            framing = SERVER_SENT_EVENTS
         if response.is_success and framing is not None:
             self.stream = _relayed(response, call, framing, waits=ways.waits)
             return Answer(self, close=self.stream.drop, stream=self.stream)
@@ -244,8 +247,14 @@ class Piece:
     event: bytes | None = None
 
     def renamed(self, name: str, other: str) -> Piece:
-        """Return the piece with another id of the answer in the place of ``name``."""
-        return evolve(self, data=self.data.replace(json.dumps(name).encode(), json.dumps(other).encode()))
+        """Return a server-sent event with another id of the answer in the place of ``name``, where the id stands."""
+        body = said_in(self.data) if json.dumps(name).encode() in self.data else None
+        if body is None or not rename(body, name, other):
+            return self
+        fields = [line for line in self.data.splitlines() if line and not line.startswith(b"data:")]
+        return evolve(
+            self, data=b"\n".join([*fields, b"data: " + _json(body).encode(errors="backslashreplace")]) + b"\n\n"
+        )
 
 
 @define(eq=False)
@@ -277,11 +286,12 @@ class Pieces:
         while not self._ready:
             if len(rest) > self._handed and (self._over or self.begun() or len(rest) > LARGEST_EVENT):
                 data = bytes(rest[self._handed :])  # of an event that has not ended
+                whole = data if self._over and not self._handed else None  # or of a document that is no stream
                 self._handed = len(rest)
                 if len(rest) > LARGEST_EVENT:
                     rest.clear()
                     self._handed = self._looked_at = 0
-                return Piece(data)
+                return Piece(data, whole)
             if self._over:
                 raise StopAsyncIteration
             try:
