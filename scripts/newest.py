@@ -54,8 +54,10 @@ def lag_errors(name: str, reached: Versions, newest: Versions, lags: Lags) -> It
             entry = f'[{name}] {package} = {{ version = "{reached[package]}", reason = "…" }}'
             words = "Move what holds it back, or write into constraints/lags.toml"
             yield package, f"stops at {reached[package]}, and the index has {version}. {words}: {entry}"
-        elif lags_behind and entry["version"] != str(reached[package]):
-            yield package, f"stops at {reached[package]}, and constraints/lags.toml has {entry['version']}"
+        elif lags_behind and entry.get("version") != str(reached[package]):
+            yield package, f"stops at {reached[package]}, and constraints/lags.toml has {entry.get('version')}"
+        elif lags_behind and not entry.get("reason"):
+            yield package, "has no reason in constraints/lags.toml"
         elif entry is not None and not lags_behind:
             yield package, f"reaches the newest, {version}: take it out of constraints/lags.toml"
     for package in lags.keys() - newest.keys():
@@ -85,7 +87,7 @@ def look(environment: Environment, uv: str) -> tuple[int, str]:
     newest = newest_of_index(environment, uv, target.with_suffix(".index"))
     lags = LAGS.get(name, {})
     lines = [*moves(versions((CONSTRAINTS / f"{name}.txt").read_text(encoding="utf-8")), reached, frozenset(newest))]
-    lines += [f"  {package} stays at {entry['version']}: {entry['reason']}" for package, entry in lags.items()]
+    lines += [f"  {package} stays at {entry.get('version')}: {entry.get('reason')}" for package, entry in lags.items()]
     errors = dict(lag_errors(name, reached, newest, lags))
     for package, sentence in errors.items():
         lines.append(f"  error: {package} {sentence}")

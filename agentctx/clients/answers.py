@@ -242,14 +242,6 @@ Close = Callable[[], Any]
 """Lets go of a stream; what it returns is awaited where it can be."""
 
 
-def _as_it_is(event: Native) -> Native:
-    return event
-
-
-def _always(_event: Native) -> bool:
-    return True
-
-
 @define
 class Held:
     """A stream on its way to the caller.
@@ -272,8 +264,8 @@ class Held:
     call: ModelCall
     errors: tuple[type[Exception], ...]
     waits: bool
-    read: Callable[[Any], Any] = _as_it_is
-    tells: Callable[[Any], bool] = _always
+    read: Callable[[Any], Any] = lambda event: event
+    tells: Callable[[Any], bool] = lambda _event: True
     rename: Callable[[Any, str, str], Any] | None = None
     usage: Native = None
     edits: Native = None
@@ -452,10 +444,6 @@ def said_in(event: bytes) -> Native:
     """The JSON of an event, or of a document in the place of a stream; None when it has none."""
     data = b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     return {"type": END} if data.strip() == END.encode() else object_in(data or event)
-
-
-def nothing_said(_piece: bytes) -> None:
-    """A piece of a body says nothing alone."""
 
 
 def object_in(data: bytes) -> dict[str, Any] | None:

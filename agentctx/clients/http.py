@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
 from attrs import Factory, define, field
 
 from agentctx.clients.answers import Answer, Started, Ways, answer, note_unanswered, object_in, unanswered
-from agentctx.clients.apis import Api, Failure, Incoming, api_of, too_large
+from agentctx.clients.apis import Api, Incoming, api_of, too_large
 from agentctx.clients.background import Background
 from agentctx.clients.model_call import Conversations, Key, ModelCall, begin, conversations_of
 from agentctx.clients.over_http import (
@@ -98,9 +99,6 @@ def async_http_client(
         key: As in ``agentctx.wrap``.
         sessions: As in ``agentctx.wrap``.
 
-    Raises:
-        ConfigError: As ``agentctx.http_client`` does.
-
     Example:
         >>> import agentctx
         >>> pipeline = agentctx.Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(window=128_000))
@@ -170,7 +168,9 @@ class Passage:
 
     async def answered(self, request: Native, options: Mapping[str, Any]) -> Native:
         """Send a request, prepared where it is a model call; return the response, which is still to be read."""
-        head = _head(request)
+        path = request.url.raw_path.partition(b"?")[0].decode("latin-1")
+        headers = tuple((name.lower(), value) for name, value in request.headers.raw)
+        head = Incoming(request.method.upper(), path, request.url.query, headers)
         try:
             _refuse(head)
             api = api_of(head)
@@ -196,7 +196,9 @@ class Passage:
         try:
             call = call or await ways.wait(begin, self.conversations, api.adapter, body)
         except ContextOverflow as error:
-            return self._refused(too_large(api, error), request, error)
+            refusal = too_large(api, error)
+            more = {"content": refusal.body, "request": request, "extensions": {OVERFLOW: error}}
+            return self.http.Response(refusal.status, headers=list(refusal.headers), **more)
         except Exception as error:  # noqa: BLE001 - whatever a stage raises: an SDK would take it for a broken connection
             raise _Raised(error) from None
         if call is None:
@@ -207,7 +209,11 @@ class Passage:
                 content, betas = content_of(api, body, written)
             except Unreadable:  # the provider judges what cannot be written
                 content, betas = None, ()
-            sent = request if content is None else self._rewritten(request, head, content, betas)
+            sent = request
+            if content is not None:
+                headers = with_betas([field for field in head.headers if field[0] not in _OF_THE_BODY], betas)
+                more = {"headers": headers, "content": content, "extensions": request.extensions}
+                sent = self.http.Request(request.method, request.url, **more)
             reply = Reply(await self._value(self.inner.send(sent, **options)))
             if (error := reply.response.extensions.get(RAISED)) is not None:  # of a client that was wrapped before
                 raise _Raised(error)
@@ -246,26 +252,6 @@ class Passage:
     async def _value(self, result: Native) -> Native:
         """Return what a method of the client behind gives; an async client's is awaited."""
         return await result if self.waits else result
-
-    def _rewritten(self, request: Native, head: Incoming, content: bytes, betas: Sequence[str]) -> Native:
-        headers = [(name, value) for name, value in head.headers if name not in _OF_THE_BODY]
-        return self.http.Request(
-            request.method,
-            request.url,
-            headers=with_betas(headers, betas),
-            content=content,
-            extensions=request.extensions,
-        )
-
-    def _refused(self, refusal: Failure, request: Native, error: ContextOverflow) -> Native:
-        """Return the answer of a provider who refuses a request as too large; it was not sent."""
-        return self.http.Response(
-            refusal.status,
-            headers=list(refusal.headers),
-            content=refusal.body,
-            request=request,
-            extensions={OVERFLOW: error},
-        )
 
     def _raised(self, error: Exception, request: Native, head: Incoming) -> Native:
         """Raise an error of ours; for an SDK that tries again, return a response whose status check raises it.
@@ -361,13 +347,6 @@ def _refuse(request: Incoming) -> None:
         raise ConfigError(msg)
 
 
-def _head(request: Native) -> Incoming:
-    """Return the head of a request of httpx or httpx2."""
-    path = request.url.raw_path.partition(b"?")[0].decode("latin-1")
-    headers = tuple((name.lower(), value) for name, value in request.headers.raw)
-    return Incoming(request.method.upper(), path, request.url.query, headers)
-
-
 class _InFront:
     """The HTTP client that a caller has: requests are built and sent by the one behind it."""
 
@@ -430,12 +409,7 @@ class _Stream:
 
     def __init__(self, started: Started) -> None:
         self.started = started
-        self.closed: Callable[[], None] | None = None
-
-    def _end(self) -> None:
-        closed, self.closed = self.closed, None
-        if closed is not None:
-            closed()
+        self.closed: Callable[[], None]
 
 
 class _Body(_Stream):
@@ -453,7 +427,7 @@ class _Body(_Stream):
     def close(self) -> None:
         """Let go of the body."""
         drive(self.started.drop())
-        self._end()
+        self.closed()
 
 
 class _AsyncBody(_Stream):
@@ -471,7 +445,7 @@ class _AsyncBody(_Stream):
     async def aclose(self) -> None:
         """Let go of the body."""
         await self.started.drop()
-        self._end()
+        self.closed()
 
 
 _OF_THE_INNER = ("auth", "base_url", "cookies", "event_hooks", "headers", "is_closed", "params", "timeout", "trust_env")
@@ -486,10 +460,5 @@ def _derived(kind: type, base: type) -> Native:
 
 
 def _of_the_inner(name: str) -> property:
-    def read(client: _InFront) -> Native:
-        return getattr(client.passage.inner, name)
-
-    def write(client: _InFront, value: Native) -> None:
-        setattr(client.passage.inner, name, value)
-
-    return property(read, write)
+    read = attrgetter(f"passage.inner.{name}")
+    return property(read, lambda client, value: setattr(client.passage.inner, name, value))

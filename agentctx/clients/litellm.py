@@ -150,16 +150,12 @@ async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     if not hasattr(value, "__anext__" if ways.waits else "__next__"):
         return opened(value, value, call)
     pull = value.__anext__ if ways.waits else pulling(value.__next__)
-    close = getattr(value, "aclose" if ways.waits else "close", _nothing)
+    close = getattr(value, "aclose" if ways.waits else "close", lambda: None)
     held = Held(call, ways.errors, ways.waits)
     if ways.waits and call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
         held.read, pull = said_in, whole_events(pull)
     started = Started(held, pull, close)
     return Answer((_AsyncStream if ways.waits else _Stream)(value, started), close=started.drop, stream=started)
-
-
-def _nothing() -> None:
-    """Close nothing."""
 
 
 @frozen

@@ -29,7 +29,6 @@ from agentctx.clients.answers import (
     Refused,
     Started,
     Ways,
-    nothing_said,
     object_in,
     opened,
     pulling,
@@ -388,7 +387,7 @@ _FRAMINGS: Mapping[str, Framing] = {
 
 def _listed(response: Native, call: ModelCall, *, waits: bool) -> Started:
     """Return a stream in one JSON document, as Gemini sends it without ``alt=sse``: handed on, and read at its end."""
-    document, held = bytearray(), Held(call, (), waits=waits, read=nothing_said)
+    document, held = bytearray(), Held(call, (), waits=waits, read=lambda _piece: None)
     source, close = _bytes_of(response, waits=waits)
 
     async def pull() -> Piece:

@@ -45,12 +45,11 @@ def wrap(
     else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing. The
     model is the one that each request names; where the model table does not know that name, the session's own.
 
-    Two conversations in one block, or of one ``session`` or key (two agents, a guardrail among an agent's calls), are
-    told apart by how they begin, by system prompt and task, and each is prepared by itself. The session is that of the
-    one that goes on; what is beside it is not in its ``dump``.
+    In one block, session or key, conversations are told apart by system prompt and first user message (two agents, a
+    guardrail among an agent's calls). The session is that of the one that goes on; its ``dump`` has no other.
 
-    A model call that a part of the pipeline makes for a step (a summarizer, a stage, a listener), also by this very
-    client, is no part of the conversation: it is made legal and made to fit, and not given to the stages again.
+    A model call that a part of the pipeline makes for a step (a summarizer, say), also by this client, is made legal
+    and made to fit, is no part of the conversation, and is not given to the stages again.
 
     When the provider says that the context was too large, a strictly smaller request is sent, once. A stream starts
     as soon as the client's own would. Where it tells of the overflow before its first content, it goes on with the
@@ -101,8 +100,9 @@ def wrap(
     name = _file_for(client)
     if name is None:
         kind = client if isinstance(client, type) else type(client)
+        known = ", ".join(sorted(_FILES.keys() - {_GEMINI}))
         msg = (
-            f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}. "
+            f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {known}. "
             "Whatever takes an HTTP client is given agentctx.http_client(pipeline)"
         )
         raise ConfigError(msg)
@@ -168,7 +168,3 @@ def _file_for(client: object) -> str | None:
             if origin == package or origin.startswith(f"{package}."):
                 return name
     return None
-
-
-def _known() -> str:
-    return ", ".join(sorted(_FILES.keys() - {_GEMINI}))

@@ -268,7 +268,7 @@ class Proxy:
             self.metrics.conversations.set(len(self.histories))
 
     def say_unread(self, why: str, provider: Provider) -> None:
-        """Log that a call is passed on as it came, once for each reason; those that differ in numbers alone are one."""
+        """Log that a call to ``provider`` is passed on as it came, once for each ``why`` but for its numbers."""
         reason = _NUMBERS.sub("[…]", why), provider
         if reason not in self._said and len(self._said) < MOST_REASONS:
             self._said.add(reason)

@@ -118,7 +118,7 @@ class Upstreams:
             yield address, url.host, url.port or (443 if url.scheme == "https" else 80)
 
     def address(self, provider: Provider, path: str, region: str | None = None) -> str:
-        """Return where a request goes.
+        """Return where a request for ``path`` of a ``provider`` goes, in an AWS ``region``.
 
         A version that the address ends with, and the path begins with, counts once: ``https://host/v1`` is as
         ``https://host``.

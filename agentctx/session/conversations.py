@@ -280,7 +280,7 @@ class Histories:
         return forgotten
 
     def shared_with(self, history: History) -> str | None:
-        """The conversation that a new one shares the longest part with, if that is more than the task."""
+        """Return the conversation that shares the longest part of ``history``, if that is more than the task."""
         for place in range(len(history.links) - 1, 0, -1):
             if (here := self._at.get(history.links[place])) is not None:
                 return here[-1].name

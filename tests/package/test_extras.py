@@ -115,6 +115,19 @@ def test_an_extra_with_several_packages_names_those_that_do_not_do(error_of):
     )
 
 
+def test_an_sdk_that_is_too_old_is_not_wrapped(error_of):
+    """A client of a version before the first that was run is refused with the version that is needed."""
+    files = {
+        "openai/__init__.py": "class OpenAI: ...",
+        "program.py": "import agentctx, openai\nagentctx.wrap(openai.OpenAI(), agentctx.Pipeline(budget=9))",
+    }
+    error = error_of("program", files, {"openai": "1.50.0"}, ['openai>=1.109,<4; extra == "openai"'])
+    assert error == (
+        "agentctx.errors.ConfigError: wrap needs openai>=1.109,<4 (1.50.0 is installed): "
+        "pip install 'agentctx-middleware[openai]'"
+    )
+
+
 def test_an_extra_that_is_unknown_is_named_with_the_error():
     """Where this distribution does not say what an extra needs, the error stands in for it."""
     said = unmet("it", "nowhere", ImportError("No module named 'x'"))
