@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument("--json", action="store_true", help="for machines")
     options = parser.parse_args()
-    table = rows(10 if options.quick else 40)
+    table = rows(3 if options.quick else 40)
     if options.json:
         print(as_json(table))
     else:
