@@ -100,9 +100,9 @@ def wrap(
     name = _file_for(client)
     if name is None:
         kind = client if isinstance(client, type) else type(client)
-        known = ", ".join(sorted(_FILES.keys() - {_GEMINI}))
+        packages = ", ".join(sorted(_FILES.keys() - {_GEMINI}))
         msg = (
-            f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {known}. "
+            f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {packages}. "
             "Whatever takes an HTTP client is given agentctx.http_client(pipeline)"
         )
         raise ConfigError(msg)

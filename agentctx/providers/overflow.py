@@ -106,10 +106,10 @@ def overflow_of(error: BaseException) -> ContextOverflow | None:
         >>> overflow_of(ContextOverflow(tokens=900, limit=500)).limit
         500
     """
-    for each in causes(error):
-        if isinstance(each, ContextOverflow):
-            return each
-        extensions = getattr(getattr(each, "response", None), "extensions", None)
+    for cause in causes(error):
+        if isinstance(cause, ContextOverflow):
+            return cause
+        extensions = getattr(getattr(cause, "response", None), "extensions", None)
         overflow = extensions.get(OVERFLOW) if isinstance(extensions, Mapping) else None
         if isinstance(overflow, ContextOverflow):
             return overflow
