@@ -1,13 +1,15 @@
 # ruff: noqa: INP001 - a script, not a package
-"""How far a message walks: the files that one quiet step of a session visits, and how often it comes back to each.
+"""Count the files of the package that one step of a session visits, and how often the step comes back to each file.
 
-    python scripts/walk.py [--preset] [--way] [--json]
+    python scripts/walk.py [--preset | --compaction] [--way | --json]
 
-The pipeline is the README's first one, or with ``--preset`` that for coding agents, which has more stages for what
-arrives. A session of nineteen messages has been prepared; two more arrive and nothing has to be cut. The program is no
-new one: its texts are counted by tiktoken by now. Counted are the files of the package whose functions are called, in
+Without an option the step is a quiet one through the README's first pipeline: a session of nineteen messages has been
+prepared, two more arrive, and nothing has to be cut. ``--preset`` takes the pipeline for coding agents instead.
+``--compaction`` walks through the step in which the pipeline for coding agents cuts the history for the first time.
+
+The texts are counted by tiktoken, whose vocabulary is loaded before. Only files whose functions are called count, in
 the order of the calls: ``stays`` are the runs of calls within one file, ``switches`` the changes from one file to
-another. ``--way`` prints the calls themselves.
+another, ``longest`` the visited file with the most lines. ``--way`` prints the calls themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import argparse
 import json
 import sys
 from collections import Counter
-from itertools import groupby
+from functools import partial
+from itertools import count, groupby
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
@@ -29,6 +32,8 @@ from agentctx.presets import coding_agent
 
 HOME = Path(agentctx.__file__).parent
 ROUNDS = 10
+SMALL = 4_000
+"""Tokens of the window in which a session is cut."""
 MODEL = "gpt-5.4"
 
 
@@ -44,48 +49,71 @@ def history(rounds: int) -> list[dict[str, object]]:
     return messages
 
 
-async def walk(pipeline: Pipeline) -> list[tuple[str, str]]:
-    """The files of the package and their functions, by name, in the order in which a quiet step calls them."""
+async def walk(pipeline: Pipeline, *, until_cut: bool = False) -> list[tuple[str, str]]:
+    """Return the file and the name of each function of the package that the last step of a session calls, in order.
+
+    Args:
+        pipeline: The pipeline of the session.
+        until_cut: True to walk through the first step that cuts; False for a quiet one behind nineteen messages.
+    """
     agentctx.warmup(MODEL)
     session = pipeline.session(model=MODEL, format="openai-chat")
-    for rounds in range(1, ROUNDS):
-        await session.prepare(history(rounds))
-    seen: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
 
-    def see(frame: FrameType, event: str, _argument: object) -> None:
+    def note(frame: FrameType, event: str, _argument: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(str(HOME)):
-            seen.append((frame.f_code.co_filename.removeprefix(f"{HOME}/"), frame.f_code.co_name))
+            calls.append((frame.f_code.co_filename.removeprefix(f"{HOME}/"), frame.f_code.co_name))
 
-    messages = history(ROUNDS)
-    sys.setprofile(see)
-    try:
-        await session.prepare(messages)
-    finally:
-        sys.setprofile(None)
-    return seen
+    for rounds in count(1):
+        messages = history(rounds)
+        calls.clear()
+        sys.setprofile(note)
+        try:
+            view = await session.prepare(messages)
+        finally:
+            sys.setprofile(None)
+        if view.report.first_changed is not None if until_cut else rounds == ROUNDS:
+            break
+    return calls
 
 
 def main() -> None:
     """Count, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", action="store_true", help="through the pipeline for coding agents")
+    step = parser.add_mutually_exclusive_group()
+    step.add_argument("--preset", action="store_true", help="a quiet step through the pipeline for coding agents")
+    step.add_argument("--compaction", action="store_true", help="the first step that cuts, through the same pipeline")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--way", action="store_true", help="print the functions in the order of the calls")
     shape.add_argument("--json", action="store_true", help="print one JSON object")
-    wanted = parser.parse_args()
-    plain = Pipeline(TruncateToolOutputs(max_tokens=2_000), FitContextWindow(), budget=Budget(128_000))
-    calls = anyio.run(walk, coding_agent(Budget(128_000)) if wanted.preset else plain)
+    options = parser.parse_args()
+    if options.compaction:
+        calls = anyio.run(partial(walk, coding_agent(Budget(SMALL)), until_cut=True))
+    elif options.preset:
+        calls = anyio.run(walk, coding_agent(Budget(128_000)))
+    else:
+        stages = TruncateToolOutputs(max_tokens=2_000), FitContextWindow()
+        calls = anyio.run(walk, Pipeline(*stages, budget=Budget(128_000)))
     stays = [(name, [function for _, function in run]) for name, run in groupby(calls, itemgetter(0))]
-    if wanted.way:
+    if options.way:
         sys.stdout.writelines(f"{name:36}  {' '.join(functions)}\n" for name, functions in stays)
         return
     by_file = Counter(name for name, _ in stays).most_common()
-    if wanted.json:
-        sys.stdout.write(json.dumps({"files": len(by_file), "switches": len(stays) - 1, "stays": dict(by_file)}) + "\n")
+    lines, longest = max(((HOME / name).read_text(encoding="utf-8").count("\n"), name) for name, _ in by_file)
+    if options.json:
+        walked = {
+            "files": len(by_file),
+            "switches": len(stays) - 1,
+            "longest": {longest: lines},
+            "stays": dict(by_file),
+        }
+        sys.stdout.write(json.dumps(walked) + "\n")
         return
-    sys.stdout.write(f"{len(by_file)} files, {len(stays) - 1} switches between them" + "\n")
+    sys.stdout.write(
+        f"{len(by_file)} files, {len(stays) - 1} switches between them; the longest is {longest}: {lines} lines\n"
+    )
     for name, times in by_file:
-        sys.stdout.write(f"{times:5}  {name}" + "\n")
+        sys.stdout.write(f"{times:5}  {name}\n")
 
 
 if __name__ == "__main__":
