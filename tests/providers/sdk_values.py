@@ -40,7 +40,7 @@ def values(draw, kind, words):
     return _shape(draw, kind, words, 0) if hasattr(kind, "type_name") else _value(draw, kind, words, 0)
 
 
-def _value(draw, annotation, words, depth):  # noqa: PLR0911 - a line for each kind of type
+def _value(draw, annotation, words, depth):
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in WRAPPERS:
         return _value(draw, arguments[0], words, depth)

@@ -465,7 +465,7 @@ CALLS = st.one_of(
 )
 
 
-async def answer(store, call, handles, clock):  # noqa: PLR0911 - one for each call
+async def answer(store, call, handles, clock):
     """What a store answers to a call, or which error it raises."""
     what, *rest = call
     try:
