@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentctx.core.message import Native
-from agentctx.core.untracked import untrack
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.models.table import encoding_for
@@ -15,7 +14,7 @@ from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.graphemes import ceiling
-from agentctx.tokens.tiktoken import loaded
+from agentctx.tokens.tiktoken import encoding
 from agentctx.wire_format import Violation
 
 
@@ -90,7 +89,7 @@ def validate(
 def warmup(model: str | None = None) -> None:
     """Load all that steps need now, before the event loop starts, which it would hold up.
 
-    The vocabulary takes about 0.2 seconds, all of it under the interpreter lock.
+    tiktoken with its vocabulary takes about 0.2 seconds, all of it under the interpreter lock.
 
     Args:
         model: The model whose encoding to load; ``o200k_base`` when not given.
@@ -99,9 +98,8 @@ def warmup(model: str | None = None) -> None:
         >>> from agentctx import warmup
         >>> warmup("gpt-5.4")
     """
-    loaded("o200k_base" if model is None else encoding_for(model)).encode_ordinary("warm")
+    encoding("o200k_base" if model is None else encoding_for(model)).encode_ordinary("warm")
     import agentctx.session.session  # noqa: F401, PLC0415 - a pipeline imports it with its first session
 
     tuple(FORMATS.values())  # each is imported when it is first looked up
     ceiling("words", 1)  # imports regex, with which text is cut
-    untrack([])  # imports ctypes

@@ -1,6 +1,5 @@
 """What measuring a session takes, loaded once: workers are forked from the process that imports this."""
 
-import gc
 import sys
 from importlib import import_module
 from types import TracebackType
@@ -20,4 +19,3 @@ import_module("agentctx.presets")
 import_module("agentctx.comparison.run")
 import_module("anyio._backends._asyncio")  # anyio imports it when an event loop begins
 warmup()
-gc.freeze()  # what is loaded stays shared: no collection in a worker writes to its memory

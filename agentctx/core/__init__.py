@@ -5,6 +5,5 @@ together), ``protection`` (what must survive), ``budget`` and ``tier`` (how much
 ``changes`` (before and after, and what was changed since the conversation began), ``report`` (what is said of it:
 reports, events, the view). Beside them stand ``references`` (what stages write into texts), ``numbered_lines`` and
 ``later_lines`` (which lines say the same), ``recap`` (what stands for what went), ``json_text``, ``pace`` (work off the
-loop gives way), ``untracked`` (values that the garbage collector need not look at), and ``secrets`` (what never leaves
-the machine).
+loop gives way), and ``secrets`` (what never leaves the machine).
 """

@@ -18,7 +18,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import ROLES, Message, Tool, is_marker, without_marker
 from agentctx.core.pace import paced
-from agentctx.core.untracked import text_only, untrack
 from agentctx.lazy import Later
 
 
@@ -45,7 +44,6 @@ class Outcome(StrEnum):
 _THERE = frozenset({Outcome.KEPT, Outcome.MARKED, Outcome.ADDED})
 
 
-@text_only
 @frozen
 class Change:
     """One message that a stage did not leave as it was.
@@ -400,7 +398,6 @@ class ChangeLog:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
         gone: list[Change] = []
         for change in paced(new):
-            untrack(change)
             if change.outcome not in _THERE:
                 (self.changes if change.tokens_after else gone).append(change)
             elif change.outcome is not Outcome.ADDED:

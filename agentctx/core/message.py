@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import is_not
 from typing import Any, Literal, TypeAlias
 
@@ -22,16 +22,6 @@ def _caller() -> Native:
     return field(default=None, repr=False, kw_only=True)
 
 
-def _unfrozen(kind: type) -> Callable[[], Native]:
-    """Makes objects laid out as those of a frozen class, whose fields can be set until they are given that class.
-
-    A field of a frozen object is set by a call of its own. There may be thousands of objects with ten fields, and to
-    make them takes most of the time that it takes to read messages.
-    """
-    made: Callable[[], Native] = type(f"Unfrozen{kind.__name__}", (), {"__slots__": vars(kind)["__slots__"]})
-    return made
-
-
 @frozen(weakref_slot=False)
 class Text:
     """Text that the model reads.
@@ -48,23 +38,6 @@ class Text:
 
     text: str
     source: Native = _source()
-
-    @staticmethod
-    def read(text: str, source: Native) -> Text:
-        """What a wire format has read from a native block.
-
-        Args:
-            text: The characters.
-            source: The block.
-        """
-        made = _unfrozen_text()
-        made.text, made.source = text, source
-        made.__class__ = Text
-        read: Text = made
-        return read
-
-
-_unfrozen_text = _unfrozen(Text)
 
 
 @frozen
@@ -149,27 +122,6 @@ class ToolCall:
     optional: bool = field(default=False, eq=False, repr=False, kw_only=True)
     caller: str | None = _caller()
 
-    @staticmethod
-    def read(call_id: str, name: str, arguments: str, signature: str | None, source: Native) -> ToolCall:
-        """What a wire format has read from a native call, of which nothing else has to be known.
-
-        Args:
-            call_id: The call's id.
-            name: The tool's name.
-            arguments: The arguments.
-            signature: A signature that travels with the call, when there is one.
-            source: The call as it came.
-        """
-        made = _unfrozen_call()
-        made.id, made.name, made.arguments, made.signature, made.source = call_id, name, arguments, signature, source
-        made.optional, made.caller = False, None
-        made.__class__ = ToolCall
-        read: ToolCall = made
-        return read
-
-
-_unfrozen_call = _unfrozen(ToolCall)
-
 
 @frozen(weakref_slot=False)
 class ToolResult:
@@ -201,42 +153,15 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The text of all text parts, joined as they stand."""
-        if len(self.content) == 1 and type(only := self.content[0]) is Text:  # as most are
-            return only.text
         return "".join([part.text for part in self.content if isinstance(part, Text)])
 
-    @staticmethod
-    def read(call_id: str, content: tuple[Part, ...], name: str | None, source: Native) -> ToolResult:
-        """What a wire format has read from a native result, of which nothing else has to be known.
-
-        Args:
-            call_id: The id of the call that it answers.
-            content: What the tool said.
-            name: The tool's name, when the format carries it in the result.
-            source: The result as it came.
-        """
-        made = _unfrozen_result()
-        made.call_id, made.content, made.name, made.source = call_id, content, name, source
-        made.is_error, made.interim, made.caller = False, False, None
-        made.__class__ = ToolResult
-        read: ToolResult = made
-        return read
-
     def with_content(self, content: tuple[Part, ...]) -> ToolResult:
-        """The same result with another content.
+        """Return the same result with another content.
 
         Args:
-            content: What the tool said instead.
+            content: The parts that the tool is to have answered.
         """
-        made = _unfrozen_result()
-        made.call_id, made.content, made.name, made.is_error = self.call_id, content, self.name, self.is_error
-        made.source, made.interim, made.caller = self.source, self.interim, self.caller
-        made.__class__ = ToolResult
-        result: ToolResult = made
-        return result
-
-
-_unfrozen_result = _unfrozen(ToolResult)
+        return evolve(self, content=content)
 
 
 @frozen
@@ -292,9 +217,6 @@ class Message:
 
     Equal when it looks equal: the payload it was read from takes no part.
 
-    There may be many thousands, so it brings few objects along that the garbage collector has to look at: how long
-    it holds everything up depends on their number.
-
     Args:
         role: ``"system"``, ``"developer"``, ``"user"``, ``"assistant"`` or ``"tool"``.
         parts: What it says.
@@ -321,27 +243,20 @@ class Message:
     given: Native = _source()
     as_system: bool = field(default=False, eq=False, repr=False, kw_only=True)
     as_recap: bool = field(default=False, eq=False, repr=False, kw_only=True)
-    # By what mark, how many tokens and how many bytes. The mark stands for what counted it, best a bare ``object()``:
-    # what is remembered then holds nothing that the garbage collector looks at, and it stops looking at it.
+    # The mark of the counter that counted the message, the number of tokens, and the number of bytes.
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
 
     @staticmethod
     def read(role: str, parts: tuple[Part, ...], source: Native) -> Message:
-        """What a wire format has read from the native payload ``source``.
+        """Return the message that a wire format reads from the native payload ``source``.
 
         Args:
-            role: Who speaks.
-            parts: What the payload says, in its order.
+            role: The role of the speaker.
+            parts: The content of the payload, in its order.
             source: The native payload, which is kept as it is.
         """
-        made = _unfrozen_message()
-        made.role, made.parts, made.source, made.read_role, made.read_parts = role, parts, source, role, parts
-        made.given, made.as_system, made.as_recap = None, False, False
-        made._counted, made._bare = _NOT_COUNTED, None  # noqa: SLF001 - they are its own
-        made.__class__ = Message
-        read: Message = made
-        return read
+        return Message(role, parts, source=source, read_role=role, read_parts=parts)
 
     @property
     def as_read(self) -> bool:
@@ -390,15 +305,7 @@ class Message:
         Args:
             parts: What it says instead.
         """
-        made = _unfrozen_message()
-        made.role, made.parts, made.source = self.role, parts, self.source
-        made.read_role, made.read_parts = self.read_role, self.read_parts
-        made.given = self if self.payload is None else self.given
-        made.as_system, made.as_recap = self.as_system, self.as_recap
-        made._counted, made._bare = _NOT_COUNTED, None  # noqa: SLF001 - they are its own
-        made.__class__ = Message
-        other: Message = made
-        return other
+        return evolve(self, parts=parts, given=self if self.payload is None else self.given)
 
     def replaced(self, made: Message) -> Message:
         """The same message as another one says it, which was read from another payload or from none.
@@ -409,9 +316,6 @@ class Message:
         payload = self.payload
         given = self if payload is None else payload
         return evolve(made, given=given, as_system=self.as_system, as_recap=self.as_recap)
-
-
-_unfrozen_message = _unfrozen(Message)
 
 
 def remember_bare(messages: Iterable[Message], markers: object) -> None:

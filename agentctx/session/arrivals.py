@@ -14,10 +14,8 @@ from typing import NamedTuple
 from attrs import evolve
 
 from agentctx.core.message import Context, Message, Native
-from agentctx.core.pace import paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
-from agentctx.core.untracked import UNTRACKED_TOGETHER, untrack
 from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refused, find_marked
 from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import begins_at
@@ -165,9 +163,6 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
         new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
     earlier, seen = record.earlier(reader.wire), snapshots(arrived, known)
-    if len(new) >= UNTRACKED_TOGETHER:
-        for kept in paced([*seen, *new]):
-            untrack(kept)  # before anything else is made of them: the garbage collector comes by many times
     first = record.tail_origin[0] if again else known
     marked = _marked_if_legal(ctx, record, [*record.tail, *new], first, earlier)
     answers_from = answered_from(record, natives, new, reader.wire) if marked is None else None

@@ -166,7 +166,6 @@ class Record:
         stands: For how many messages, and with how many tool calls, those stand that are not one message with at most
             255 calls: recaps that the caller wrote back, mostly.
         digests: The digests of the first messages of the history, as far as they were asked for.
-        tracked: How many messages at the end of the history the garbage collector still looks at.
         linked: False after a load, until the caller's own history is in the place of the digests.
         missing: After a load of a state that leaves out what the caller holds: nothing of the view was read yet, and
             ``out`` has None for what is the caller's. None once the caller has passed it.
@@ -205,7 +204,6 @@ class Record:
     calls: bytearray = field(factory=bytearray)
     stands: dict[int, tuple[int, int]] = field(factory=dict)
     digests: bytearray = field(factory=bytearray)
-    tracked: int = 0
     linked: bool = True
     missing: Missing | None = None
 

@@ -42,7 +42,6 @@ from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_chan
 from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import Report, StageReport, View
-from agentctx.core.untracked import UNTRACKED_TOGETHER, untrack
 from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import relief
 from agentctx.engine.guarantee import is_go_on, refuse_empty
@@ -370,11 +369,7 @@ def _enter(step: Step) -> None:
     if trail.made or record.made:
         record.note_made(trail.made, replaced, messages)
     if trail.reports:
-        for message in paced(messages):
-            untrack(message)  # those that a stage made
         record.forget_dropped(step.natives, _dropped(trail.reports))
-    if len(read.seen) < UNTRACKED_TOGETHER:
-        _let_gather(record, len(read.seen))
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     if trail.unsaid is not None:
@@ -382,15 +377,6 @@ def _enter(step: Step) -> None:
     record.unbound_from = trail.unbound_from
     if len(read.messages) >= MUCH:
         read.forget()
-
-
-def _let_gather(record: Record, more: int) -> None:
-    """Take what has come a few at a time out of the garbage collector's sight once it is enough to be worth it."""
-    record.tracked += more
-    if record.tracked >= UNTRACKED_TOGETHER:
-        for kept in (*record.seen[-record.tracked :], *record.view[-record.tracked :]):
-            untrack(kept)
-        record.tracked = 0
 
 
 def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:

@@ -120,7 +120,7 @@ def read_block(native: object) -> Part:
 def read_content(content: object) -> tuple[Part, ...]:
     """The content of a message or a tool result as parts: None has none, a string is one text."""
     if isinstance(content, str):
-        return (Text.read(content, content),)
+        return (Text(content, source=content),)
     return each_read(read_block, content, "a string or a list of blocks")
 
 
@@ -162,7 +162,7 @@ def _read_text(block: Block, native: object) -> Part:
     text = block.get("text")
     if not isinstance(text, str):
         raise InvalidInput(where=".text", what=f"expected a string, got {text!r}")
-    return Text.read(text, native)
+    return Text(text, source=native)
 
 
 def _read_tool_use(block: Block, native: object) -> Part:

@@ -103,7 +103,7 @@ def read_block(block: Native, index: int, place: int) -> Part:
     if kind == "text":
         if not isinstance(text := data.get("text"), str):
             _refuse(f"{_at(index)}content[{place}].text", "a string", text)
-        return Text.read(text, block)
+        return Text(text, source=block)
     media = _media(kind, data, block) if isinstance(kind, str) else None
     return media or Opaque(kind if isinstance(kind, str) else "unknown", data, source=block)
 
@@ -121,7 +121,7 @@ def read_call(call: Native, index: int, place: int) -> ToolCall:
         field, value = next(pair for pair in found if not isinstance(pair[1], str))
         _refuse(f"{_at(index)}tool_calls[{place}].{field}", "a string", value)
     signature = None if (extra := data.get("extra_content")) is None else _signature(extra)
-    return ToolCall.read(identity, name, arguments, signature, call)
+    return ToolCall(identity, name, arguments, signature, source=call)
 
 
 def read_function_call(call: Native, index: int) -> ToolCall:
@@ -166,7 +166,7 @@ def _text_or_none(value: object) -> str | None:
 
 def _content(content: Native, index: int) -> tuple[Part, ...]:
     if isinstance(content, str):
-        return (Text.read(content, content),)
+        return (Text(content, source=content),)
     if content is None:
         return ()
     if not isinstance(content, (list, tuple)):
@@ -198,7 +198,7 @@ def _result(native: Native, data: Mapping[str, Native], index: int) -> ToolResul
     if not isinstance(call_id := data.get("tool_call_id"), str):
         _refuse(f"{_at(index)}tool_call_id", "a string", call_id)
     named = name if isinstance(name, str) else None
-    return ToolResult.read(call_id, _content(data.get("content"), index), named, native)
+    return ToolResult(call_id, _content(data.get("content"), index), named, source=native)
 
 
 def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:
