@@ -77,7 +77,7 @@ async def held_rows(effort: Effort) -> list[Row]:
 async def object_rows() -> list[Row]:
     """What the garbage collector has to look at: how long it holds everything up depends on that."""
     kept = await ours.objects(2_000)
-    return [Row("objects for the garbage collector", kept, 3, how="a message that a session keeps", unit="a message")]
+    return [Row("objects for the garbage collector", kept, 8, how="a message that a session keeps", unit="a message")]
 
 
 def import_rows(effort: Effort) -> list[Row]:
@@ -91,8 +91,8 @@ def import_rows(effort: Effort) -> list[Row]:
     how = "processor time beyond anyio and attrs, best"
     return [
         Row("import agentctx", 1_000 * package, 60, how=how, unit="ms"),
-        Row("from agentctx import ... (the names of the quick start)", 1_000 * names, 80, how=how, unit="ms"),
-        Row("the first prepare of a program", 1_000 * first, 150, how="processor time, best", unit="ms"),
+        Row("from agentctx import ... (the names of the quick start)", 1_000 * names, 120, how=how, unit="ms"),
+        Row("the first prepare of a program", 1_000 * first, 400, how="processor time, best", unit="ms"),
         Row("the same of 200 messages", 1_000 * more, None, how="processor time, best", unit="ms"),
     ]
 

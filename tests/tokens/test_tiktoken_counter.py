@@ -134,17 +134,17 @@ def test_exceeds_is_exact_near_the_limit(text, distance):
 
 def test_cutting_reads_what_is_kept(monkeypatch):
     """To cut a thousand tokens of a megabyte, a small part of it is tokenized."""
-    text, encoding, read = MIXED * 400, loading.loaded(COUNTER.encoding), []
+    text, loaded, read = MIXED * 400, encoding(COUNTER.encoding), []
 
     class Watched:
         def encode_ordinary(self, text):
             read.append(len(text))
-            return encoding.encode_ordinary(text)
+            return loaded.encode_ordinary(text)
 
         def __getattr__(self, name):
-            return getattr(encoding, name)
+            return getattr(loaded, name)
 
-    monkeypatch.setattr(loading, "loaded", lambda _name: Watched())
+    monkeypatch.setattr(loading, "encoding", lambda _name: Watched())
     COUNTER._cache.clear()
     assert COUNTER.head(text, 1_000)
     assert COUNTER.tail(text, 1_000)

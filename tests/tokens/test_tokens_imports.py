@@ -22,15 +22,15 @@ def test_only_one_module_loads_tiktoken(module):
 
 
 def test_counters_are_built_without_tiktoken():
-    """Building a counter and a meter loads no tiktoken, nor do the first texts; the first in another script does."""
+    """Building a counter and a meter loads no tiktoken; counting the first text does."""
     program = (
         "import sys\n"
         "from agentctx.tokens.counting import default_counter\n"
         "from agentctx.tokens.meter import MessageMeter\n"
         "count = MessageMeter(default_counter('gpt-5.4')).counter.count\n"
-        "print(count('hello world'), 'tiktoken' in sys.modules, count('hello \u4e16\u754c'), 'tiktoken' in sys.modules)"
+        "print('tiktoken' in sys.modules, count('hello world'), 'tiktoken' in sys.modules)"
     )
-    assert run(program) == "2 False 2 True\n"
+    assert run(program) == "False 2 True\n"
 
 
 def test_the_warmup_loads_tiktoken():
