@@ -168,9 +168,6 @@ class _Memory:
             self._keep(claim, owner)
             return document.version
 
-    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
-        return self.write(claim, write)
-
     def owned(self, now: float) -> list[Owned]:
         with self._guard:
             return [

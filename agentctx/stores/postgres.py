@@ -7,12 +7,11 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
-import anyio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
@@ -22,7 +21,7 @@ from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_sch
 
 try:
     import psycopg
-    from psycopg import errors, generators, pq
+    from psycopg import errors, pq
 except ImportError as error:  # also where libpq is missing
     raise ConfigError(unmet("PostgresStore", "postgres", error)) from error
 
@@ -102,30 +101,47 @@ class _Server(InTables):
             return work(Tables(connection.run, " FOR UPDATE", connection.lock_contents))
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
-        return self._call(_PUT, claim, [*_limits(claim), handle.encode(), digest, body]) > 0
+        return self._call(_PUT, claim, [*_limits(claim), handle, digest, body]) > 0
 
     def write(self, claim: Claim, write: Write) -> int:
-        return self._call(_WRITE, claim, _parameters(claim, write))
+        parameters = [
+            *_limits(claim),
+            write.kind,
+            write.key,
+            None if write.version is None else str(write.version),
+            str(write.stamp),
+            None if write.drop is None else json.dumps(list(write.drop)),
+            json.dumps(list(write.put)),
+            f"{{{','.join(str(len(body)) for body in write.put.values())}}}",
+            b"".join(write.put.values()),
+        ]
+        return self._call(_WRITE, claim, parameters)
 
-    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
-        connection = self._connections.take()
-        if connection is None:
-            return None
-        with self._connections.lent(connection), _translating():
-            if _WRITE not in connection.prepared:  # a thread lets it, which may wait
-                return None
-            connection.send(_WRITE, _parameters(claim, write))
-            return _number_in(claim, await connection.answer())
+    def _call(self, statement: LiteralString, claim: Claim, parameters: Parameters) -> int:
+        """Return the number that a function of the server answers.
 
-    def _call(self, function: _Function, claim: Claim, parameters: Parameters) -> int:
-        """The number that a function of the server answers."""
+        Raises:
+            StoreConflict: If the document has another version.
+            StoreFull: If it is too much.
+            StoreUnavailable: If the tables have another version.
+        """
         while True:
             with self._connected() as connection:
-                connection.send(function, parameters)
-                number = _number_in(claim, connection.wait(generators.execute(connection.pgconn))[-1])
-            if number is not None:
-                return number
-            self.writing(lambda tables: tables.forget_expired(claim))
+                try:
+                    rows = connection.execute(statement, parameters, prepare=True).fetchall()
+                except psycopg.Error as error:
+                    if error.sqlstate == _FULL:
+                        owned, stored = (error.diag.message_primary or "").split()
+                        claim.check(1, int(owned), partial(int, stored))
+                    raise
+                how, *number = rows[0][0].split()
+                if how == "conflict":
+                    raise StoreConflict(claim.name, int(number[0]))
+                if how == "schema":
+                    raise _another_schema()
+            if how == "done":
+                return int(number[0])
+            self.writing(lambda tables: tables.forget_expired(claim))  # the answer is "expired"
 
     def close(self) -> None:
         self._connections.drop()
@@ -190,11 +206,6 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
 
     until: float = math.inf
 
-    def __init__(self, *arguments: Native) -> None:  # as psycopg has it
-        """Nothing is prepared yet."""
-        super().__init__(*arguments)
-        self.prepared = set[_Function]()
-
     def begin(self, seconds: float) -> None:
         """What follows may take so many seconds."""
         self.until = monotonic() + seconds
@@ -238,33 +249,6 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
         with suppress(psycopg.Error):
             if self.pgconn.transaction_status in _OPEN:
                 self.execute("ROLLBACK")
-
-    def send(self, function: _Function, parameters: Parameters) -> None:
-        """Begin to call a function of the server; to it, it is one statement, which it knows."""
-        if function not in self.prepared:
-            self.pgconn.send_prepare(function.name, function.call)
-            answer = self.wait(generators.execute(self.pgconn))[-1]
-            _check(answer)
-            self.prepared.add(function)
-        self.pgconn.send_query_prepared(function.name, parameters, function.formats)
-
-    async def answer(self) -> pq.abc.PGresult:
-        """What the server answers, without a thread."""
-        server, last = self.pgconn, None
-        while server.flush():
-            await anyio.wait_writable(server.socket)
-        while True:
-            while server.is_busy():
-                await anyio.wait_readable(server.socket)
-                server.consume_input()
-            answer = server.get_result()
-            if answer is None:
-                break
-            last = answer
-        if last is None:
-            msg = "the server did not answer"
-            raise psycopg.OperationalError(msg)
-        return last
 
     def lock_contents(self) -> None:
         """Keep others from writing contents to the end of the transaction."""
@@ -417,91 +401,24 @@ _FUNCTIONS = _FUNCTIONS.replace("SOMETIMES", str(REMEMBERED // 10)).replace("REM
 """``Tables.put`` and ``Tables.write`` in the server, for many writers at once: one statement instead of nine, each of
 which the client would wait for."""
 
-_FULL = b"AC001"
+_FULL = "AC001"
 """What the functions raise where it is too much."""
 
-Parameters = list[bytes | None]
+Parameters = list[str | bytes | None]
+"""Numbers as text: so the server has one prepared statement, whatever their size."""
 
-
-@frozen
-class _Function:
-    """A function of the server.
-
-    Args:
-        name: What it is called, as a prepared statement.
-        types: Those of its arguments.
-    """
-
-    name: bytes
-    types: tuple[str, ...]
-    call: bytes = field(init=False, eq=False)
-    formats: list[int] = field(init=False, eq=False)
-
-    @call.default
-    def _make_call(self) -> bytes:
-        places = ", ".join(f"${n}::{each}" for n, each in enumerate(self.types, 1))
-        return b"SELECT %b(%b)" % (self.name, places.encode())
-
-    @formats.default
-    def _make_formats(self) -> list[int]:
-        return [int(each == "BYTEA") for each in self.types]
-
-
-_OF_CLAIM = "INT8", "BYTEA", *["FLOAT8"] * 4
-_PUT = _Function(b"put_content", (*_OF_CLAIM, "TEXT", "BYTEA", "BYTEA"))
-_WRITE = _Function(
-    b"write_document", (*_OF_CLAIM, "TEXT", "BYTEA", "INT8", "INT8", "JSONB", "JSONB", "INT8[]", "BYTEA")
+_OF_CLAIM = "%s::INT8, %s::BYTEA, %s::FLOAT8, %s::FLOAT8, %s::FLOAT8, %s::FLOAT8"
+_PUT: LiteralString = f"SELECT put_content({_OF_CLAIM}, %s::TEXT, %s::BYTEA, %s::BYTEA)"
+_WRITE: LiteralString = (
+    f"SELECT write_document({_OF_CLAIM}, "
+    "%s::TEXT, %s::BYTEA, %s::INT8, %s::INT8, %s::JSONB, %s::JSONB, %s::INT8[], %s::BYTEA)"
 )
 
 
 def _limits(claim: Claim) -> Parameters:
-    """What each function is called with."""
+    """The arguments that both functions begin with."""
     limits = (claim.now, claim.expires, claim.most, claim.most_of_all)
-    return [b"%d" % len(MIGRATIONS), claim.owner, *(None if each == math.inf else b"%r" % each for each in limits)]
-
-
-def _parameters(claim: Claim, write: Write) -> Parameters:
-    """What ``write_document`` is called with."""
-    bodies = write.put.values()
-    return [
-        *_limits(claim),
-        write.kind.encode(),
-        write.key,
-        None if write.version is None else b"%d" % write.version,
-        b"%d" % write.stamp,
-        None if write.drop is None else json.dumps(list(write.drop)).encode(),
-        json.dumps(list(write.put)).encode(),
-        b"{%b}" % b",".join([b"%d" % len(body) for body in bodies]),
-        b"".join(bodies),
-    ]
-
-
-def _check(answer: pq.abc.PGresult) -> None:
-    if answer.status not in _WELL:
-        raise errors.error_from_result(answer)
-
-
-_WELL = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
-
-
-def _number_in(claim: Claim, answer: pq.abc.PGresult) -> int | None:
-    """The number that a function has answered; None: what the owner had has expired.
-
-    Raises:
-        StoreConflict: If the document has another version.
-        StoreFull: If it is too much.
-        StoreUnavailable: If the tables have another version.
-    """
-    if answer.status not in _WELL and answer.error_field(pq.DiagnosticField.SQLSTATE) == _FULL:
-        owned, stored = map(int, (answer.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").split())
-        claim.check(1, owned, lambda: stored)
-    _check(answer)
-    how, *number = (answer.get_value(0, 0) or b"").split()
-    if how == b"conflict":
-        raise StoreConflict(claim.name, int(number[0]))
-    if how == b"schema":
-        raise _another_schema()
-    return int(number[0]) if number else None
+    return [str(len(MIGRATIONS)), claim.owner, *(None if each == math.inf else repr(float(each)) for each in limits)]
 
 
 _GONE = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName, errors.ReadOnlySqlTransaction)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import re
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import anyio
 from attrs import define, field
 
 from agentctx.core.message import Native
@@ -21,10 +19,10 @@ from agentctx.stores.store import (
     CONNECTIONS,
     REMEMBERED,
     Claim,
-    Connections,
     ConversationStore,
     Kind,
     Owned,
+    Places,
     Write,
     span_below,
 )
@@ -101,14 +99,11 @@ class _Server:
     create: bool
     _client: Native = field(init=False, default=None)
     _script: Native = field(init=False, default=None)
-    # For writes on the event loop: connections of the client's kind, which its pool knows nothing of; whether there are
-    # any whose bytes are ours to read.
-    _lines: Connections[Any] = field(init=False)
-    _has_lines: bool = field(init=False, default=True)
+    _places: Places = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._lines = Connections(self._open_line, lambda line: line.disconnect(), self.timeout)
+        self._places = Places(self.timeout)
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
         done, *told = self._ask("put", claim.now, *_told(claim), handle, digest, body)
@@ -133,20 +128,17 @@ class _Server:
         return int(version), [(piece, body) for _, piece, body in pieces]
 
     def write(self, claim: Claim, write: Write) -> int:
-        version = _version_in(claim, self._ask("write", claim.now, *_written(claim, write)))
-        if self._has_lines and not self.cluster:
-            with _translating():
-                self._lines.have_one()
-        return version
-
-    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
-        line = self._lines.take()
-        if line is None:
-            return None
-        with self._lines.lent(line), _translating():
-            said = "write", repr(claim.now), *_written(claim, write)
-            line.send_packed_command([_packed("EVALSHA", self._script.sha, "1", self.prefix, *said)], False)  # noqa: FBT003
-            return _version_in(claim, await _numbers_from(_socket_of(line)))
+        version = b"" if write.version is None else b"%d" % write.version
+        drop = {*(write.drop or ()), *write.put}
+        partly = b"0" if write.drop is None else b"1"
+        put = [each for named in write.put.items() for each in named]
+        parameters = write.kind, version, write.key, partly, b"%d" % write.stamp, b"%d" % len(drop), *drop, *put
+        answer = self._ask("write", claim.now, *_told(claim), *parameters)
+        done, *told = map(int, answer)
+        if done == _CONFLICT:
+            raise StoreConflict(claim.name, told[0])
+        _check(claim, done, told, 0)
+        return done
 
     def owned(self, now: float) -> list[Owned]:
         found, cursor = dict[bytes, Owned](), b"0"
@@ -174,13 +166,12 @@ class _Server:
         return int(self._ask("sweep", now, str(most))[0])
 
     def close(self) -> None:
-        self._lines.drop()
         client, self._client = self._client, None
         if client is not None:
             _hang_up(client)
 
     def _ask(self, *arguments: Native) -> list[Any]:  # what the script takes
-        with self._lines.place(), _translating():
+        with self._places.one(), _translating():
             known = self._client
             client = self._open() if known is None else known
             operation, now, *rest = arguments
@@ -226,19 +217,6 @@ class _Server:
         if policy.startswith("allkeys"):
             logger.warning("the Redis server evicts keys where memory is short (%s): it needs noeviction", policy)
 
-    def _open_line(self) -> Native:  # a connection of redis-py
-        client = self._client
-        if client is None:  # it was closed meanwhile
-            return None
-        pool = client.connection_pool
-        line = pool.connection_class(**pool.connection_kwargs)
-        line.connect()
-        if _socket_of(line) is None:
-            self._has_lines = False
-            line.disconnect()
-            return None
-        return line
-
 
 _PLACE = 32
 """Digits in front of a piece: its version and its place."""
@@ -247,39 +225,6 @@ _NUMBERS = 5
 """Numbers that are told of an owner, before its name."""
 
 _CONFLICT, _FULL = -1, -2
-
-_SOCKET = "_sock"
-"""Where redis-py has the socket of a connection, which it calls its own affair."""
-
-_LONGEST_ANSWER = 100
-_NUMBERS_ONLY = re.compile(rb"\*(\d)\r\n((?::-?\d{1,18}\r\n)*)")
-"""What the script answers to a write, as it stands on the wire."""
-
-
-def _socket_of(line: Native) -> Native:  # a connection of redis-py
-    """The socket of a connection; None where it has none that is waited for, as one that encrypts reads ahead."""
-    found = getattr(line, _SOCKET, None)
-    return found if type(found) is socket.socket else None
-
-
-async def _numbers_from(line: socket.socket) -> list[int]:
-    """The numbers that the server answers, all of them, in however many pieces they come.
-
-    Raises:
-        StoreUnavailable: If it answers something else: asked again in a thread, it is told what that means.
-    """
-    answer = b""
-    while len(answer) < _LONGEST_ANSWER:
-        await anyio.wait_readable(line)
-        more = line.recv(_LONGEST_ANSWER)
-        answer += more
-        found = _NUMBERS_ONLY.fullmatch(answer)
-        if found is not None and found[2].count(b":") == int(found[1]):
-            return [int(each) for each in found[2].replace(b":", b"").split()]
-        if not more or answer[:1] != b"*":
-            break
-    msg = f"the server answered {answer!r:.80}"
-    raise StoreUnavailable(msg)
 
 
 def _hang_up(client: Native) -> None:  # of redis-py
@@ -306,28 +251,6 @@ def _told(claim: Claim) -> tuple[bytes, str, str, str]:
     limits = (claim.expires, claim.most, claim.most_of_all)
     expires, most, most_of_all = ("" if each == math.inf else repr(float(each)) for each in limits)
     return claim.owner, expires, most, most_of_all
-
-
-def _written(claim: Claim, write: Write) -> list[Any]:
-    version = b"" if write.version is None else b"%d" % write.version
-    drop = {*(write.drop or ()), *write.put}
-    partly = b"0" if write.drop is None else b"1"
-    put = [each for named in write.put.items() for each in named]
-    return [*_told(claim), write.kind, version, write.key, partly, b"%d" % write.stamp, b"%d" % len(drop), *drop, *put]
-
-
-def _packed(*arguments: str | bytes) -> bytes:
-    """A command as it stands on the wire; redis-py takes five times as long for it."""
-    given = [each if isinstance(each, bytes) else each.encode() for each in arguments]
-    return b"*%d\r\n" % len(given) + b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in given])
-
-
-def _version_in(claim: Claim, answer: Sequence[Any]) -> int:
-    done, *told = map(int, answer)
-    if done == _CONFLICT:
-        raise StoreConflict(claim.name, told[0])
-    _check(claim, done, told, 0)
-    return done
 
 
 def _check(claim: Claim, done: int, told: Sequence[Any], grown: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sqlite3
 import stat
@@ -11,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from time import monotonic
 from typing import TypeVar
 from weakref import WeakSet
 
@@ -19,7 +17,7 @@ from attrs import define, field
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from agentctx.stores.store import Claim, Connections, ConversationStore, Write
+from agentctx.stores.store import Connections, ConversationStore
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
 
 T = TypeVar("T")
@@ -48,12 +46,10 @@ class SQLiteStore(ConversationStore):
     others could read it (the log says so; of a file that is another user's it says that they can), and so is a folder
     that is made for it (0700). What was written is there after a crash of the process, also one in the middle of a
     write; with ``synchronous="FULL"`` also after a loss of power. The file is on a disk of this machine, not of
-    another. A few kilobytes of a session's state are written on the event loop, in a quarter of a millisecond, where
-    nobody else writes and the disk is not slow; all else is done in threads, and with ``"FULL"`` everything. A file
-    that is deleted or replaced is noticed at the next call, logged, and opened anew. A process that forks closes the
-    file before, and both sides open it anew; where another thread is at a call meanwhile, the new process cannot use
-    the file, and says so. A copy is put in its place with ``mv``, after its ``-wal`` and ``-shm`` were taken away, and
-    never with ``cp``: that writes into the file that others have open.
+    another. A file that is deleted or replaced is noticed at the next call, logged, and opened anew. A process that
+    forks closes the file before, and both sides open it anew; where another thread is at a call meanwhile, the new
+    process cannot use the file, and says so. A copy is put in its place with ``mv``, after its ``-wal`` and ``-shm``
+    were taken away, and never with ``cp``: that writes into the file that others have open.
 
     Args:
         path: The file; it is made where it is not there.
@@ -102,14 +98,6 @@ class _File(InTables):
     synchronous: str
     create: bool
     _connections: Connections[_Connection] = field(init=False)
-    # For small writes on the event loop: they wait for no other writer, and bring nothing from the log into the file.
-    _on_loop: Connections[_Connection] = field(init=False)
-    # How many small writes there were; one in so many goes to a thread.
-    _written: int = field(init=False, default=0)
-    # How many of the last writes on the event loop the disk was slow with, one after another.
-    _slow: int = field(init=False, default=0)
-    # Until when, by `monotonic`, none is done on the event loop for that.
-    _slow_until: float = field(init=False, default=-math.inf)
     # Whether the file was seen to be another one, which may be damaged.
     _replaced: bool = field(init=False, default=False)
     # Whether it was said that others may read the file.
@@ -118,12 +106,10 @@ class _File(InTables):
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
         self._connections = Connections(self._open, _Connection.close, self.timeout)
-        self._on_loop = Connections(self._open_for_loop, _Connection.close, self.timeout)
         _process.files.add(self)
 
     def close(self) -> None:
         self._connections.drop()
-        self._on_loop.drop()
 
     def _look(self, connection: _Connection) -> None:
         """See that the file is still the one that the connection is to.
@@ -139,37 +125,6 @@ class _File(InTables):
             msg = f"{self.path.name} was deleted, or replaced by another file"
             logger.warning("%s: it is opened anew", msg)
             raise StoreUnavailable(msg)
-
-    def write(self, claim: Claim, write: Write) -> int:
-        version = InTables.write(self, claim, write)
-        if self.synchronous == "NORMAL":  # with FULL each write waits for the disk
-            self._on_loop.have_one()
-        return version
-
-    async def write_on_loop(self, claim: Claim, write: Write) -> int | None:
-        self._written += 1
-        begun = monotonic()
-        if self._written % _IN_THREAD == 0 or begun < self._slow_until:
-            return None
-        connection = self._on_loop.take()
-        if connection is None:
-            return None
-        with self._on_loop.lent(connection):
-            self._look(connection)
-            if not self._connections.writing.acquire(blocking=False):
-                return None
-            try:
-                with self._within(connection, "BEGIN IMMEDIATE") as tables:
-                    return tables.write(claim, write)
-            except sqlite3.Error as error:
-                if _code(error) in _BUSY:
-                    return None
-                raise self._translated(error) from error
-            finally:
-                self._connections.writing.release()
-                self._slow = self._slow + 1 if monotonic() - begun > _SLOW else 0
-                if self._slow > 1:  # one alone may be the machine's, which is busy
-                    self._slow, self._slow_until = 0, monotonic() + _PAUSE
 
     def reading(self, work: Callable[[Tables], T]) -> T:
         with self._connected() as connection, self._within(connection, "BEGIN") as tables:
@@ -216,12 +171,6 @@ class _File(InTables):
         code = _code(error)
         kind = StoreUnavailable if code in _BUSY else StoreFull if code in _FULL else StoreError
         return kind(f"{self.path.name}: {error}")
-
-    def _open_for_loop(self) -> _Connection:
-        connection = self._open()
-        connection.execute("PRAGMA busy_timeout = 0").close()
-        connection.execute("PRAGMA wal_autocheckpoint = 0").close()
-        return connection
 
     def _open(self) -> _Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
@@ -331,13 +280,6 @@ class _File(InTables):
                 ):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-
-
-_IN_THREAD = 50
-"""Of so many small writes one is done in a thread, where what stands in the log may be brought into the file."""
-
-_SLOW, _PAUSE = 0.01, 1.0
-"""Seconds that a write on the event loop may take, and for which none is done there after two that took longer."""
 
 
 class _Connection(sqlite3.Connection):

@@ -6,12 +6,12 @@ import json
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from threading import Lock, Semaphore
-from typing import Generic, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 from uuid import uuid4
 
 import anyio
@@ -30,16 +30,12 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 Kind = Literal["history", "state"]
-OnLoop: TypeAlias = "Callable[[Backend], Awaitable[T | None]]"
 
 LONGEST = 1_000
 """Bytes that the name of a conversation may have, and a key."""
 
 REMEMBERED = 1_000
 """A key is remembered for so many further writes of its conversation."""
-
-SMALL = 16 * 1024
-"""Bytes that a write may have to be sent from the event loop: so much a socket takes without waiting."""
 
 SWEPT = 100
 """So many conversations that have expired are taken away at once."""
@@ -221,14 +217,6 @@ class Backend(Protocol):
 
     def write(self, claim: Claim, write: Write, /) -> int:
         """Change a document, and give its version; where the key is known, change nothing and give that of then.
-
-        Raises:
-            StoreConflict: If it has another version.
-        """
-        ...
-
-    async def write_on_loop(self, claim: Claim, write: Write, /) -> int | None:
-        """As ``write``, without a thread; None: it cannot be done so now, and nothing was done.
 
         Raises:
             StoreConflict: If it has another version.
@@ -508,8 +496,7 @@ class ConversationStore:
         def put() -> dict[str, bytes]:
             return {piece: self._closed(content, name) for piece, content in changed.items() if content is not None}
 
-        small = self.cipher is None and sum(map(len, filter(None, changed.values()))) <= SMALL
-        return await self._write(name, "state", version, key, put=put, drop=drop, small=small)
+        return await self._write(name, "state", version, key, put=put, drop=drop)
 
     async def stored(self) -> list[Stored]:
         """What is kept of each conversation, and, if there is something, of nobody."""
@@ -619,47 +606,34 @@ class ConversationStore:
         *,
         put: Callable[[], Mapping[str, bytes]],
         drop: Collection[str] | None = (),
-        small: bool = False,
     ) -> int:
         _check_version(version)
         claim = self._claim(owner_of(name), name)
         told = _as_bytes("a key", uuid4().hex if key is None else key)  # so that it may be tried twice
-        if small:
-            made = Write(kind, version, told, put(), drop)
-            return await self._grow(
-                lambda backend: backend.write(claim, made), lambda backend: backend.write_on_loop(claim, made)
-            )
         return await self._grow(lambda backend: backend.write(claim, Write(kind, version, told, put(), drop)))
 
-    async def _grow(self, work: Callable[[Backend], T], on_loop: OnLoop[T] | None = None) -> T:
+    async def _grow(self, work: Callable[[Backend], T]) -> T:
         """Write; what has expired is taken away now and then, and where there is no room."""
         now = self._now()
         if self.ttl is not None and not 0 <= now - self._swept <= min(60.0, self.ttl):  # a clock may be put back
             self._swept = now
             await self._run(lambda backend: backend.sweep(now, SWEPT))
         try:
-            return await self._run(work, on_loop)
+            return await self._run(work)
         except StoreFull:
             if self.ttl is None or not await self.sweep():
                 raise
             return await self._run(work)
 
-    async def _run(self, work: Callable[[Backend], T], on_loop: OnLoop[T] | None = None) -> T:
-        """Let the back end work, in a thread of its own where it may wait; once more where it was not there.
-
-        Args:
-            work: The work.
-            on_loop: The same without a thread; None, or an answer of None: there is no such way. A thread costs several
-                times the processor time of a small write.
-        """
+    async def _run(self, work: Callable[[Backend], T]) -> T:
+        """Let the back end work, in a thread of its own where it may wait; once more where it was not there."""
         backend = self.backend
         if not backend.waits and self.cipher is None:
             return work(backend)
         try:
             with anyio.fail_after(self.timeout), self._understood():
                 try:
-                    done = None if on_loop is None else await on_loop(backend)
-                    return await self._in_thread(work, backend) if done is None else done
+                    return await self._in_thread(work, backend)
                 except StoreUnavailable:  # a connection that was lost while nobody used it, mostly
                     return await self._in_thread(work, backend)
         except TimeoutError:
@@ -799,84 +773,87 @@ CONNECTIONS = 8
 
 
 @define(eq=False)
+class Places:
+    """Bounds how many threads of one process are at work for a store at the same time.
+
+    A thread whose caller has given up keeps its place until its call ends: without a bound, each such call would hold
+    one more connection to a server that does not answer.
+
+    Args:
+        timeout: Seconds that a thread waits for a place.
+    """
+
+    timeout: float
+    _free: Semaphore = field(init=False, factory=lambda: Semaphore(CONNECTIONS), repr=False)
+    _process: int = field(init=False, factory=os.getpid, repr=False)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Have one of the places.
+
+        Raises:
+            StoreUnavailable: If all places are taken for too long.
+        """
+        if self._process != os.getpid():  # a fork: the threads of the other process hold its places, not these
+            self._process, self._free = os.getpid(), Semaphore(CONNECTIONS)
+        free = self._free
+        if not free.acquire(timeout=self.timeout):
+            msg = f"all {CONNECTIONS} connections are in use"
+            raise StoreUnavailable(msg)
+        try:
+            yield
+        finally:
+            free.release()
+
+
+@define(eq=False)
 class Connections(Generic[C]):
     """Connections of one process: those that are free are used again; one that failed is not.
-
-    Threads use so many at the same time as there are places, those too that nobody waits for any more: else each call
-    that is given up by its caller would leave one behind to a server that does not answer.
 
     Args:
         make: Makes one.
         close: Closes one.
-        timeout: Seconds that a thread waits for a place.
+        timeout: Seconds that a thread waits until one of the connections is free.
     """
 
     make: Callable[[], C]
     close: Callable[[C], None]
     timeout: float
     _free: list[C] = field(init=False, factory=list, repr=False)
-    _places: Semaphore = field(init=False, factory=lambda: Semaphore(CONNECTIONS), repr=False)
+    _places: Places = field(init=False, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
     _writing: Lock = field(init=False, factory=Lock, repr=False)
     _process: int = field(init=False, factory=os.getpid, repr=False)
 
+    def __attrs_post_init__(self) -> None:
+        """Make no connection yet."""
+        self._places = Places(self.timeout)
+
     @contextmanager
     def one(self) -> Iterator[C]:
-        """A connection that nobody else has meanwhile.
+        """A connection that nobody else has meanwhile: free again afterwards, or closed where it was lost.
 
         Raises:
             StoreUnavailable: If all are in use for too long.
         """
-        with self.place():
-            connection = self.take()
-            with self.lent(self.make() if connection is None else connection) as connection:
+        with self._places.one():
+            free = self._of_this_process()
+            with self._guard:
+                connection = free.pop() if free else None
+            connection = self.make() if connection is None else connection
+            try:
                 yield connection
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Be one of those that are at work, of whom there are so many at most.
-
-        Raises:
-            StoreUnavailable: If all places are taken for too long.
-        """
-        self._of_this_process()
-        places = self._places
-        if not places.acquire(timeout=self.timeout):
-            msg = f"all {CONNECTIONS} connections are in use"
-            raise StoreUnavailable(msg)
-        try:
-            yield
-        finally:
-            places.release()
-
-    def take(self) -> C | None:
-        """One that is free, for ``lent``; None: there is none."""
-        free = self._of_this_process()
-        with self._guard:
-            return free.pop() if free else None
-
-    def have_one(self) -> None:
-        """Have one that is free: so there come to be as many as are used at once."""
-        if not self._of_this_process() and (made := self.make()) is not None:
-            self._free.append(made)
-
-    @contextmanager
-    def lent(self, connection: C) -> Iterator[C]:
-        """The connection, which is free again afterwards, or closed where it was lost."""
-        free = self._of_this_process()
-        try:
-            yield connection
-        except StoreUnavailable:
-            self.close(connection)
-            self.drop()  # the others are lost with it, mostly
-            raise
-        except StoreError:
+            except StoreUnavailable:
+                self.close(connection)
+                self.drop()  # the others are lost with it, mostly
+                raise
+            except StoreError:
+                self._give_back(connection, free)
+                raise
+            except BaseException:
+                self.close(connection)
+                raise
             self._give_back(connection, free)
-            raise
-        except BaseException:
-            self.close(connection)
-            raise
-        self._give_back(connection, free)
 
     def _give_back(self, connection: C, free: list[C]) -> None:
         with self._guard:
@@ -898,7 +875,6 @@ class Connections(Generic[C]):
         """The free ones; those of a process that this one was forked from are its own, and are left to it."""
         if self._process != os.getpid():
             self._process, self._free, self._guard, self._writing = os.getpid(), [], Lock(), Lock()
-            self._places = Semaphore(CONNECTIONS)
         return self._free
 
     @property

@@ -287,9 +287,6 @@ class InTables:
     def write(self, claim: Claim, write: Write) -> int:
         return self.writing(lambda tables: tables.write(claim, write))
 
-    async def write_on_loop(self, _claim: Claim, _write: Write) -> int | None:
-        return None
-
     def owned(self, now: float) -> list[Owned]:
         return self.reading(lambda tables: tables.owned(now))
 

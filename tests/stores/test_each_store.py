@@ -379,17 +379,6 @@ def wipe(kind, store):
             connection.execute(f"DROP SCHEMA {store.schema} CASCADE")
 
 
-@pytest.mark.parametrize("kind", ["redis"])
-async def test_a_client_that_keeps_its_socket_to_itself(make, monkeypatch):
-    """Where redis-py has no socket under the name that is known, small writes are done in threads, without an error."""
-    monkeypatch.setattr("agentctx.stores.redis._SOCKET", "_of_another_release")
-    async with make() as store:
-        for number in range(3):
-            await store.save_state("x", {"head": b"%d" % number}, None)
-        assert (await store.load_state("x")).pieces == {"head": b"2"}
-        assert store.backend._lines.take() is None
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 async def test_a_store_that_loses_everything_under_live_sessions(make, kind):
     """A worker begins cleanly, and says so; where another was first, also with as many steps, it takes over."""

@@ -198,7 +198,7 @@ async def test_what_a_far_server_is_asked(failing):
 
 
 async def test_an_answer_that_comes_in_bits_is_read_whole(failing):
-    """A small write without a thread whose answer comes byte by byte: the right version, conflict or quota."""
+    """A write whose answer comes byte by byte: the right version, conflict or quota."""
     store, proxy = failing
     store.max_conversation_bytes = 1_000
     for _ in range(3):
