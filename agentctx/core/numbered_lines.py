@@ -9,11 +9,8 @@ from operator import sub
 
 from agentctx.lazy import lazy_pattern
 
-_NUMBER = r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)"
-_NUMBERED = re.compile(_NUMBER)
+_NUMBERED = re.compile(r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)")
 """The number that a tool puts before a line; a time of day is none."""
-_TWO = re.compile(rf"\n{_NUMBER}[^\n]*\n{_NUMBER}")
-"""Two such lines, looked for in a text at a glance."""
 
 IN_A_ROW = 3
 """So many lines with numbers that follow each other are taken for numbered."""
@@ -30,26 +27,6 @@ def said(lines: list[str]) -> list[str]:
         >>> said(["4\tdef f():", "5\t    return 1", "6\t", "7 files"])
         ['def f():', '    return 1', '', '7 files']
     """
-    if _TWO.search("\n".join(("", *lines))) is None:
-        return lines
-    return _all_numbered(lines) or _some_numbered(lines)
-
-
-def _all_numbered(lines: list[str]) -> list[str]:
-    """The same where each line is numbered as reading tools do it: most are, and it takes a third of the time."""
-    first = _NUMBERED.match(lines[0])
-    behind = "" if first is None else lines[0][first.end(1) : first.end()]
-    if first is None or behind not in ("→", "\t") or len(lines) < IN_A_ROW:
-        return []
-    parts = [line.partition(behind) for line in lines]
-    number = int(first[1])
-    if [part[0].lstrip(" ") for part in parts] != list(map(str, range(number, number + len(lines)))):
-        return []
-    return [part[2] for part in parts]
-
-
-def _some_numbered(lines: list[str]) -> list[str]:
-    """The same where some are, with what stands before and behind them."""
     marks = list(map(_NUMBERED.match, lines))
     firsts = [None if mark is None else int(mark[1]) - place for place, mark in enumerate(marks)]
     bare: list[str] = []
@@ -97,8 +74,6 @@ def _form_of(line: str) -> Iterator[tuple[str, int]]:
 
 _CAT_N = lazy_pattern(r"\n( {1,5}\d{1,5})[→\t]")
 _BEFORE_NUMBERS = lazy_pattern(r"\n {1,5}(?=\d{1,5}[→\t])")
-_UNTOLD = lazy_pattern(r"\n\d*+(?<=[1-9])[→\t]")
-_TWICE = lazy_pattern(r"\n\d++[→\t][1-9]\d{0,4}[→\t]")
 _HEAD = lazy_pattern(r"([1-9]\d{0,4})([→\t])")
 _EACH = 10
 _FEWEST = 4
@@ -106,23 +81,18 @@ _FEWEST = 4
 
 
 def without_blanks(text: str) -> str:
-    """A text without the blanks before its line numbers, where these count on from line to line as ``cat -n`` does."""
-    return _bare(text) if _numbers(text) else text
+    """Return a text without the blanks before its line numbers, where these count from line to line as of ``cat -n``.
 
-
-def _numbers(text: str) -> list[int]:
-    """The line numbers of a text that is numbered as ``cat -n`` does; else none."""
-    if "→" not in text and "\t" not in text:
-        return []
-    found = _CAT_N.findall(f"\n{text}")  # each line has an end before it, which is looked for faster than its start
-    if len(found) < 3 or set(map(len, found)) != {6}:
-        return []
-    numbers = list(map(int, found))
+    Args:
+        text: Any text; one that is numbered otherwise, or not at all, is returned as it is.
+    """
+    heads = _CAT_N.findall(f"\n{text}")  # each line has an end before it, which is looked for faster than its start
+    if len(heads) < 3 or set(map(len, heads)) != {6}:
+        return text
+    numbers = list(map(int, heads))
     steps = list(map(sub, numbers[1:], numbers))
-    return numbers if steps.count(1) * 10 >= len(steps) * 9 else []
-
-
-def _bare(text: str) -> str:
+    if steps.count(1) * 10 < len(steps) * 9:
+        return text
     return _BEFORE_NUMBERS.sub("\n", f"\n{text}")[1:]
 
 
@@ -137,13 +107,9 @@ def few_numbers(text: str) -> str:
         >>> few_numbers("\n".join(lines)).split("\n")
         ['8\tline', 'line', '10\tline', 'line', 'line', '13\tline']
     """
-    numbers = _numbers(text)
-    if not numbers:
+    bare = without_blanks(text)
+    if bare == text:  # a line of ``cat -n`` has blanks before its number
         return text
-    bare = _bare(text)
-    if _is_one_run(bare, numbers):  # as most are: the same, quicker
-        start, stop = bare.index("\n"), bare.rindex("\n")
-        return bare[:start] + _UNTOLD.sub("\n", bare[start:stop]) + bare[stop:]
     lines = bare.split("\n")
     heads = list(map(_HEAD.match, lines))
     if any(between(lines)):
@@ -162,13 +128,6 @@ def few_numbers(text: str) -> str:
             for place, line in bare_lines.items():
                 lines[place] = line
     return "\n".join(lines)
-
-
-def _is_one_run(bare: str, numbers: Sequence[int]) -> bool:
-    """Whether all lines are numbered in a row, and none looks numbered without its number."""
-    if not _FEWEST <= len(numbers) == bare.count("\n") + 1 or ("→" in bare and "\t" in bare) or numbers[0] < 1:
-        return False
-    return numbers == list(range(numbers[0], numbers[-1] + 1)) and _TWICE.search(bare) is None
 
 
 def between(lines: Sequence[str]) -> Iterator[range]:

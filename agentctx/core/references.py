@@ -27,7 +27,6 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, TypeVar
 from zlib import crc32
@@ -343,10 +342,7 @@ def numbered_from(number: int) -> str:
 
 
 def _words(line: str) -> str:
-    return _in_quotes(line.strip()[:_WORDS].strip())
-
-
-_in_quotes = lru_cache(maxsize=4_096)(quoted)  # of so few characters: what is looked at is looked at again
+    return quoted(line.strip()[:_WORDS].strip())
 
 
 def _called(outputs: Iterator[T]) -> Iterator[tuple[str, T]]:
@@ -404,8 +400,7 @@ def stands_for_more(line: str) -> bool:
 
 def spans_of(text: str) -> list[tuple[int, int]]:
     """Where in a text something stands that looks like a reference, or like a fold."""
-    known = (WITHIN, _MARK), (_FOLDED, _FOLD), (SHOWN_AGAIN, LATER)
-    return [each.span() for words, pattern in known if words in text for each in pattern.finditer(text)]
+    return [each.span() for pattern in (_MARK, _FOLD, LATER) for each in pattern.finditer(text)]
 
 
 def may_say(messages: Iterable[Message], words: str) -> bool:
@@ -420,18 +415,6 @@ _MARKS = lazy_pattern(
     r"|output of a command that ran again later|done; the file was changed again later)[^\[\]\n]*\]"
 )
 _SAME = lazy_pattern(r"(\[the same [^\[\]\n]*?) #\d{6}(?:\d{6})?(?:; [^\[\]\n]*)?\]")
-_FIRST_WORDS = (
-    "[… ",
-    "[offloaded: ",
-    "[old tool result",
-    "[contents of a file",
-    "[output of a command",
-    "[done; the file",
-    "[a",
-    "[the same ",
-    _FOLDED,
-    SHOWN_AGAIN,
-)
 
 
 def without_marks(text: str) -> str:
@@ -444,8 +427,6 @@ def without_marks(text: str) -> str:
         >>> without_marks("port 8080 [… 12,345 characters omitted; recall 3fa94c00d1b2e6a7 …] end")
         'port 8080  end'
     """
-    if "]" not in text or not any(words in text for words in _FIRST_WORDS):
-        return text
     kept, place = [], 0
     for start, stop in sorted(spans_of(text)):
         if start >= place:
@@ -463,8 +444,6 @@ def marks_of(text: str) -> list[tuple[int, int]]:
         >>> marks_of("[old tool result cleared; recall 3fa94c00d1b2e6a7] and so on")
         [(0, 50)]
     """
-    if "]" not in text or not any(words in text for words in _FIRST_WORDS):
-        return []
     return [each.span() for pattern in (_MARKS, _SAME) for each in pattern.finditer(text)]
 
 

@@ -57,7 +57,6 @@ class MessageMeter:
     _whole: MessageCounter | None = field(init=False)
     _own: PartCounter | None = field(init=False)
     _image: ImageRule = field(init=False)
-    _roles: dict[str, int] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Find what goes with the format and the profile."""
@@ -80,10 +79,7 @@ class MessageMeter:
 
     def parts(self, parts: Sequence[Part], /) -> int:
         """Tokens of parts, without a message around them."""
-        total, counted_by = 0, self._by_text if self._own is None else self._part
-        for part in parts:
-            total += self.counter.count(part.text) if type(part) is Text else counted_by(part)
-        return total
+        return sum(map(self._part, parts))
 
     def fixed(self, context: Context, /) -> int:
         """Tokens of system prompt and tools, and what every request costs."""
@@ -121,17 +117,13 @@ class MessageMeter:
             self._work_out(message)
 
     def _work_out(self, message: Message) -> tuple[int, int]:
-        size = 0
-        for part in message.parts:
-            size += _utf8(part.text) if type(part) is Text else part_bytes(part)
+        size = sum(map(part_bytes, message.parts))
         if self._whole is not None:
             with Asking(self._whole):
                 tokens = self._whole.count_message(message)
         else:
-            if (around := self._roles.get(message.role)) is None:
-                around = self._roles[message.role] = self.overheads.message + self.counter.count(message.role)
+            tokens = self.overheads.message + self.counter.count(message.role) + self.parts(message.parts)
             name = _name_of(message)
-            tokens = around + self.parts(message.parts)
             if name:
                 tokens += self.overheads.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
@@ -140,21 +132,20 @@ class MessageMeter:
         return tokens, size
 
     def _part(self, part: Part) -> int:
-        assert self._own is not None  # noqa: S101 - asked only then
-        with Asking(self._own):
-            own = self._own.count_part(part)
-        return self._by_text(part) if own is None else own
-
-    def _by_text(self, part: Part) -> int:
-        """What a part costs by its text and the provider's formulas."""
+        """Tokens of a part: by the user's counter of parts, else by its text and the provider's formulas."""
         count = self.counter.count
+        if self._own is not None and not isinstance(part, Text):
+            with Asking(self._own):
+                tokens = self._own.count_part(part)
+            if tokens is not None:
+                return tokens
         match part:
+            case Text():
+                return count(part.text)
             case ToolCall():
                 return self.overheads.call + count(part.name) + count(part.arguments)
             case ToolResult():
                 return self.overheads.result + self.parts(part.content) + count(part.name or "")
-            case Text():
-                return count(part.text)
             case Thinking():
                 return _hidden(part.encrypted, self.overheads.envelope) if part.encrypted else count(part.text)
             case Media():
@@ -362,8 +353,7 @@ def characters_to_count(messages: Iterable[Message]) -> int:
     for message in messages:
         total += _MESSAGE_CHARACTERS
         for part in message.parts:
-            for each in part.content if type(part) is ToolResult else (part,):
-                total += len(each.text) if type(each) is Text else _characters(each)
+            total += _characters(part)
         if total > VERY_MUCH_TEXT:
             break
     return total
