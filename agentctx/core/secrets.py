@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -219,27 +219,6 @@ _PLACES = lazy_pattern(
     r"continuation|cursor|end|eos|bos|mask|next|pad|page|pagination|prev|previous|sep|special|stop|sync|unk"
 )
 """Words before ``token`` that make it a place in a list or a piece of text."""
-
-_IN_NAMES = tuple(word for word in _SECRET_ENDINGS if not word.endswith("key"))
-"""One of these stands in a name of which any word may make it that of a secret; or a key, or a connection string."""
-
-_LAST_IN_NAMES = (*sorted(_SECRET), "token", "pass", "pat")
-_GIVEN = (
-    r"(?:(?:(?![a-z])[\w.-])*+(?:\\{0,15}[\"']?\]?\s{0,8}[:=!]|\\?[\"']\s{0,4},|>|"
-    r"(?:\\?[\"'])?[\s,]\s{0,40}(?:\\?[\"'])?value)|"
-    r"(?:(?![a-z])[\w .-])*+[ \t]*[:=]?[`*|])"
-)
-"""What stands behind the last word of a name in small letters: numbers and signs, and what says what it is given."""
-
-_AT_ENDS = (
-    *((word, lazy_pattern(word + _GIVEN)) for word in _LAST_IN_NAMES),
-    ("connection", lazy_pattern(r"connection[^a-z]*+string")),
-)
-"""Words that make a name that of a secret when they are its last, each with how it stands there."""
-
-_A_KEY = lazy_pattern("key")
-_OF_A_KEY = lazy_pattern(rf"(?:{_BEFORE_KEYS})[^a-z]*+\Z")
-_KEY_VARIABLE = lazy_pattern(r"KEY(?![A-Za-z])")
 
 _CREDENTIAL_FILES = lazy_pattern(
     r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
@@ -735,33 +714,13 @@ def _in_small_letters(text: str) -> str:
 
 def keys_in(text: str) -> Iterator[Span]:
     """Where keys of known services stand."""
-    if _may_have_tokens(text):
+    if _TOKEN.search("\n".join(set(_LONG_WORD.findall(text)))) is not None:  # three times as fast as all of the text
         yield from (found.span() for found in _TOKEN.finditer(text))
     if any(part in text for part in _IN_AZURE_KEYS):
         yield from (found.span() for found in _AZURE_KEY.finditer(text))
     small = _in_small_letters(text)
     for pattern in _worth_a_look(_HOOKS, small):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
-
-
-_WORDS_WITHOUT_TOKENS: set[str] = set()
-_MOST_WORDS, _LONGEST_WORD = 20_000, 200
-
-
-def _may_have_tokens(text: str) -> bool:
-    """Whether one of the long words of a text, by itself, has what may be a token.
-
-    Tools print the same words again and again: those that have none are kept, as long as they are not too many.
-    """
-    words = set(_LONG_WORD.findall(text)) - _WORDS_WITHOUT_TOKENS
-    if not words:
-        return False
-    if _TOKEN.search("\n".join(words)) is not None:
-        return True
-    if len(_WORDS_WITHOUT_TOKENS) > _MOST_WORDS:
-        _WORDS_WITHOUT_TOKENS.clear()
-    _WORDS_WITHOUT_TOKENS.update([word for word in words if len(word) <= _LONGEST_WORD])
-    return False
 
 
 def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
@@ -997,16 +956,6 @@ _DEFAULTED = lazy_pattern(r"\$\{[A-Za-z_]\w{0,100}:?[=?+-](?P<default>[^{}\n]{0,
 _COMPARED = lazy_pattern(r"[a-z]+(?:[_.][a-z0-9]+)+")
 _NUMBER = lazy_pattern(r"\d{4,12}")
 
-_STANDS_WITH: Mapping[re.Pattern[str], Sequence[str]] = {
-    _SET: ("setx", "setenv", "set ", "set\t"),
-    _CALL: ("define", "env"),
-    _PAIR: ("value",),
-    _ROW: ("|",),
-    _MARK: ("`", "*"),
-    _TAG: ("<",),
-}
-"""Of these one stands in every text, in small letters, in which such a name does."""
-
 _ROUNDS = 6
 """How often what is left is looked at again; where something went, two words may have come together."""
 
@@ -1125,14 +1074,11 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where the values stand that are given to the names of secrets."""
-    if not rules or not _may_name_secrets(text):
-        return
     names: dict[re.Pattern[str], list[re.Match[str]]] = {}
-    small = text.lower()
     for head, value, goes in rules:
         breathe()
         if head not in names:
-            names[head] = [found for found in paced(_found(head, text, small)) if is_secret_name(found["name"])]
+            names[head] = [found for found in paced(head.finditer(text)) if is_secret_name(found["name"])]
         yield from _given(text, names[head], value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)
@@ -1140,31 +1086,6 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     elif any(goes is _assigned for _, _, goes in rules):
         yield from _below(text)
         yield from (span for span in _blocks(text) if _one_made_up(text[slice(*span)]))
-
-
-def _found(head: re.Pattern[str], text: str, small: str) -> Iterator[re.Match[str]]:
-    words = _STANDS_WITH.get(head)
-    return head.finditer(text) if words is None or [word for word in words if word in small] else iter(())
-
-
-def _may_name_secrets(text: str) -> bool:
-    """Whether a glance cannot rule out that a name stands in a text that ``is_secret_name``, and may be given a value.
-
-    It looks at the words that such a name has to have, or to end with, in small letters.
-    """
-    if "\u0130" in text or "\u212a" in text:  # no letters of a name, but in small letters they are
-        return True
-    small = text.lower()
-    if [word for word in _IN_NAMES if word in small] or ("KEY" in text and _KEY_VARIABLE.search(text) is not None):
-        return True
-    if any(pattern.search(small) is not None for pattern in _worth_a_look(_AT_ENDS, small)):
-        return True
-    if [word for word in _LAST_IN_NAMES if word in small]:
-        set_by_blanks = (found for head in (_FLAG, _SET) for found in _found(head, text, small))
-        if any(is_secret_name(found["name"]) for found in set_by_blanks):
-            return True
-    keys = _A_KEY.finditer(small) if "key" in small else ()
-    return any(_OF_A_KEY.search(small, max(0, each.start() - 120), each.start()) is not None for each in keys)
 
 
 def _given(text: str, names: Iterable[re.Match[str]], value: re.Pattern[str], goes: Goes) -> Iterator[Span]:
