@@ -241,14 +241,10 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
             yield
             self.execute("COMMIT")
         except BaseException:
-            self._take_back()
+            with suppress(psycopg.Error):  # where the server is gone, it has ended the transaction
+                if self.pgconn.transaction_status in _OPEN:
+                    self.execute("ROLLBACK")
             raise
-
-    def _take_back(self) -> None:
-        """End a transaction that failed; where the server is gone, it has ended it."""
-        with suppress(psycopg.Error):
-            if self.pgconn.transaction_status in _OPEN:
-                self.execute("ROLLBACK")
 
     def lock_contents(self) -> None:
         """Keep others from writing contents to the end of the transaction."""

@@ -168,7 +168,7 @@ class _File(InTables):
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> StoreError:
-        code = _code(error)
+        code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
         kind = StoreUnavailable if code in _BUSY else StoreFull if code in _FULL else StoreError
         return kind(f"{self.path.name}: {error}")
 
@@ -356,10 +356,6 @@ def _tables_in(connection: sqlite3.Connection) -> int:
 def _is_store(connection: sqlite3.Connection) -> bool:
     there = "SELECT count(*) FROM sqlite_master WHERE name IN ('numbers', 'owners', 'contents', 'refs')"
     return bool(connection.execute(there).fetchone()[0] == 4)
-
-
-def _code(error: Exception) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -98,7 +98,13 @@ class TiktokenCounter:
     def _cut(self, text: str, tokens: int, *, from_end: bool) -> str:
         if len(text) * 4 <= tokens:
             return text
-        ids = self._more_than(tokens, text, from_end=from_end)
+        encode, width = encoding(self.encoding).encode_ordinary, _CHARS_PER_TOKEN * max(tokens, 0) + 16
+        while True:  # until there are more tokens than asked for, or all
+            near = text[-width:] if from_end else text[:width]
+            ids = [token for part in safe_parts(near) for token in encode(part)]
+            if len(ids) > tokens or width >= len(text):
+                break
+            width *= 2
         room = tokens if len(ids) > tokens else len(ids) + 1
         while room > 0:
             if room > len(ids):
@@ -112,17 +118,6 @@ class TiktokenCounter:
                 return kept
             room -= over
         return ""
-
-    def _more_than(self, tokens: int, text: str, *, from_end: bool) -> list[int]:
-        """The ids of a start of the text, or of an end: more than ``tokens`` of them, or all."""
-        width = _CHARS_PER_TOKEN * max(tokens, 0) + 16
-        while len(ids := self._encode(text[-width:] if from_end else text[:width])) <= tokens and width < len(text):
-            width *= 2
-        return ids
-
-    def _encode(self, text: str) -> list[int]:
-        encode = encoding(self.encoding).encode_ordinary
-        return [token for part in safe_parts(text) for token in encode(part)]
 
     def _length(self, ids: list[int]) -> int:
         """How many whole characters these tokens hold."""
