@@ -11,6 +11,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from posixpath import join, normpath
 from shlex import shlex
 from zlib import crc32
@@ -207,13 +208,8 @@ def _shell_words(command: str) -> Iterator[str]:
         return
 
 
-def _simple_commands(command: str) -> Iterator[list[str]]:
-    """The commands that pipes, semicolons and lines part, without what they are wrapped in; redirections stay."""
-    return (words for pipeline in _pipelines(command) for words in pipeline)
-
-
 def _pipelines(command: str) -> Iterator[list[list[str]]]:
-    """The same, those together of which each reads what the one before it prints."""
+    """Yield the commands of each pipeline together, each as its words."""
     pipeline: list[list[str]] = []
     words: list[str] = []
     for word in (*_shell_words(command), ";"):
@@ -338,16 +334,17 @@ _QUIET_GIT = frozenset(
 
 def runs_something(command: str) -> bool:
     """Whether a command does more than look at what is there."""
-    return any(map(_is_loud, _read_commands(command)))
-
-
-def _is_loud(words: Sequence[str]) -> bool:
-    name = words[0].rpartition("/")[2]
-    if name == "git":
-        return not any(word in _QUIET_GIT for word in words[1:4])
-    return name not in _QUIET or (
-        name == "sed" and any(_IN_PLACE.match(word[1:]) for word in words[1:2] if word.startswith("-"))
-    )
+    for words in _read_commands(command):
+        name = words[0].rpartition("/")[2]
+        if name == "git":
+            looks = not _QUIET_GIT.isdisjoint(words[1:4])
+        elif name == "sed":
+            looks = not any(_IN_PLACE.match(word[1:]) for word in words[1:2] if word.startswith("-"))
+        else:
+            looks = name in _QUIET
+        if not looks:
+            return True
+    return False
 
 
 _SETTINGS = frozenset(
@@ -385,7 +382,8 @@ def prints_once(command: str) -> bool:
 
 
 def _read_commands(command: str) -> Iterator[list[str]]:
-    return _simple_commands(_without_heredocs(command)[:LONGEST_COMMAND])
+    """Yield the commands that pipes, semicolons and lines part, without their wrappers; redirections stay."""
+    return chain.from_iterable(_pipelines(_without_heredocs(command)[:LONGEST_COMMAND]))
 
 
 _STOPPED = re.compile(
@@ -596,7 +594,13 @@ class _Reader:
         """What a call of a tool that the library knows did."""
         arguments = _arguments(call)
         words = _words(call.name)
-        refused = result is not None and _refused(result)
+        refused, ended = False, ""
+        if result is not None:
+            ended = how_it_ended(result.text, is_error=result.is_error)
+            refused = result.is_error or bool(
+                _REFUSED.match(result.text[:300])
+            )  # some formats have no flag of an error
+            refused = refused or how_it_ended(result.text, is_error=False).startswith("exit")
         if isinstance(arguments, str):
             arguments = {"input": arguments}
         editor = _EDITOR_COMMANDS.get(_text(arguments.get("command")))
@@ -605,26 +609,21 @@ class _Reader:
         elif patch := _patch(words, arguments):
             yield from (_unless(refused, event) for event in patch)
         elif _SHELLS & set(words) and (command := _command(arguments)):
-            yield from self._ran(command, _text(_first(arguments, _FOLDERS)), result)
-        elif "stdin" in words:
-            yield from self._continued(arguments, result)
-        elif did := _verb(words):
+            events = shell_files(command, _text(_first(arguments, _FOLDERS)))
+            yield from (
+                event for event in events if 0 < len(event.path) <= LONGEST_PATH and _PLAIN_PATH.match(event.path)
+            )
+            if runs_something(command):
+                yield RunEvent(command, ended)
+        elif "stdin" in words and ended and not ended.startswith("running"):
+            name = str(arguments.get("session_id", ""))
+            yield RunEvent(self.running.get(name, f"session {name}"), ended, times=0)
+        elif did := next((_VERBS[word] for word in words if word in _VERBS), None):
             yield from _on_files(arguments, did, refused=refused)
-            if not _first(arguments, _PATHS) and did is Did.EDITED and (opened := _opened(result) or self.opened):
-                yield _unless(refused, FileEvent(opened, did))
-
-    def _ran(self, command: str, folder: str, result: ToolResult | None) -> Iterator[Artifact]:
-        yield from (event for event in shell_files(command, folder) if _is_path(event.path))
-        if runs_something(command):
-            yield RunEvent(command, "" if result is None else how_it_ended(result.text, is_error=result.is_error))
-
-    def _continued(self, arguments: Mapping[str, object], result: ToolResult | None) -> Iterator[Artifact]:
-        """How a command ended that ran on: what it is asked for is its session."""
-        name = str(arguments.get("session_id", ""))
-        command = self.running.get(name, f"session {name}")
-        ended = "" if result is None else how_it_ended(result.text, is_error=result.is_error)
-        if ended and not ended.startswith("running"):
-            yield RunEvent(command, ended, times=0)
+            if did is Did.EDITED and not _first(arguments, _PATHS):  # the tool edits the file that is open
+                open_file = None if result is None else _OPEN_FILE.search(result.text[-_TAIL:])
+                if path := self.opened if open_file is None else open_file["path"]:
+                    yield _unless(refused, FileEvent(path, did))
 
 
 _TAIL = 2_000
@@ -711,16 +710,6 @@ def _patch(words: Sequence[str], arguments: Mapping[str, object]) -> list[FileEv
     return [event for text in texts for event in patched_files(text)]
 
 
-def _verb(words: Sequence[str]) -> Did | None:
-    return next((_VERBS[word] for word in words if word in _VERBS), None)
-
-
-def _refused(result: ToolResult) -> bool:
-    """Whether a tool that is no shell says that it has not done what was asked; in some formats only its words do."""
-    said = result.text
-    return result.is_error or bool(_REFUSED.match(said[:300])) or how_it_ended(said, is_error=False).startswith("exit")
-
-
 def _unless(refused: bool, event: FileEvent) -> FileEvent:  # noqa: FBT001 - private, and read as a sentence
     return evolve(event, did=Did.FAILED) if refused and event.did.changes else event
 
@@ -751,14 +740,5 @@ def _named(path: str) -> str:
     return f"{path[:half]}…{checksum}…{path[-half:]}"
 
 
-_NO_PATH = re.compile(r"[`*\n]|\$\(")
-
-
-def _is_path(path: str) -> bool:
-    """Whether a word of a command is a path that it names as it is."""
-    return 0 < len(path) <= LONGEST_PATH and bool(path.strip()) and path[0] != "$" and not _NO_PATH.search(path)
-
-
-def _opened(result: ToolResult | None) -> str:
-    found = None if result is None else _OPEN_FILE.search(result.text[-_TAIL:])
-    return "" if found is None else found["path"]
+_PLAIN_PATH = re.compile(r"(?!\$)(?=[^\n]*\S)(?:(?!\$\()[^`*\n])+\Z")
+"""A word of a command that is a path as it stands: no pattern, no variable, nothing that the shell computes."""

@@ -113,25 +113,21 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
         if word.islower() and word.isalpha() and word.isascii():
             continue  # most words of a text; no value is a plain one
         if len(word) <= LONGEST and not (text.startswith(_KEY_ENDS, found.end()) and _SYMBOL.fullmatch(word)):
-            yield from _of_url(word) if found["url"] else _of_word(word)
+            if found["url"]:
+                url = word.rstrip(".,:;!?)]*")
+                if len(url) > url.index("://") + 5:
+                    yield Value(url, Kind.URL)
+            else:
+                yield from _of_word(word)
     for extractor in extractors:
-        yield from _own(extractor(text))
-
-
-def _own(found: object) -> Iterator[Value]:
-    """What an extractor gave, as values; one that is blank is none."""
-    listed = None if isinstance(found, (str, bytes)) or not isinstance(found, Iterable) else tuple(found)
-    if listed is None or not all(isinstance(each, (str, Value)) for each in listed):
-        msg = f"extractors: one gave {found!r}; expected a list of texts or values"
-        raise ConfigError(msg)
-    values = (Value(each) if isinstance(each, str) else each for each in listed)
-    yield from (value for value in values if value.text.strip())
-
-
-def _of_url(word: str) -> Iterator[Value]:
-    url = word.rstrip(".,:;!?)]*")
-    if len(url) > url.index("://") + 5:
-        yield Value(url, Kind.URL)
+        extracted: object = extractor(text)
+        values = None if isinstance(extracted, (str, bytes)) or not isinstance(extracted, Iterable) else [*extracted]
+        if values is None or not all(isinstance(each, (str, Value)) for each in values):
+            msg = f"extractors: one gave {extracted!r}; expected a list of texts or values"
+            raise ConfigError(msg)
+        for value in values:
+            if (value if isinstance(value, str) else value.text).strip():
+                yield Value(value) if isinstance(value, str) else value
 
 
 @lru_cache(maxsize=8_192)  # of all sessions, some megabytes: what tools print says the same few words again and again
@@ -315,18 +311,26 @@ def value_lines(
     left = {name: int(_PARTS.get(name, 1) * tokens) for name in lines}
     room = tokens - counter.count(": \n".join(lines))
     taken = ""
-    for text, known in _likeliest(found, _LOOKED_AT * tokens):
+    likeliest = nsmallest(_LOOKED_AT * tokens, found.items(), key=lambda each: (-score(*each), each[0]))
+    for text, known in likeliest:
         if room <= 1:
             break
         if text in taken or shown(text) or redact(text, "") != text:
             continue
-        name, term = _line_of(known), quoted(text)
+        name = {Kind.RULE: SAID, Kind.ERROR: ERRORS}.get(known.kind, USED if known.calls else SEEN)
+        term = quoted(text)
         cost = counter.count(f" {term}")
         if cost <= min(room, left[name]):
             lines[name][term] = cost
             room, left[name], taken = room - cost, left[name] - cost, f"{taken}\n{text}"
-            room += sum(line.pop(end, 0) for end in _ends(term) for line in lines.values())
-    return _written({name: list(terms) for name, terms in lines.items()}, tokens, counter)
+            end = term
+            while end := end.partition("/")[2]:  # a path names the paths that it ends with
+                room += sum(line.pop(end, 0) for line in lines.values())
+    while True:  # tokens of terms do not add up exactly
+        written = "\n".join(f"{name}: {' '.join(terms)}" for name, terms in lines.items() if terms)
+        if not written or counter.count(written) <= tokens:
+            return written
+        max(lines.values(), key=len).popitem()
 
 
 _PARTS = {SAID: 0.25, ERRORS: 0.1}
@@ -336,37 +340,19 @@ _LOOKED_AT = 8
 """So many values are looked at for each token of the room, so that many that are shown anyway cost little."""
 
 
-def _likeliest(found: Mapping[str, Candidate], most: int) -> list[tuple[str, Candidate]]:
-    return nsmallest(most, found.items(), key=lambda each: (-score(*each), each[0]))
-
-
-def _line_of(known: Candidate) -> str:
-    if known.kind in (Kind.RULE, Kind.ERROR):
-        return SAID if known.kind is Kind.RULE else ERRORS
-    return USED if known.calls else SEEN
-
-
-def _ends(path: str) -> Iterator[str]:
-    """What a path says, too: the paths that it ends with."""
-    while path := path.partition("/")[2]:
-        yield path
-
-
-def _written(lines: Mapping[str, list[str]], tokens: int, counter: TokenCounter) -> str:
-    while True:
-        text = "\n".join(f"{name}: {' '.join(terms)}" for name, terms in lines.items() if terms)
-        if not text or counter.count(text) <= tokens:
-            return text
-        max(lines.values(), key=len).pop()
-
-
 def carried(text: str) -> Iterator[tuple[str, Candidate]]:
     """The values that a ledger tells, the likeliest first."""
     for line in text.splitlines():
         if (found := _LINE.fullmatch(line)) is not None:
             terms = [unquoted(each["term"]) for each in _TERM.finditer(found["terms"]) if each["term"]]
             for place, term in enumerate(terms):
-                yield term, _of_line(found["name"], term, (place + 1) / len(terms))
+                name, order = found["name"], (place + 1) / len(terms)
+                if name in (SAID, ERRORS):
+                    yield term, Candidate(Kind.RULE if name == SAID else Kind.ERROR, age=_CARRIED, order=order)
+                    continue
+                kind = next((value.kind for value in values_in(term) if value.text == term), Kind.OTHER)
+                called = _CARRIED if name == USED else None
+                yield term, Candidate(kind, calls=int(name == USED), age=_CARRIED, called=called, order=order)
 
 
 _LINE = lazy_pattern(rf"(?P<name>{USED}|{SEEN}|{SAID}|{ERRORS}): (?P<terms>.+)")
@@ -375,14 +361,6 @@ _TERM = lazy_pattern(rf"(?P<term>{TERM})|{OPEN_QUOTE}")
 
 _CARRIED = 1.3
 """The age of what an earlier ledger told."""
-
-
-def _of_line(name: str, term: str, order: float) -> Candidate:
-    if name in (SAID, ERRORS):
-        return Candidate(Kind.RULE if name == SAID else Kind.ERROR, age=_CARRIED, order=order)
-    kind = next((value.kind for value in values_in(term) if value.text == term), Kind.OTHER)
-    used = name == USED
-    return Candidate(kind, calls=int(used), age=_CARRIED, called=_CARRIED if used else None, order=order)
 
 
 _READ = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from math import exp
 from types import MappingProxyType
 from typing import ClassVar, Literal
@@ -156,9 +156,6 @@ class Pack(Stage):
             raise ConfigError(msg)
         check_whole("Pack: keep_last", self.keep_last, 0)
         check_tokens("Pack: max_tokens", self.max_tokens)
-        self._check_relevance()
-
-    def _check_relevance(self) -> None:
         task: object = self.task
         if task is not None and not isinstance(task, str):
             msg = f"Pack: task must be text, or None for what the user said, got {task!r}"
@@ -190,7 +187,13 @@ class Pack(Stage):
         """What there is to choose from."""
         context, layout = shrink_open_round(context, limit, call)
         full = candidates_of(context, layout, call, aiming_below(aim, layout.floor, call), self.keep_last)
-        task = _task_of(context.messages) if self.task is None else self.task
+        task = self.task
+        if task is None:  # the user's first and latest words
+            messages = context.messages
+            latest = (index for index in last_words(messages, len(messages)) if not is_note(messages[index]))
+            task = "\n".join(
+                messages[place].text for place in dict.fromkeys((*first_task(messages), *islice(latest, 1)))
+            )
         return _LaidOut(context, full, [traits_of(unit.of(context.messages)) for unit in full.units], task)
 
     def _packed(self, laid_out: _LaidOut, relevant: Sequence[float], _context: Context, call: Call) -> Context:
@@ -208,12 +211,14 @@ class Pack(Stage):
     def _decided(self, context: Context, full: Candidates, scores: Sequence[int], call: Call) -> _Packed:
         """What stays, and how."""
         short = _shortened(context, full, call) if self.strategy == "compression" else {}
-        small = full.resized({index: sum(map(call.count, messages)) for index, messages in short.items()})
+        shorter = {index: sum(map(call.count, messages)) for index, messages in short.items()}
+        small = evolve(full, sizes=tuple(shorter.get(index, size) for index, size in enumerate(full.sizes)))
         chosen, note = self._chosen(context, small, scores, call)
         spare = small.room - small.tokens(chosen) - (0 if note is None else call.count(note))
         growths = {index: full.sizes[index] - small.sizes[index] for index in short}
-        cut = _still_short(short, chosen, growths, spare)
-        return _Packed(full, chosen, {index: short[index] for index in cut}, note)
+        latest_first = [index for index in reversed(chosen) if index in short]
+        in_full = each_that_fits(latest_first, growths.__getitem__, spare)
+        return _Packed(full, chosen, {index: short[index] for index in latest_first if index not in in_full}, note)
 
     def _chosen(
         self, context: Context, small: Candidates, scores: Sequence[int], call: Call
@@ -224,7 +229,7 @@ class Pack(Stage):
             gone = _left_out(context, small, chosen)
             if not gone:
                 break
-            note = _note_of(gone)
+            note = Message("user", (Text(f"[{dropped_line(gone)}]"),))
             cost = call.count(note)
             if small.tokens(chosen) + cost <= small.room:
                 lost = small.worth(scores, best) - small.worth(scores, chosen)
@@ -303,10 +308,6 @@ class Candidates:
             and self.units[other].is_round
             and not self.units[one].is_round
         )
-
-    def resized(self, sizes: Mapping[int, int]) -> Candidates:
-        """The same with other sizes of some units, by their index."""
-        return evolve(self, sizes=tuple(sizes.get(index, size) for index, size in enumerate(self.sizes)))
 
     def tokens(self, chosen: Iterable[int]) -> int:
         """Tokens of the chosen units."""
@@ -392,13 +393,6 @@ def _needs(context: Context, every: Iterable[Unit], loose: Sequence[Unit]) -> tu
     return tuple(needs)
 
 
-def _task_of(messages: Sequence[Message]) -> str:
-    """What the user said first and last, notes of what was left out aside."""
-    latest = (index for index in last_words(messages, len(messages)) if not is_note(messages[index]))
-    places = dict.fromkeys((*first_task(messages), *(index for index in [next(latest, None)] if index is not None)))
-    return "\n".join(messages[place].text for place in places)
-
-
 @frozen
 class Traits:
     """What is known of a unit from its own words."""
@@ -409,19 +403,15 @@ class Traits:
 
 
 def traits_of(messages: Sequence[Message]) -> Traits:
-    """What the messages of a unit say. Reasoning is left out: it says nothing that is not done or said again."""
-    return Traits("\n".join(_texts(messages)), role_score(messages), tool_score(messages))
-
-
-def _texts(messages: Sequence[Message]) -> list[str]:
-    found: list[str] = []
+    """Score the messages of a unit, and join their texts but for reasoning, whose outcome is in a call or an answer."""
+    texts: list[str] = []
     for message in messages:
         for part in message.parts:
             if isinstance(part, (Text, ToolResult)):
-                found.append(part.text)
+                texts.append(part.text)
             elif isinstance(part, ToolCall):
-                found.append(f"{part.name} {part.arguments}")
-    return found
+                texts.append(f"{part.name} {part.arguments}")
+    return Traits("\n".join(texts), role_score(messages), tool_score(messages))
 
 
 async def relevances(
@@ -477,17 +467,10 @@ def tool_score(messages: Sequence[Message]) -> float:
     results = [result for message in messages for result in message.results]
     if not results:
         return 0.5
-    return 1.0 if any(result.is_error or _is_trouble(result.text) for result in results) else 0.4
+    return 1.0 if any(result.is_error or _TROUBLE.search(result.text.lower()) for result in results) else 0.4
 
 
 _TROUBLE = re.compile(r"\b(?:errors?|fail(?:ed|ure|ures)|panic|exceptions?|traceback|fatal)\b")
-_STEMS = ("error", "fail", "panic", "exception", "traceback", "fatal")
-
-
-def _is_trouble(text: str) -> bool:
-    """Whether a text speaks of errors; of most a search for letters tells it, which is much faster."""
-    small = text.lower()
-    return any(stem in small for stem in _STEMS) and _TROUBLE.search(small) is not None
 
 
 _LENGTHS = ((100, 1.0), (500, 0.8), (2_000, 0.6))
@@ -591,7 +574,9 @@ def _greedy_orders(items: _Items, order: Sequence[int]) -> Iterable[Sequence[int
 
 def _around_the_edge(items: _Items, order: Sequence[int], room: int, known: Sequence[int]) -> list[int]:
     """Everything of much worth for its size, the best of what lies around the edge, and then what still fits."""
-    start = max(0, min(_edge(items, order, room) - CORE // 2, len(order) - CORE))
+    filled = accumulate(items.sizes[item] for item in order)
+    edge = next((place for place, size in enumerate(filled) if size > room), len(order))
+    start = max(0, min(edge - CORE // 2, len(order) - CORE))
     sure, core, rest = order[:start], order[start : start + CORE], order[start + CORE :]
     left = room - sum(items.sizes[item] for item in sure)
     bar = items.value(known)[0] - sum(items.worths[item] for item in sure)
@@ -600,15 +585,6 @@ def _around_the_edge(items: _Items, order: Sequence[int], room: int, known: Sequ
     passed = [item for place, item in enumerate(core) if not best >> place & 1]
     left -= sum(items.sizes[item] for item in picked)
     return [*sure, *picked, *items.filled([*passed, *rest], left)]
-
-
-def _edge(items: _Items, order: Sequence[int], room: int) -> int:
-    """The place of the first item that has no room after all before it."""
-    for place, item in enumerate(order):
-        room -= items.sizes[item]
-        if room < 0:
-            return place
-    return len(order)
 
 
 _State = tuple[int, int, int]
@@ -708,15 +684,6 @@ def _short(message: Message, call: Call) -> Message:
     return edit_results(message, cut)
 
 
-def _still_short(
-    short: Mapping[int, tuple[Message, ...]], chosen: Sequence[int], growths: Mapping[int, int], spare: int
-) -> Iterable[int]:
-    """Which of the chosen units must stay short: those for which there is not room in full, the latest asked first."""
-    latest_first = [index for index in reversed(chosen) if index in short]
-    in_full = each_that_fits(latest_first, growths.__getitem__, spare)
-    return [index for index in latest_first if index not in in_full]
-
-
 def _packed_context(context: Context, packed: _Packed, call: Call, why: str) -> Context:
     """The context with the chosen units, and reasons in the report for all that changed."""
     messages: list[Message | None] = list(context.messages)
@@ -737,20 +704,15 @@ def _packed_context(context: Context, packed: _Packed, call: Call, why: str) -> 
 def _with_note(
     context: Context, messages: Sequence[Message | None], note: Message | None, call: Call
 ) -> tuple[Message, ...]:
-    if note is None:
-        return tuple(message for message in messages if message is not None)
-    place = _place(context, messages)
-    call.note(note, "says what was left out")
-    before, after = messages[:place], messages[place:]
-    return tuple(message for message in (*before, note, *after) if message is not None)
-
-
-def _place(context: Context, messages: Sequence[Message | None]) -> int:
-    """Where the note goes: after the first task, where the user speaks anyway; else where the first unit is missing."""
-    task = first_task(context.messages)
-    if not task:
-        return messages.index(None)
-    return next(unit.stop for unit in units(context.messages) if task[0] in unit.places)
+    if note is not None:
+        # the note stands behind the first task, where the user speaks anyway; else where the first unit is missing
+        task = first_task(context.messages)
+        place = messages.index(None)
+        if task:
+            place = next(unit.stop for unit in units(context.messages) if task[0] in unit.places)
+        call.note(note, "says what was left out")
+        messages = [*messages[:place], note, *messages[place:]]
+    return tuple(message for message in messages if message is not None)
 
 
 def _in_words(context: Context, packed: _Packed, strategy: str, tokens: int) -> list[str]:
@@ -785,13 +747,8 @@ _OPENING = "Earlier: "
 """How the line begins."""
 
 
-def _note_of(messages: Sequence[Message]) -> Message:
-    """A user message that says what was left out."""
-    return Message("user", (Text(f"[{dropped_line(messages)}]"),))
-
-
 def is_note(message: Message) -> bool:
-    """Whether this is such a message."""
+    """Tell whether this is a user message of ``Pack`` about units that were left out."""
     return message.role == "user" and message.text.startswith(f"[{_OPENING}")
 
 
@@ -804,21 +761,12 @@ def dropped_line(messages: Sequence[Message]) -> str:
     models = sum(message.role == "assistant" for message in messages)
     counted = ((calls, "tool call"), (users, "user message"), (models, "assistant message"))
     told = [f"{_many(len(messages), 'message')} dropped", *(_many(*each) for each in counted if each[0])]
-    topics = _topics(messages)
+    topics = [*dict.fromkeys(_first_lines(messages))][:_TOPICS]
     return _OPENING + "; ".join([*told, f"topics: {', '.join(topics)}"] if topics else told)
 
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
-
-
-def _topics(messages: Sequence[Message]) -> list[str]:
-    topics: dict[str, None] = {}
-    for topic in _first_lines(messages):
-        topics.setdefault(topic)
-        if len(topics) == _TOPICS:
-            break
-    return list(topics)
 
 
 def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
