@@ -26,10 +26,11 @@ from itertools import pairwise
 import anyio
 from attrs import evolve, field, frozen
 
+from agentctx.core.hidden_text import NO_WIDTH
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of
-from agentctx.core.secrets import NO_WIDTH, Redactor, failing_closed, redact_secrets
+from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.run_stages import answered

@@ -7,7 +7,7 @@ from unicodedata import category
 import pytest
 
 from agentctx.core import secrets
-from agentctx.core.secrets import joined, without_escapes
+from agentctx.core.hidden_text import joined, without_escapes
 from agentctx.sources import redact_secrets
 
 
