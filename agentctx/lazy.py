@@ -1,4 +1,4 @@
-"""What is made when it is first used: the public names of a package, patterns, and fields of a value.
+"""What is made when it is first used: the public names of a package and patterns.
 
 Every part of the package imports this file, which looks first whether the package is ours: see ``mixed_up``.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import cast
 
 OTHER = "agentctx"
 OURS = "agentctx-middleware"
@@ -82,54 +81,3 @@ class _Pattern:
 def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
     """As ``re.compile``, at the first use; what is wrong with ``source`` is said then."""
     return cast("re.Pattern[str]", _Pattern(source, flags))
-
-
-T = TypeVar("T", bound="Later")
-
-
-class Later:
-    """A value of which some fields may not be worked out yet. Whoever reads them, prints it or compares it has them."""
-
-    __slots__ = ("_later",)
-    _later: Mapping[str, Callable[[], object]]
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            """What a field holds that is read for the first time."""
-            known = name != "_later" and name in getattr(self, "_later", ())
-            if not known:
-                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-                raise AttributeError(msg)
-            found = self._later[name]()
-            object.__setattr__(self, name, found)
-            return found
-
-
-def with_later(value: T, later: Mapping[str, Callable[[], object]]) -> T:
-    """The value, which nobody else has yet, with fields that are worked out later.
-
-    Args:
-        value: The value; what it holds in these fields is forgotten.
-        later: What works out a field, by its name.
-    """
-    for name in later:
-        object.__delattr__(value, name)
-    object.__setattr__(value, "_later", later)
-    return value
-
-
-def worked_out_later(value: T, names: Iterable[str], how: Callable[[], T]) -> T:
-    """A value that is worked out as a whole when somebody asks for anything in it.
-
-    Args:
-        value: Another one, which nobody else has yet.
-        names: Its fields.
-        how: Works it out. Threads that ask at once may both do so.
-    """
-    known = cache(how)
-    return with_later(value, {name: partial(_field, known, name) for name in names})
-
-
-def _field(value: Callable[[], object], name: str) -> object:
-    return getattr(value(), name)

@@ -122,8 +122,7 @@ class Stage:
     be awaited. Where ``apply`` is called, in a worker thread or not, is decided by ``effort``.
 
     Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called
-    as a stage and does not derive from it may have some of this all the same, but for ``cuts_above``, ``stages``, and
-    how these are run.
+    as a stage and does not derive from it may have some of this all the same, but for ``stages`` and how these are run.
 
     Example:
         >>> from attrs import frozen
@@ -254,14 +253,6 @@ class Stage:
         yet. False: it has to be run.
         """
         return False
-
-    def cuts_above(self, _call: Call, /) -> int | None:
-        """The tokens above which it cuts a request, as ``engine/cut.py`` does, and does nothing else.
-
-        Then nothing but the user's words matters of what is before the oldest round that it keeps. None: it has to see
-        everything.
-        """
-        return None
 
     @property
     def background(self) -> float | None:

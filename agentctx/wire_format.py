@@ -300,32 +300,6 @@ class Capabilities:
     called_tools: bool = False
 
 
-@frozen(eq=False, repr=False)
-class Outline:
-    """What native messages are, at a glance: enough to leave some of them out without reading them.
-
-    Args:
-        shape: A letter a message. ``u``: words of the user; ``a``: words of the model; ``1`` to ``9``: so many calls of
-            the model, with or without words; ``A`` to ``I``: so many results of tools, and nothing else; ``?``:
-            anything else, which has to be read. Messages of a letter hold nothing that has to be repaired, nor a cache
-            marker, reasoning, or media.
-        calls: The ids of the calls, in order.
-        results: The ids of the results, in order.
-        again: Makes messages that say the same as those from one index to another, which the caller may change.
-    """
-
-    shape: str
-    calls: Sequence[str]
-    results: Sequence[str]
-    again: Callable[[int, int], Sequence[Native]]
-
-
-def calls_and_results(shape: str, stop: int) -> tuple[int, int]:
-    """How many calls and how many results the first ``stop`` messages of a shape hold; see ``Outline``."""
-    calls = sum(number * shape.count(str(number), 0, stop) for number in range(1, 10))
-    return calls, sum(number * shape.count(letter, 0, stop) for number, letter in enumerate("ABCDEFGHI", 1))
-
-
 class WireFormat(Protocol):
     """One provider's way to write a request, read and written without loss.
 
@@ -477,14 +451,6 @@ class WireFormat(Protocol):
         One that does not say it has to be named.
         """
         return 0
-
-    def outline(self, natives: Sequence[Native], /) -> Outline | None:
-        """What native messages are, at a glance; None where they have to be read.
-
-        Args:
-            natives: Native messages, in order.
-        """
-        return None
 
     def read_message(self, native: Native, index: int, /) -> Message:
         """One native message as a value.

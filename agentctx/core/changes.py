@@ -18,7 +18,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import ROLES, Message, Tool, is_marker, without_marker
 from agentctx.core.pace import paced
-from agentctx.lazy import Later
 
 
 class Outcome(StrEnum):
@@ -332,7 +331,7 @@ class Span:
 
 
 @frozen(eq=False, repr=False)
-class ChangesInForce(Later):
+class ChangesInForce:
     """The changes in force at one moment.
 
     Args:

@@ -318,17 +318,6 @@ class Message:
         return evolve(made, given=given, as_system=self.as_system, as_recap=self.as_recap)
 
 
-def remember_bare(messages: Iterable[Message], markers: object) -> None:
-    """Remember of messages that they carry no cache marker, so that nobody looks again; invisible to equality.
-
-    Args:
-        messages: The messages.
-        markers: How markers are written that they have none of (``wire_format.CacheMarkers``), compared by identity.
-    """
-    for message in messages:
-        object.__setattr__(message, "_bare", markers)
-
-
 @frozen
 class Tool:
     """A tool that the model may call.

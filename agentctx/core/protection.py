@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
-from agentctx.core.recap import OPENING, Recap, is_recap
+from agentctx.core.recap import Recap, is_recap
 from agentctx.errors import ConfigError
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
@@ -71,11 +71,6 @@ def _has_user_words(part: Part) -> bool:
     if isinstance(part, Text):
         return bool(part.text.strip()) and part.text not in STAND_INS
     return not isinstance(part, ToolResult) and not is_marker(part)
-
-
-def says_something(text: str) -> bool:
-    """Whether a message of the user with this text alone is one ``has_user_words`` is true of, at a glance."""
-    return bool(text) and not text.isspace() and text not in STAND_INS and not text.startswith(OPENING)
 
 
 def system_messages(messages: Sequence[Message]) -> list[int]:

@@ -11,7 +11,6 @@ from attrs import asdict, field, frozen
 
 from agentctx.core.changes import Change, ChangesInForce, HeadChange, Outcome
 from agentctx.core.message import Context, Native
-from agentctx.lazy import Later
 from agentctx.printable import printable
 
 _MARKS = (Outcome.MARKED, Outcome.KEPT)
@@ -74,7 +73,7 @@ class Forecast:
 
 
 @frozen
-class StageReport(Later):
+class StageReport:
     """What one stage did.
 
     Args:
@@ -115,7 +114,7 @@ class StageReport(Later):
 
 
 @frozen
-class Report(Later):
+class Report:
     """What happened to a request on its way to the model.
 
     ``changes`` are the messages that were changed at this step, ``in_force`` all that are not sent as they came, also

@@ -1,8 +1,7 @@
 """What is new: read, counted, made legal, and treated by the stages for arrivals.
 
 ``take_in`` is the third phase of a step (``session/step.py``). What is new is read together with the tail, which is
-read again. In nearly every step it can go out as it stands; else it is repaired, as one stage. ``take_in_around`` reads
-no more than a step from nothing needs, where a cut leaves out most of the history for certain.
+read again. In nearly every step it can go out as it stands; else it is repaired, as one stage.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from agentctx.engine.reading import begins_at
 from agentctx.engine.reasoning import DropForeignReasoning
 from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, paired
 from agentctx.engine.run_stages import Trail, mend, naming, run_stage
-from agentctx.engine.skipped import Skipped, skipped
-from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, offload
-from agentctx.protocols import Call, declared
+from agentctx.offload import SOME, offload
+from agentctx.protocols import Call
 from agentctx.session.matching import answered_from, decided_until
 from agentctx.session.record import (
     Record,
@@ -258,50 +256,3 @@ async def _treat(step: Step) -> None:
                 raise
         call = step.call() if call is None else call
         await run_stage(stage, trail, call)
-
-
-async def take_in_around(ctx: StepContext, record: Record, natives: Sequence[Native]) -> Step | None:
-    """Read what is around messages that need not be read, of a step from nothing; None where all have to be read.
-
-    Args:
-        ctx: What surrounds the step.
-        record: The record to go on from; empty.
-        natives: Everything the caller passed.
-    """
-    found = await _skipped(ctx, natives)
-    if found is None:
-        return None
-    messages, origins = list(found.around), found.origins
-    await ctx.reader.meter.settle(messages)
-    read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
-    trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
-    step = Step(ctx, record, natives, read, trail, None, remembered=False, skipped=found)
-    look = partial(_marked_if_legal, ctx, record, found.odd, origins[0])
-    legal = look() if len(found.odd) < SOME else await offload(look, len(found.odd))
-    await _make_legal(step, as_it_stands=legal is not None)
-    return None if trail.reports else step
-
-
-async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
-    """What the plan's stage would leave out whatever it says; None where something else may look at it."""
-    plan, reader = ctx.plan, ctx.reader
-    if (
-        len(natives) < MUCH  # to read few costs little
-        or len(plan.at_once) != 1  # another stage would look at what the first one leaves
-        or ctx.binds  # reasoning is bound to all that stands before it
-        or ctx.relieved  # the report begins with what was taken off the head, not with the stage
-        or plan.asking  # what the provider clears depends on all of them
-        or plan.pinned  # a rule may name any message
-        or plan.counting  # a counter from outside is asked during the step, and not when the report is
-        or plan.originals  # a store keeps each message that goes
-        or reader.wire.minds_the_end  # whose turn the end is depends on what stood before it
-        or reader.wire.reads_places  # the place tells which call a result answers
-    ):
-        return None
-    call = plan.call(reader, ctx.budget, ctx.limit, len(natives), lambda _index: None)
-    stage = declared(plan.at_once[0])
-    aim = stage.cuts_above(call) if stage.concerns(call) else None
-    if aim is None:
-        return None
-    work = partial(skipped, natives, reader, stage.name, aim, ctx.head_tokens)
-    return await offload(work, len(natives), characters=VERY_MUCH_TEXT)

@@ -25,8 +25,7 @@ Who holds what:
   of what stages made of that
 - ``Committed``: what the step has become; ``Stepped``: what the session gets of it, the ``View`` and the next ``State``
 
-``Pipeline.prepare`` is such a step from nothing, kept nowhere. It need not read what is left out for certain
-(``_fitted_around``).
+``Pipeline.prepare`` is such a step from nothing, kept nowhere.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from attrs import evolve, fields_dict
+from attrs import evolve
 
 from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
 from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.pace import EVERY, paced
-from agentctx.core.report import Report, StageReport, View
+from agentctx.core.report import Report, View
 from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import relief
 from agentctx.engine.guarantee import is_go_on, refuse_empty
@@ -49,11 +48,10 @@ from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, t
 from agentctx.engine.reasoning import options_of
 from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
-from agentctx.lazy import worked_out_later
 from agentctx.offload import MUCH, SOME, begin_step, offload
 from agentctx.protocols import declared
 from agentctx.providers.native import snapshot
-from agentctx.session.arrivals import read_in, take_in, take_in_around
+from agentctx.session.arrivals import read_in, take_in
 from agentctx.session.compaction import bring_to_size, run_at_once
 from agentctx.session.matching import match
 from agentctx.session.record import (
@@ -119,10 +117,8 @@ async def take_step(
         ctx = await settle(state, given, model, format_name)
         ctx = ctx if ctx.conversation == conversation else evolve(ctx, conversation=conversation)
         record = await match(state, given, ctx)
-        step = None if remembered else await _fitted_around(ctx, record, given)
-        if step is None:
-            step = await take_in(state, record, given, ctx, now, remembered=remembered)
-            step = await _fitted(step, given)
+        step = await take_in(state, record, given, ctx, now, remembered=remembered)
+        step = await _fitted(step, given)
         undo = state if undoable and step.trail.reports else None
         done = await commit(state, step, given, now, on_copy=undo is not None)
         report = report_on(done, step, started)
@@ -156,19 +152,6 @@ async def _fitted(step: Step, given: Given) -> Step:
     if step.shelf is not None:
         await keep_originals(step.trail, step.shelf)
     return step
-
-
-async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step | None:
-    """The step, brought to fit, with what is around messages that need not be read; None where all have to be."""
-    step = await take_in_around(ctx, record, given.messages)
-    if step is None:
-        return None
-    try:
-        await _fitted(step, given)
-    except ContextOverflow:
-        return None
-    assert step.skipped is not None  # noqa: S101 - it is what makes it such a step
-    return step if step.skipped.surely(step.trail.origins, step.trail.reports) else None
 
 
 async def _decided_anew(refused: Step) -> Step | None:
@@ -284,20 +267,10 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     record.view_bytes = sum(map(step.ctx.reader.meter.weight, messages))
     if trail.made:
         record.note_made(trail.made, (), messages)
-    in_force = worked_out_later(
-        ChangesInForce(), fields_dict(ChangesInForce), partial(_told_nowhere, step, tuple(trail.reports))
-    )
+    log = ChangeLog()
+    log.write(change for report in trail.reports for change in report.changes)
+    in_force = log.snapshot(read.sizes.tokens, [ROLES.index(each.role) for each in read.messages], record.added())
     return Committed(state, record, in_force, first_changed(read.messages, messages), 0, 0)
-
-
-def _told_nowhere(step: Step, reports: Sequence[StageReport]) -> ChangesInForce:
-    """The changes in force after a step from nothing, which nobody has to know before somebody asks for them."""
-    record, read, left = step.record, step.read, step.skipped
-    log = ChangeLog(spans=[] if left is None else list(left.spans()))
-    log.write(change for report in reports for change in report.changes)
-    roles = [ROLES.index(message.role) for message in read.messages]
-    in_force = log.snapshot(read.sizes.tokens, roles, record.added())
-    return in_force if left is None else left.in_force(in_force, reports)
 
 
 def _same_head(state: State, ctx: StepContext, given: Given) -> bool:
@@ -465,7 +438,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
     found, moved = _found_again(done, step)
-    billed = partial(
+    forecast = partial(
         bill,
         ctx.reader.profile,
         sent=done.last_tokens,
@@ -473,9 +446,10 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         size=trail.tokens - cleared,
         idle=step.idle,
         moved=moved,
+        given=began,
     )
     more = sum(stage.tokens_before - began for stage in taken_off) if taken_off else 0
-    report = Report(
+    return Report(
         stages=(*taken_off, *reports),
         in_force=done.in_force,
         messages_before=len(record.seen),
@@ -490,9 +464,8 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         rebilled_tokens=max(0, done.last_tokens - done.prefix),
         cleared_tokens=cleared,
         seconds=perf_counter() - started,
-        forecast=partial(billed, given=began),
+        forecast=forecast,
     )
-    return report if step.skipped is None else step.skipped.told(report, lambda more: billed(given=began + more))
 
 
 def _found_again(done: Committed, step: Step) -> tuple[int, int | None]:

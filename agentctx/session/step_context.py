@@ -22,7 +22,6 @@ from agentctx.engine.reading import Reader, found_format, reader as reader_of
 from agentctx.engine.reasoning import head_of
 from agentctx.engine.repair import REPAIR
 from agentctx.engine.run_stages import Trail
-from agentctx.engine.skipped import Skipped
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
@@ -360,7 +359,6 @@ class Step:
         reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
             of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
-        skipped: What is left out for certain and was not read, in a step that is kept nowhere; None when all was read.
         shelf: What puts contents into the store; None where there is none, or nothing was done yet.
         said: What the stages say that ask the provider for something.
         said_before: The same at the step before.
@@ -384,7 +382,6 @@ class Step:
     waiting: bool = False
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
-    skipped: Skipped | None = None
     shelf: StoreShelf | None = None
     said: tuple[str, ...] = ()
     said_before: tuple[str, ...] = ()

@@ -98,12 +98,6 @@ class FitContextWindow(Stage):
             summed = await run_plain(partial(_cut, limit, aim), effort_to_cut(context, limit, call), context, call)
         return await with_handles(summed, call)
 
-    def cuts_above(self, call: Call, /) -> int | None:
-        """The tokens that it comes down to, where it does nothing but cut."""
-        knows = self.own_budget is not None or (call.budget is not None and call.limit is not None)
-        only_cuts = call.summarizer is None and type(self) is FitContextWindow
-        return self._limits(call)[1] if knows and only_cuts else None
-
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""
         own = self.own_budget

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import Change, Outcome
+from agentctx import Change, FitContextWindow, Outcome, Pipeline
 from agentctx.core.changes import ChangeLog, numbers
 from agentctx.core.message import ROLES
+from agentctx.testing import assistant, transcript, user
 
 SIZES, USER = [10] * 60, [ROLES.index("user")] * 60
 DROPS = st.lists(st.tuples(st.integers(0, 59), st.sampled_from(["old", "big"])), max_size=40, unique_by=lambda x: x[0])
@@ -138,3 +141,19 @@ def test_numbers_are_kept_small():
     assert len(numbers()) == 0
     with pytest.raises(OverflowError):
         numbers([-1])
+
+
+@pytest.mark.anyio
+async def test_a_report_has_the_sizes_of_the_moment():
+    """Messages that the caller changes after the step change nothing in its report."""
+    messages = transcript(
+        "openai-chat", *[turn for number in range(300) for turn in (user(f"{number}?"), assistant("Yes."))]
+    )
+    pipeline = Pipeline(FitContextWindow(), budget=500)
+    before = (await pipeline.prepare(deepcopy(messages))).report
+    report = (await pipeline.prepare(messages)).report
+    for message in messages:
+        message["content"] = "changed " * 20
+    assert report.changes == before.changes
+    assert report.in_force == before.in_force
+    assert report.tokens_before == before.tokens_before > report.tokens_after

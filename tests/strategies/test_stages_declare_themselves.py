@@ -35,7 +35,7 @@ from agentctx.tokens.meter import MessageMeter
 pytestmark = pytest.mark.anyio
 
 MESSAGES = transcript("openai-chat", user("task"), assistant("one"), user("two"), assistant("three"), user("four"))
-OF_GROUPS = {"apply", "cuts_above", "run_inner", "stages"}
+OF_GROUPS = {"apply", "run_inner", "stages"}
 """What only a stage that derives from ``Stage`` may say."""
 
 PLACES = {"alone": lambda stage: stage, "when": lambda stage: when(over(1), stage), "first_of": first_of}
