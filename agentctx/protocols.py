@@ -53,23 +53,19 @@ class Scope(Enum):
     """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
     ALWAYS = "always"
     """On the whole context, at every step."""
-    PROVIDER = "provider"
-    """On the whole context, at every step, before anything is cut: for what the provider is asked to do itself."""
 
 
 class Phase(Enum):
     """A part of a step, in which stages run. Stages within a stage run in the phases in which they would run alone."""
 
     ONCE = frozenset({Scope.ARRIVALS, Scope.PRESSURE, Scope.ALWAYS})
-    """A stateless ``prepare``, on the whole context: every stage but those that ask the provider, which ran before."""
+    """A stateless ``prepare``, on the whole context: every stage."""
     ARRIVALS = frozenset({Scope.ARRIVALS})
     """What is new in a session."""
     EVERY_STEP = frozenset({Scope.ALWAYS})
     """The whole context of a session that has room."""
     PRESSURE = frozenset({Scope.PRESSURE, Scope.ALWAYS})
     """The whole context of a session that has grown too large, or that has no budget."""
-    ASKING = frozenset({Scope.PROVIDER})
-    """What the provider is asked for, in every step first, on the whole context."""
 
     @property
     def scopes(self) -> frozenset[Scope]:
@@ -887,21 +883,6 @@ class Reason:
 _NONE_GIVEN = Reason("")
 
 
-@frozen(eq=False, repr=False)
-class Asked:
-    """What a provider is asked to do with a request by itself.
-
-    Args:
-        options: What asks for it in the request.
-        cleared: The tokens that the provider then clears of each message, by its place.
-        clears: Gives the same for a request that has become another, and its size.
-    """
-
-    options: Mapping[str, Native]
-    cleared: Mapping[int, int]
-    clears: Callable[[Context, int], Mapping[int, int]]
-
-
 @define(eq=False, repr=False)
 class Notes:
     """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage.
@@ -909,13 +890,13 @@ class Notes:
     Args:
         reasons: By the identity of the message; of thousands that go for one reason it is one object.
         remarks: What was said about the step as a whole.
-        asked: What the provider is asked for.
+        asked: The options of the request that ask the provider for something.
         unsaid: What the recap has no room for; see ``Call.leave_unsaid``. None: nothing is known of that.
     """
 
     reasons: dict[int, Reason] = field(factory=dict)
     remarks: list[str] = field(factory=list)
-    asked: Asked | None = None
+    asked: Mapping[str, Native] | None = None
     unsaid: Unsaid | None = None
     _messages: list[Message] = field(factory=list)  # whose identities these are: none may be that of a later one
     _said: list[Reason] = field(factory=list)  # of each of these
@@ -1024,14 +1005,12 @@ class Call:
         left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
             None: it is not known.
         unsaid: What the recap of the steps before had no room for; see ``leave_unsaid``.
-        ours: Turns a number of tokens by the provider's count into one by ours, as far as that is known.
         ahead: Gives what a stage has worked out in the background on messages with which the request still begins,
             and waits for it where it is under way; None where there is nothing. None itself: there is no session.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
         mending: The stages that mend what they have written where another stage takes away what that refers to.
         growth: Whether a request may grow by that, as far as there is room.
-        hidden: The identities of messages whose results the provider leaves out, although they are sent.
         memo: What a stage has worked out of the messages before, to have it again at the next step; it may be lost at
             any time.
 
@@ -1067,11 +1046,9 @@ class Call:
     ahead: Callable[[ContextStrategy], Awaitable[object]] | None = field(default=None, repr=False)
     shelf: Shelf | None = field(default=None, repr=False)
     unsaid: str = field(default="", repr=False)
-    ours: Callable[[int], int] = field(default=int, repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)
     mending: tuple[Stage, ...] = field(default=(), repr=False)
     growth: bool = True
-    hidden: frozenset[int] = frozenset()
     memo: dict[object, object] = field(factory=dict, repr=False)
 
     @property
@@ -1156,15 +1133,15 @@ class Call:
         """
         self.notes.remarks.append(text)
 
-    def ask(self, asked: Asked) -> None:
-        """Ask the provider to do something with the request by itself; for a stage of ``Scope.PROVIDER``.
+    def ask(self, options: Mapping[str, Native]) -> None:
+        """Ask the provider to do something with the request.
 
-        One stage asks: where several do, what the first asks for holds.
+        Where several stages ask, the options of the first hold.
 
         Args:
-            asked: The options that the provider is sent, and the tokens that it clears then.
+            options: The options that are sent with the request.
         """
-        self.notes.asked = asked
+        self.notes.asked = options
 
     def leave_unsaid(self, unsaid: Unsaid) -> None:
         """Have the session remember what a section of the recap says in whole, where it has no room for that.

@@ -244,7 +244,7 @@ class _Walk:
             messages_given=report.messages_before,
             messages_sent=report.messages_after,
             tokens_given=report.tokens_before,
-            tokens_sent=report.tokens_after - report.cleared_tokens,
+            tokens_sent=report.tokens_after,
             prefix_tokens=report.prefix_tokens,
             limit=report.limit,
             changes=report.changes,

@@ -199,7 +199,7 @@ def _in_digits(number: int, length: int) -> str:
 
 @frozen
 class Clearing:
-    """What a provider is asked to clear of a request by itself, before the model reads it.
+    """What a request asks its provider to clear before the model reads the request.
 
     Args:
         trigger: The size of a request, in tokens, above which it clears uses of tools.
@@ -216,27 +216,6 @@ class Clearing:
     exclude: frozenset[str] = frozenset()
     inputs: bool = False
     thinking: int | Literal["all"] | None = None
-
-
-class ProviderClearing(Protocol):
-    """How a provider is asked to clear a request by itself, and what it clears by its own rules."""
-
-    def options(self, clearing: Clearing, /) -> Mapping[str, Any]:
-        """What asks for it in a request."""
-        ...
-
-    def read(
-        self, messages: Sequence[Message], clearing: Clearing, size: int, count: Callable[[Message], int], /
-    ) -> Mapping[int, Message]:
-        """The messages, by index, that the model reads otherwise than they are sent, as it reads them.
-
-        Args:
-            messages: What is sent.
-            clearing: What is asked for, in tokens by the count of ``count``.
-            size: The size of the request, in tokens.
-            count: The tokens of a message.
-        """
-        ...
 
 
 MediaTypes = Mapping[str, frozenset[str]]
@@ -403,11 +382,6 @@ class WireFormat(Protocol):
     def drop_reasoning(self) -> Mapping[str, Any]:
         """What asks the provider to drop reasoning that it cannot take, instead of refusing; empty: nothing does."""
         return {}
-
-    @property
-    def clearing(self) -> ProviderClearing | None:
-        """How its provider is asked to clear a request by itself; None when it cannot be asked."""
-        return None
 
     @property
     def overflow_words(self) -> re.Pattern[str] | None:
@@ -584,6 +558,10 @@ class WireFormat(Protocol):
         """Messages that answer the calls with ``text``: one, where it does not say otherwise."""
         results = tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)
         return (Message("user", results),) if results else ()
+
+    def clearing_options(self, _clearing: Clearing, /) -> Mapping[str, Any]:
+        """Return the options of a request that ask the provider to clear it; empty when the provider never clears."""
+        return {}
 
     def rules(self) -> Rules | None:
         """What a request may break, loaded where one is validated: a step needs no rules. None: there are none."""

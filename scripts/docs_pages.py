@@ -44,7 +44,6 @@ WHEN = {
     Scope.ALWAYS: "at every step, on the whole context",
     Scope.ARRIVALS: "on what is new, at every step",
     Scope.PRESSURE: "when the trigger is passed",
-    Scope.PROVIDER: "at every step, first",
 }
 
 

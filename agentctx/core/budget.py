@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.models.table import profile
@@ -214,18 +214,6 @@ class Budget:
             target=max(target, least),
             request_bytes=self.request_bytes,
             media=self.media,
-        )
-
-    def larger_by(self, tokens: int) -> Budget:
-        """The same budget with so many tokens more in each amount but the reserve."""
-        limit = self.limit + tokens
-        least = min(PERCENTAGES, limit // 100) + 1 if limit >= SMALLEST_LIMIT else 1  # as _refuse_percentage
-        return evolve(
-            self,
-            window=limit + self.reserved,
-            output_reserve=self.reserved,
-            trigger=max(self.trigger_tokens + tokens, least),
-            target=max(self.target_tokens + tokens, least),
         )
 
 

@@ -449,13 +449,8 @@ def marks_of(text: str) -> list[tuple[int, int]]:
 
 @define(eq=False, repr=False)
 class Standing:
-    """The outputs of a conversation, told one after the other, and what references in later ones mean.
+    """The outputs of a conversation, told one after the other, and what references in later ones mean."""
 
-    Args:
-        hidden: The identities of messages that the model does not see, although they are sent.
-    """
-
-    hidden: frozenset[int] = frozenset()
     _calls: defaultdict[str, list[ToolCall]] = field(factory=lambda: defaultdict(list))
     _names: dict[str, str] = field(factory=dict)
     _outputs: defaultdict[str, list[Output]] = field(factory=lambda: defaultdict(list))
@@ -504,9 +499,8 @@ class Standing:
         self._lines.pop(id(output.text), None)
 
     def may_mean(self, output: Output) -> bool:
-        """Whether a reference may name this output: it is among the latest of its name, and seen."""
-        latest = self._outputs[output.name][-SAME:]
-        return output.message.identity not in self.hidden and any(each is output for each in latest)
+        """Whether a reference may name this output: it is among the latest of its name."""
+        return any(each is output for each in self._outputs[output.name][-SAME:])
 
     def meant(self, line: str, name: str = "", above: Sequence[str] = ()) -> list[str] | None:
         """The lines that a reference stands for; None where it is none, or they are not there.
@@ -547,9 +541,7 @@ class Standing:
 
         if wanted == name and fits(above):
             yield "this", above
-        latest = reversed(self._outputs[wanted][-SAME:])
-        seen = (self.lines(each) for each in latest if each.message.identity not in self.hidden)
-        yield from _called(filter(fits, seen))
+        yield from _called(filter(fits, map(self.lines, reversed(self._outputs[wanted][-SAME:]))))
 
     def reference(self, run: Run, name: str, above: Sequence[str]) -> str:
         """The reference to lines that stand above; ``name`` and ``above`` as in ``meant``."""

@@ -27,8 +27,6 @@ class Forecast:
         later_without: The input of each call after that without it, nothing new added, in USD.
         later_with: The input of each call after that with it, in USD.
         calls: After how many calls, the next one included, it has paid for itself; ``inf`` when never.
-        by_provider: The same for what the provider was asked to clear by itself, instead of the compaction, with one
-            more use of a tool cleared at each call; None where nothing was asked for.
 
     Example:
         >>> from agentctx.economics import Forecast
@@ -42,7 +40,6 @@ class Forecast:
     later_without: float
     later_with: float
     calls: float
-    by_provider: Forecast | None = None
 
     @property
     def once(self) -> float:
@@ -53,22 +50,12 @@ class Forecast:
         """Whether it has paid for itself after ``within`` calls."""
         return self.calls <= within
 
-    def over(self, calls: int) -> float:
-        """What the input of so many calls costs with it, the next one included, nothing new added, in USD."""
-        return self.with_cut + (calls - 1) * self.later_with
-
-    def cheaper_by_provider(self, calls: int) -> bool:
-        """Whether so many calls cost less where the provider clears by itself than with this compaction."""
-        return self.by_provider is not None and self.by_provider.over(calls) < self.over(calls)
-
     def __str__(self) -> str:
         """One sentence for a report."""
         when = "never" if self.calls == inf else f"after {self.calls:,.0f} calls" if self.calls > 1 else "at that call"
-        other = self.by_provider
-        left = "" if other is None else f"; left to the provider ${other.with_cut:.4f}, later ${other.later_with:.4f}"
         return (
             f"next call ${self.with_cut:.4f} with the cut, ${self.without:.4f} without; "
-            f"later ${self.later_with:.4f} instead of ${self.later_without:.4f}: pays back {when}{left}"
+            f"later ${self.later_with:.4f} instead of ${self.later_without:.4f}: pays back {when}"
         )
 
 
@@ -136,8 +123,6 @@ class Report:
         prefix_tokens: Tokens at the start of the request that equal the previous view's, in a session.
         rebilled_tokens: Tokens of the previous view that must be billed again because the prefix moved.
         seconds: How long all of it took.
-        cleared_tokens: Tokens of the request that goes out which the provider, as it was asked to, leaves out before
-            the model reads it; by its documented rules, and no more than it did at the last recorded answer.
         forecast: Works out the forecast; None where it cannot be: no model was named, or its prices are not known.
 
     Example:
@@ -165,7 +150,6 @@ class Report:
     prefix_tokens: int = 0
     rebilled_tokens: int = 0
     seconds: float = 0.0
-    cleared_tokens: int = 0
     _forecast: Callable[[], Forecast | None] | None = field(default=None, eq=False, repr=False)
 
     @property
@@ -387,10 +371,9 @@ def report_text(report: Report, *, most: int = _MOST_CHANGES) -> str:
 
 def _headline(report: Report) -> str:
     limit = "" if report.limit is None else f", {report.limit:,} allowed"
-    cleared = f", {report.cleared_tokens:,} of these cleared by the provider" if report.cleared_tokens else ""
     return (
         f"{report.messages_before} -> {report.messages_after} {_plural(report.messages_after, 'message')}, "
-        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens{cleared}{limit}, {1000 * report.seconds:.1f} ms"
+        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens{limit}, {1000 * report.seconds:.1f} ms"
     )
 
 

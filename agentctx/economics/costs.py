@@ -6,10 +6,10 @@ was made, that is to come, or that the provider makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil, inf
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentctx.core.json_text import serialise
 from agentctx.core.message import Context, Message, is_marker, is_marker_tool, without_marker
@@ -343,25 +343,6 @@ def _shared(before: Sequence[Message], after: Sequence[Message]) -> Iterator[Mes
         if old is not new and old != new:
             return
         yield new
-
-
-def clearing_forecast(context: Context, call: Call, cleared_by_provider: Mapping[int, int]) -> Forecast:
-    """What it does to the bill that the provider clears a request by itself, one more use of a tool at each call.
-
-    Args:
-        context: The request as it is sent.
-        call: What stages are told.
-        cleared_by_provider: The tokens that the provider clears of each message, by its place.
-    """
-    messages, model = context.messages, _model(call)
-    behind = range(max(cleared_by_provider, default=len(messages)) + 1, len(messages))
-    end = next((place for place in behind if messages[place].results), len(messages))
-    size, cleared = call.size(context), sum(cleared_by_provider.values())
-    known = call.meter.fixed(context) + sum(map(call.count, messages[:end])) - cleared
-    made = compared(model, Request(size, size), Request(size - cleared, known), call.warmth)
-    later = _price(model, cache_rules(model), known, size - cleared)
-    once, gain = made.once, made.later_without - later
-    return evolve(made, later_with=later, calls=_calls(once, gain))
 
 
 def _model(call: Call) -> ModelProfile:

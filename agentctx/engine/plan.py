@@ -142,11 +142,6 @@ class Plan(Holder):
         return tuple(stage for stage in map(declared, _all_stages(self.stages)) if stage.refers)
 
     @cached_property
-    def asking(self) -> tuple[ContextStrategy, ...]:
-        """The stages that ask the provider for something, in order; they run first in every step."""
-        return in_phase(self.stages, Phase.ASKING, self.governing)
-
-    @cached_property
     def working_ahead(self) -> tuple[ContextStrategy, ...]:
         """The stages that work ahead in the background, also those within stages."""
         return tuple(stage for stage in _all_stages(self.stages) if declared(stage).background is not None)
@@ -194,7 +189,7 @@ class Plan(Holder):
 
     @cached_property
     def at_once(self) -> tuple[ContextStrategy, ...]:
-        """The stages that a stateless call runs, in order: all but those in ``asking``, which have run before."""
+        """The stages that a stateless call runs, in order."""
         return in_phase(self.stages, Phase.ONCE, self.governing)
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:
@@ -206,7 +201,7 @@ class Plan(Holder):
             stages = in_phase(self.stages, phase, governing)
             return Nested(self, phase, stages) if stages else None
         stages = in_phase(self.stages, phase, self.budget)
-        if phase in (Phase.ONCE, Phase.ARRIVALS, Phase.ASKING):
+        if phase in (Phase.ONCE, Phase.ARRIVALS):
             return Nested(self, phase, stages, own=self.budget) if stages else None
         stages = in_phase(self.stages, Phase.EVERY_STEP, self.budget)
         pressed = in_phase(self.stages, Phase.PRESSURE, self.budget)

@@ -106,7 +106,7 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
 def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
     """What the request must hold besides, for the provider to take it."""
     dropping = {} if trail.unbound_from is None or call.wire is None else call.wire.drop_reasoning
-    return dropping if trail.asked is None else merged(dropping, trail.asked.options)
+    return dropping if trail.asked is None else merged(dropping, trail.asked)
 
 
 def _first(trail: Trail, before: Context) -> int | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from attrs import define, evolve, field, fields, frozen
 
 from agentctx.core.changes import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
-from agentctx.core.message import Context, Message, Tool, ToolResult, flaw, is_marker_tool, without_marker
+from agentctx.core.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, words
 from agentctx.core.recap import Unsaid, recaps
@@ -29,7 +29,7 @@ from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
 from agentctx.engine.repair import sendable
 from agentctx.errors import StageError
 from agentctx.offload import offload
-from agentctx.protocols import Asked, Call, ContextStrategy, Stage, declared, run_plain
+from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -202,7 +202,7 @@ class Trail:
             nothing is known of that.
         made: The messages that stages made, by identity, each with what is said of it.
         originals: What stages changed, as it was before, by the place of the report; see ``keep_originals``.
-        asked: What the provider is asked for; of several requests the first holds.
+        asked: The options that ask the provider for something; of several stages the first holds.
         told: The stages that ran which write the recap.
         unsaid: What the recap may have no room for; None: as it was before.
     """
@@ -217,7 +217,7 @@ class Trail:
     intact: int = 0
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     originals: dict[int, Originals] = field(factory=dict)
-    asked: Asked | None = None
+    asked: Mapping[str, Native] | None = None
     told: list[ContextStrategy] = field(factory=list)
     unsaid: Unsaid | None = None
 

@@ -497,9 +497,6 @@ WORTH_IT = 0.99
 SAFE = 0.98
 """Share of a limit that an error named which is used from then on."""
 
-NEARLY = 0.95
-"""A provider that clears this share of what was expected clears as it says."""
-
 STRICTLY = 0.95
 """The next view has at most this share of the one that was refused."""
 
@@ -519,7 +516,6 @@ class LearnedLimits:
         calibration: How the provider counts, compared to us.
         learned: The most that the provider takes, as an error taught.
         truncation: Why the provider is suspected of cutting prompts silently; None when it is not.
-        clears: The share of what the provider should clear of a request by itself that it did clear at the last answer.
         in_force: The budget to keep now; None when there is none.
     """
 
@@ -527,7 +523,6 @@ class LearnedLimits:
     calibration: Calibration = field(factory=Calibration)
     learned: OverflowLimit = field(factory=OverflowLimit)
     truncation: Suspicion | None = None
-    clears: float = 1.0
     in_force: Budget | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -540,11 +535,6 @@ class LearnedLimits:
         self.learned.taken(billed)
         self._renew()
 
-    def cleared(self, share: float, expected: float) -> None:
-        """Take in which share of a request the provider cleared by itself, and which one it was expected to."""
-        if expected > 0:
-            self.clears = 1.0 if share >= NEARLY * expected else share / expected
-
     def suspects(self, doubt: Suspicion) -> bool:
         """Take in that a prompt was probably cut, take back what was learned on the way, and say whether it is new."""
         self.calibration.go_back()
@@ -554,25 +544,24 @@ class LearnedLimits:
         return new
 
     def refused(self, overflow: Overflow, sent: int) -> None:
-        """Take in that a view which we counted as ``sent`` tokens was too large, whatever the provider clears of it."""
-        self.clears = 0.0
+        """Take in that a view which we counted as ``sent`` tokens was too large."""
         says = overflow.limit if overflow.kind in ("window", "rate") else None
         stated = self.calibration.estimate(sent) if says is None else says
         most = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))
         self.learned.refused(most, max(1, stated), named=says is not None)
         self._renew()
 
-    def taught(self) -> tuple[OverflowLimit, float]:
+    def taught(self) -> OverflowLimit:
         """What errors have taught up to now, to go back to."""
-        return deepcopy(self.learned), self.clears
+        return deepcopy(self.learned)
 
-    def forget(self, before: tuple[OverflowLimit, float] | None = None) -> None:
+    def forget(self, before: OverflowLimit | None = None) -> None:
         """Take back what errors taught.
 
         Args:
             before: What they had taught before the one of which nothing smaller could be made; None: nothing.
         """
-        self.learned, self.clears = (OverflowLimit(), self.clears) if before is None else before
+        self.learned = OverflowLimit() if before is None else before
         self._renew()
 
     def _taken(self, overflow: Overflow, sent: int) -> int:

@@ -69,10 +69,7 @@ async def take_in(
 def _know_what_was_left(step: Step, state: State) -> None:
     """Let a step know what those before it have left, beside the record."""
     step.background, step.memo = state.background, state.memo
-    step.marked_for, step.said_before = state.marked_for, state.said
-    if state.cleared_by_provider:
-        view = step.record.view
-        step.hidden = frozenset([view[place].identity for place in state.cleared_by_provider if place < len(view)])
+    step.marked_for = state.marked_for
     if state.ctx is not step.ctx:
         step.reasoning_made_with = state.reasoning_made_with(step.ctx)
 

@@ -2,11 +2,10 @@
 
 ``bring_to_size`` is called at every step; in most nothing is compacted. In this order:
 
-1. the provider is asked to clear some of it by itself (``_beside_the_provider``)
-2. without a budget the stages for pressure run at every step; below the trigger (``_passes_trigger``), and where
+1. without a budget the stages for pressure run at every step; below the trigger (``_passes_trigger``), and where
    reasoning of the open round makes a compaction wait, those of every step do
-3. else the stages for pressure run (``_come_down_to_target``), and what freed little is taken back
-4. with any of these the fit is guaranteed (``_run_and_guarantee``); only what is new is looked at where nothing has to
+2. else the stages for pressure run (``_come_down_to_target``), and what freed little is taken back
+3. with any of these the fit is guaranteed (``_run_and_guarantee``); only what is new is looked at where nothing has to
    be done
 """
 
@@ -40,20 +39,15 @@ GROWTH = 1.1
 """After a compaction that did not get far enough the context must grow by this factor before the next try."""
 
 
-AGAIN = 4
-"""So often at most it is asked what the provider leaves out of a request that was changed for what it leaves out."""
-
-
 async def bring_to_size(step: Step) -> None:
     """Run the stages whose time it is on the whole context, compact it under pressure, and make sure that it fits.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    await _beside_the_provider(step, _in_a_session if step.remembered else _without_a_session)
-
-
-async def _in_a_session(step: Step) -> None:
+    if not step.remembered:
+        await run_at_once(step)
+        return
     plan, budget = step.ctx.plan, step.ctx.budget
     step.quiet_until = _still_quiet(step, budget)
     if budget is None:
@@ -73,88 +67,7 @@ async def run_at_once(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    await _beside_the_provider(step, _without_a_session)
-
-
-async def _without_a_session(step: Step) -> None:
     await _run_and_guarantee(step, step.ctx.plan.at_once, step.ctx.limit)
-
-
-async def _beside_the_provider(step: Step, bring: Callable[[Step], Awaitable[None]]) -> None:
-    """Bring a step to size where the provider is asked to clear some of it: what it leaves out takes no room.
-
-    Where that is not enough, the request is cut as if the provider cleared nothing, which it will not do of what is
-    small then.
-    """
-    ctx, budget = step.ctx, step.ctx.budget
-    if not ctx.plan.asking:
-        await bring(step)
-        return
-    await _ask_the_provider(step)
-    room = None if budget is None else budget.larger_by(step.cleared_tokens)
-    if room is not None and step.cleared_tokens and _fits(step, room):
-        step.ctx = ctx.with_budget(room)
-    helped, asked_for = step.ctx is not ctx, step.trail.context
-    try:
-        await bring(step)
-    finally:
-        step.ctx = ctx
-    if step.trail.context is not asked_for:
-        await _see_what_is_cleared(step)
-    if helped and budget is not None and step.trail.tokens - step.cleared_tokens > budget.limit:
-        await _run_and_guarantee(step, (), budget.limit)
-        await _see_what_is_cleared(step)
-
-
-async def _ask_the_provider(step: Step) -> None:
-    """Run the stages that ask the provider for something; what they said at the step before is not said again."""
-    trail, begun, plan = step.trail, len(step.trail.reports), step.ctx.plan
-    step.widen()
-    trail.asked = None
-    for stage in step.ctx.concerned(plan.asking):
-        await run_stage(stage, trail, step.call(step.ctx.limit))
-    asked = step.trail.asked
-    if asked is not None and await _hide(step, asked.cleared, growth=True):
-        await _see_what_is_cleared(step)
-        trail.asked = evolve(asked, cleared=step.cleared_by_provider)
-    trail.narrow()
-    said = trail.reports[begun:]
-    step.said = tuple(note for report in said for note in report.notes)
-    if step.said == step.said_before and not any(report.changes or report.head for report in said):
-        del trail.reports[begun:]
-        trail.originals = {place: kept for place, kept in trail.originals.items() if place < begun}
-    step.cleared_by_provider = {} if trail.asked is None else trail.asked.cleared
-
-
-async def _see_what_is_cleared(step: Step) -> None:
-    """Note what the provider leaves out of the request as it is now."""
-    for _ in range(AGAIN):
-        whole, size = step.ctx.context((*step.before(), *step.trail.context.messages)), step.trail.tokens
-        asked = step.trail.asked
-        work = None if asked is None else partial(asked.clears, whole, size)
-        step.cleared_by_provider = {} if work is None else await offload(work, len(whole.messages))
-        if not await _hide(step, step.cleared_by_provider, growth=False):
-            return
-
-
-async def _hide(step: Step, cleared: Mapping[int, int], *, growth: bool) -> bool:
-    """Let nothing refer to what the provider leaves out; whether anything was changed for that."""
-    messages, known = (*step.before(), *step.trail.context.messages), step.hidden
-    step.hidden = frozenset([messages[place].identity for place in cleared])
-    if step.hidden <= known or not step.ctx.plan.mending:
-        return False
-    step.widen()
-    before = step.trail.context
-    await mend(step.trail, before, evolve(step.call(step.ctx.limit), growth=growth))
-    return step.trail.context is not before
-
-
-def _fits(step: Step, room: Budget) -> bool:
-    """Whether nothing has to be cut in so much room."""
-    if not step.remembered:
-        return step.trail.tokens <= room.limit
-    step.quiet_until = _still_quiet(step, room)
-    return not _passes_trigger(step, room)
 
 
 def _passes_trigger(step: Step, budget: Budget) -> bool:

@@ -191,13 +191,12 @@ STATE = (
 )  # fmt: skip
 """The fields of a session's state."""
 
-SENT = ("tokens", "length", "intact", "at", "asked", "said", "cleared_of", "cleared")
-"""The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970; whether the
-provider was asked to clear some of it, what was said of that, of which messages it clears how many tokens."""
+SENT = ("tokens", "length", "intact", "at")
+"""The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
 
 _LEARNED = (
     "model", "limit", "stated", "accepted", "given_up", "obeyed", "anchor", "reports", "ratios", "doubtful", "sound",
-    "base", "truncation", "clears",
+    "base", "truncation",
 )  # fmt: skip
 _TRUNCATION = ("billed", "sent", "why")
 _BUDGET = tuple(attribute.name for attribute in fields(Budget))
@@ -245,7 +244,6 @@ def dump_learned(limits: LearnedLimits) -> dict[str, Any]:
         "sound": _pair(calibration.sound),
         "base": _pair(calibration.base),
         "truncation": None if limits.truncation is None else asdict(limits.truncation),
-        "clears": limits.clears,
     }
 
 
@@ -272,10 +270,7 @@ def load_learned(state: object, where: str) -> LearnedLimits:
         _sizes(known, "sound"),
         _sizes(known, "base"),
     )
-    clears = known.real_or_none("clears")
-    if clears is None or not 0 <= clears <= 1:
-        raise known.fail("clears", "expected a share from 0 to 1")
-    return LearnedLimits(None, calibration, _learned_limit(known), _suspicion(known), clears)
+    return LearnedLimits(None, calibration, _learned_limit(known), _suspicion(known))
 
 
 def _learned_limit(known: Fields) -> OverflowLimit:
@@ -781,16 +776,7 @@ def dump_around(known: State) -> dict[str, Any]:
         "assumed": known.assumed,
         "steps": known.steps,
         "budget": dump_budget(known.limits_by_model.own),
-        "sent": {
-            "tokens": sent.tokens,
-            "length": sent.length,
-            "intact": sent.intact,
-            "at": _moment(sent.at),
-            "asked": known.asked,
-            "said": list(known.said),
-            "cleared_of": list(known.cleared_by_provider),
-            "cleared": list(known.cleared_by_provider.values()),
-        },
+        "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": _moment(sent.at)},
         "learned": [{"model": model, **dump_learned(each)} for model, each in known.limits_by_model.known.items()],
     }
 
@@ -875,11 +861,6 @@ def _with_messages(known: State, state: Fields, format_name: str, sent: Fields) 
     intact = sent.whole("intact", most=min(length, len(record.out)))
     last_request = LastRequest(sent.whole("tokens"), length, intact, sent.real_or_none("at"))
     known = evolve(known, wire_name=wire.name, record=record, in_force=record.in_force(), last_request=last_request)
-    known.asked, known.said = sent.truth("asked"), tuple(filter(None, sent.texts_or_none("said")))
-    places, tokens = sent.wholes("cleared_of", most=length), sent.wholes("cleared", least=-MOST)
-    if len(places) != len(tokens):
-        raise sent.fail("cleared", f"expected as many numbers as in cleared_of, {len(places)}, got {len(tokens)}")
-    known.cleared_by_provider = dict(zip(places, tokens, strict=True))
     return known if state.values["head"] is None else evolve(known, last=_last(known, state, wire))
 
 

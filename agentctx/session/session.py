@@ -23,7 +23,7 @@ from agentctx.core.report import (
     UsageRecorded,
     View,
 )
-from agentctx.economics.costs import clearing_forecast, expected_forecast, priced, warmth_after
+from agentctx.economics.costs import expected_forecast, priced, warmth_after
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
 from agentctx.engine.options import as_budget
@@ -542,8 +542,8 @@ class Session:
         the first time that the server cuts prompts silently, plain listeners are told before this returns (which waits
         up to five seconds for them, in threads; one that raises or hangs is logged), async ones at the next step.
 
-        Where the provider was asked to clear some of the prompt (``ClearByProvider``), what was billed teaches
-        something only beside what it cleared; where that was less than by its rules, no more is counted on.
+        Where the request asked the provider to clear some of the prompt (``ClearByProvider``), the usage teaches
+        something only together with the ``applied_edits``.
 
         Args:
             usage: The response's ``usage``, as a dict or the SDK's object, of any provider.
@@ -563,20 +563,14 @@ class Session:
             observe(self.plan.observers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
         if not is_one_prompt(usage):
             return
-        if applied_edits is None and self._state.asked:
-            return
+        if applied_edits is None and self.view is not None and "context_management" in self.view.options:
+            return  # the provider may have cleared any share of the prompt
         cleared = 0 if applied_edits is None else cleared_tokens(applied_edits)
-        self._learn_what_is_cleared(billed, cleared)
         judgement = self._judge(usage, billed, cleared)
         if judgement.whole:
             self.limits.learn(self._state.last_request.tokens, billed, cleared)
         if judgement.doubt is not None and self.limits.suspects(judgement.doubt):
             self._suspect(judgement.doubt)
-
-    def _learn_what_is_cleared(self, billed: int, cleared: int) -> None:
-        known = self._state
-        expected = sum(known.cleared_by_provider.values()) / max(1, known.last_request.tokens)
-        self.limits.cleared(cleared / (billed + cleared), expected)
 
     @property
     def suspicion(self) -> Suspicion | None:
@@ -647,8 +641,7 @@ class Session:
     def forecast(self) -> Forecast | None:
         """What cutting the last view down to the budget's target now would do to the bill.
 
-        None when there is nothing to cut, no budget, or no model whose prices are known. Where the provider was asked
-        to clear by itself (``ClearByProvider``), ``by_provider`` says what leaving it to that costs instead.
+        None when there is nothing to cut, no budget, or no model whose prices are known.
         """
         ctx, budget = self._state.ctx, self.budget
         profile = None if ctx is None else ctx.reader.profile
@@ -658,10 +651,7 @@ class Session:
         view = ctx.context(self._state.record.view) if self.view is None else self.view.context
         aim = budget.target_above(ctx.bare_call.floor(view))
         call = evolve(ctx.bare_call, limit=aim, warmth=warmth)
-        cut = expected_forecast(view, call)
-        if cut is None or not self._state.asked:
-            return cut
-        return evolve(cut, by_provider=clearing_forecast(view, call, self._state.cleared_by_provider))
+        return expected_forecast(view, call)
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.

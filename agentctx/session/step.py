@@ -128,8 +128,7 @@ async def take_step(
             raise
     if state.background is not None and ctx.plan.working_ahead:
         state.background.begin(step)
-    new = report.tokens_after - report.cleared_tokens - report.prefix_tokens
-    return Stepped(done.state, view, new, undo)
+    return Stepped(done.state, view, report.tokens_after - report.prefix_tokens, undo)
 
 
 async def _fitted(step: Step, given: Given) -> Step:
@@ -215,13 +214,11 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     record = await _entered(step, on_copy=on_copy)
     shared = min(last.intact, start + (_shared_start(shown, record.shown[start:]) if shown else 0))
     changed, prefix = _prefix(state, step, shared, same_head=same_head)
-    if state.cleared_by_provider or step.cleared_by_provider:
-        prefix = _prefix_beside_clearing(state, step, shared) if same_head else 0
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
     known = _known_after(state, step, given, now, head_seen, in_force)
-    return Committed(known, record, in_force, changed, prefix, last.tokens - sum(state.cleared_by_provider.values()))
+    return Committed(known, record, in_force, changed, prefix, last.tokens)
 
 
 def _known_after(
@@ -245,9 +242,6 @@ def _known_after(
         in_force=in_force,
         counted_by=ctx.reader.meter,
         marked_for=ctx.model,
-        asked=step.trail.asked is not None,
-        said=step.said,
-        cleared_by_provider=step.cleared_by_provider,
         memo=state.memo,
     )
 
@@ -292,15 +286,6 @@ def _prefix(state: State, step: Step, shared: int, *, same_head: bool) -> tuple[
         return None, last.tokens
     tokens = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:shared]))
     return (shared if state.steps else None), tokens
-
-
-def _prefix_beside_clearing(state: State, step: Step, shared: int) -> int:
-    """Tokens of the first ``shared`` messages, and of what precedes them, up to where the provider clears otherwise."""
-    before, now, ctx = state.cleared_by_provider, step.cleared_by_provider, step.ctx
-    otherwise = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
-    end = min([shared, *otherwise])
-    size = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:end]))
-    return size - sum(tokens for place, tokens in now.items() if place < end)
 
 
 def _shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
@@ -434,7 +419,6 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     record, ctx, trail = done.record, step.ctx, step.trail
     tail = sum(map(ctx.reader.meter.weight, record.view[record.final :])) if record.final < len(record.view) else 0
     reports = trail.reports
-    cleared = step.cleared_tokens if step.cleared_by_provider else 0
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
     found, moved = _found_again(done, step)
@@ -443,7 +427,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         ctx.reader.profile,
         sent=done.last_tokens,
         prefix=found,
-        size=trail.tokens - cleared,
+        size=trail.tokens,
         idle=step.idle,
         moved=moved,
         given=began,
@@ -462,7 +446,6 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.last_tokens - done.prefix),
-        cleared_tokens=cleared,
         seconds=perf_counter() - started,
         forecast=forecast,
     )

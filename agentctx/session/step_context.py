@@ -171,9 +171,6 @@ class State:
         in_force: The changes in force.
         counted_by: What has counted the record; None before the first step, and after a load.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
-        asked: Whether the provider was asked to clear some of the last view by itself.
-        said: What was said of that.
-        cleared_by_provider: The tokens that the provider clears of each message of the view, by its place.
         background: What stages work out ahead of their time; set by the session before each step, and None in what a
             step returns.
         memo: What stages have worked out of the view, to have it again; see ``Call.memo``.
@@ -195,9 +192,6 @@ class State:
     in_force: ChangesInForce = field(factory=ChangesInForce)
     counted_by: Meter | None = None
     marked_for: str | None = None
-    asked: bool = False
-    said: tuple[str, ...] = ()
-    cleared_by_provider: Mapping[int, int] = field(factory=dict)
     background: WorkAhead | None = None
     memo: dict[object, object] = field(factory=dict)
 
@@ -360,12 +354,8 @@ class Step:
             of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
         shelf: What puts contents into the store; None where there is none, or nothing was done yet.
-        said: What the stages say that ask the provider for something.
-        said_before: The same at the step before.
-        cleared_by_provider: The tokens that the provider clears of each message of the view, by its place.
         background: What stages have worked out ahead of their time; None without a session.
         memo: See ``State``.
-        hidden: See ``Call``.
         marked: The cache markers of what was read, by its place; None where that has to be looked for anew: what
             was read is repaired, or nothing was read.
     """
@@ -383,25 +373,14 @@ class Step:
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
     shelf: StoreShelf | None = None
-    said: tuple[str, ...] = ()
-    said_before: tuple[str, ...] = ()
-    cleared_by_provider: Mapping[int, int] = field(factory=dict)
     background: WorkAhead | None = None
     memo: dict[object, object] = field(factory=dict)
-    hidden: frozenset[int] = frozenset()
     marked: Marked | None = None
 
     @property
     def warmth(self) -> float:
         """The believed share of the last request that the provider's cache still holds."""
         return warmth_after(self.ctx.reader.profile, self.idle)
-
-    @property
-    def cleared_tokens(self) -> int:
-        """The tokens of the request that the provider is believed to clear."""
-        if not self.cleared_by_provider:
-            return 0
-        return max(0, int(sum(self.cleared_by_provider.values()) * self.ctx.limits.clears))
 
     @property
     def as_sent(self) -> Context:
@@ -448,9 +427,7 @@ class Step:
         call = ctx.plan.call(ctx.reader, ctx.budget, aim, length, self.message_at, self.warmth, self.before)
         if call.store is not None and self.shelf is None:
             self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools), ctx.conversation)
-        ours = ctx.limits.calibration.local
-        unsaid = self.record.unsaid.now
-        return evolve(call, shelf=self.shelf, ours=ours, hidden=self.hidden, memo=self.memo, unsaid=unsaid)
+        return evolve(call, shelf=self.shelf, memo=self.memo, unsaid=self.record.unsaid.now)
 
     def before(self) -> tuple[Message, ...]:
         """What stands before the messages that the stages see."""

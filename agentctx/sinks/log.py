@@ -206,7 +206,7 @@ def saved(event: StepPrepared) -> Saved:
         Saved(tokens=0, usd=0.0)
     """
     report = event.report
-    before, after = report.tokens_before, report.tokens_after - report.cleared_tokens
+    before, after = report.tokens_before, report.tokens_after
     known = event.known_tokens or report.prefix_tokens  # of a session that was loaded, what was sent is known alone
     whole, sent = Request(before, min(before, known)), Request(after, min(after, report.prefix_tokens))
     return Saved(before - after, _usd(event.model, whole, sent))

@@ -140,10 +140,10 @@ class CollapseRepeats(Stage):
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which nothing is said to stand further down that does not."""
-        stood = {each.meant: each.content for each in self._marks(call.whole(before).messages, frozenset())}
+        stood = {each.meant: each.content for each in self._marks(call.whole(before).messages)}
         start = len(call.whole(context).messages) - len(context.messages)
         messages, room, back = list(context.messages), call.room(context), set[_Meant]()
-        for mark in self._marks(call.whole(context).messages, call.hidden) if any(stood.values()) else ():
+        for mark in self._marks(call.whole(context).messages) if any(stood.values()) else ():
             content = stood.get(mark.meant)
             if mark.content is not None or content is None or mark.meant in back or mark.index < start:
                 continue
@@ -160,7 +160,7 @@ class CollapseRepeats(Stage):
             messages[mark.index - start] = whole
         return context.with_messages(tuple(messages))
 
-    def _marks(self, messages: Sequence[Message], hidden: frozenset[int]) -> list[_Mark]:
+    def _marks(self, messages: Sequence[Message]) -> list[_Mark]:
         """What stands for results, the last first, each with the content that stands further down, if it does."""
         marks, contents = [], dict[_Meant, tuple[Part, ...]]()
         for (index, number), tool, result in reversed(list(_read(messages))):
@@ -168,7 +168,7 @@ class CollapseRepeats(Stage):
             if found is not None:
                 meant, is_similar, pointer = found
                 marks.append(_Mark(index, number, meant, contents.get(meant), is_similar, pointer))
-            elif messages[index].identity not in hidden:
+            else:
                 contents.setdefault((tool, result.is_error, _sum(result.content)), result.content)
         return marks
 

@@ -161,7 +161,7 @@ class DropSuperseded(Stage):
             return context
         whole = call.whole(context).messages
         wanted = {mark.meant for message in context.messages for mark in _marks(message)}
-        known = Later(_untrue(whole, wanted, call.hidden) if wanted else ())
+        known = Later(_untrue(whole, wanted) if wanted else ())
         if not known.wanted:
             return context
         for message, texts in _with_texts(call.whole(before).messages):
@@ -443,13 +443,12 @@ def _tell(later: Later, message: Message, texts: Sequence[str]) -> None:
         later.add(result, text, (text[each.start : each.stop] for each in _reminders(text)))
 
 
-def _untrue(messages: Sequence[Message], wanted: set[Meant], hidden: frozenset[int]) -> set[Meant]:
+def _untrue(messages: Sequence[Message], wanted: set[Meant]) -> set[Meant]:
     """What marks stand for that is not shown again later."""
     later, untrue = Later(wanted), set[Meant]()
     for message, texts in _with_texts(messages):
         untrue.update(mark.meant for mark in _marks(message) if mark.meant not in later.found)
-        if message.identity not in hidden:
-            _tell(later, message, texts)
+        _tell(later, message, texts)
     return untrue
 
 
@@ -480,8 +479,7 @@ class _Mending:
             if new is not message:
                 self.call.note(message, "what is said to be shown again later is not any more")
                 messages[index - start] = new
-            if message.identity not in self.call.hidden:
-                _tell(self.later, new, texts if new is message else [written_out(each.text) for each in new.results])
+            _tell(self.later, new, texts if new is message else [written_out(each.text) for each in new.results])
         return context.with_messages(tuple(messages))
 
     def _result(self, result: ToolResult) -> ToolResult:

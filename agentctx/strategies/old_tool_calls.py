@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from itertools import repeat
 from typing import ClassVar, Literal
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.engine.cut import left_whole
@@ -24,8 +23,8 @@ from agentctx.engine.shrink import (
 )
 from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.errors import ConfigError
-from agentctx.protocols import Asked, Call, Meter, Scope, Stage, whole_text
-from agentctx.wire_format import Clearing, ProviderClearing
+from agentctx.protocols import Call, Scope, Stage, whole_text
+from agentctx.wire_format import Clearing
 
 
 class _OldestFirst(Stage):
@@ -231,18 +230,17 @@ def _excluded_from_provider(exclude: Iterable[str]) -> frozenset[str]:
 
 @frozen
 class ClearByProvider(Stage):
-    """Have the provider clear old uses of tools, and old reasoning, from what the model reads: Anthropic's edits.
+    """Ask the provider to clear old tool uses, and old reasoning, before the model reads them: Anthropic's edits.
 
-    The messages are sent whole, and ``view.options`` asks for the clearing: pass them with the request, as in
-    ``client.beta.messages.create(..., **view.options)`` (a wrapped client does it by itself). What is sent stays as it
-    was, so reasoning that is bound to it is taken. What the provider clears by its rules takes no room in the budget;
-    where that is not enough, the request is cut as it would be without this stage. Tell ``session.record`` the
-    ``applied_edits`` of the answer: then what is billed is understood, and no more is counted on than the provider
-    does. With every use of a tool that it clears the cached prefix ends earlier: ``session.forecast()`` says what that
-    costs beside a cut, in ``by_provider``.
+    The request is sent whole, and ``view.options`` asks for the clearing: pass the options with the request, as in
+    ``client.beta.messages.create(..., **view.options)`` (a wrapped client passes them). The messages stay as they were,
+    so the provider accepts reasoning that is bound to them. The request is counted whole, too: agentctx does not
+    predict how much the provider clears. Pass the ``applied_edits`` of the answer to ``session.record``: then the
+    session understands a usage that is smaller than the request. Each clearing ends the cached prefix earlier.
 
     Results that the model has not read yet stay, and so do all uses of a tool of which one is protected. Other formats
-    have nothing of the kind: there it does nothing, and says so.
+    have no such option: there the stage does nothing. ``ReuseLines``, ``CollapseRepeats`` and ``DropSuperseded`` let
+    one result refer to another, which the provider may clear: do not combine them with this stage.
 
     Args:
         trigger: The size of a request, in the provider's tokens, above which it clears uses of tools.
@@ -265,8 +263,8 @@ class ClearByProvider(Stage):
         ...     "anthropic", user("Read both."), assistant(call("a", "read")), result("a", "a line of a log " * 50),
         ...     assistant(call("b", "read")), result("b", "second"))
         >>> view = await Pipeline(ClearByProvider(trigger=200, keep=1)).prepare(messages, format="anthropic")
-        >>> view.messages == messages, view.report.cleared_tokens
-        (True, 244)
+        >>> view.messages == messages
+        True
         >>> view.options["context_management"]["edits"][0]["keep"], view.options["betas"]
         ({'type': 'tool_uses', 'value': 1}, ['context-management-2025-06-27'])
     """
@@ -277,7 +275,6 @@ class ClearByProvider(Stage):
     exclude: frozenset[str] = field(default=frozenset(), converter=_excluded_from_provider, kw_only=True)
     inputs: bool = field(default=False, kw_only=True)
     thinking: int | Literal["all"] | None = field(default=None, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PROVIDER
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -287,54 +284,33 @@ class ClearByProvider(Stage):
         for name, given, least in amounts:
             check_whole(f"ClearByProvider: {name}", given, least)
 
+    def concerns(self, call: Call, /) -> bool:
+        """Return whether the format has options that ask for clearing."""
+        return call.wire is not None and bool(call.wire.clearing_options(Clearing(self.trigger, self.keep)))
+
     def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
-        """It reads no text: what is cleared was counted before."""
+        """It reads no text."""
         return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
-        """Ask for the clearing; the context stays as it is."""
-        provider = None if call.wire is None else call.wire.clearing
-        if provider is None:
-            call.remark(f"nothing is asked for: who speaks {call.format} clears nothing by itself")
-            return context
-        wanted = self._wanted(context, call)
-        at_least = None if wanted.at_least is None else call.ours(wanted.at_least)
-        counted = evolve(wanted, trigger=call.ours(wanted.trigger), at_least=at_least)
-        clears = partial(_cleared, provider, counted, call.meter)
-        left = clears(context, call.size(context))
-        call.ask(Asked(provider.options(wanted), left, clears))
-        if left:
-            call.remark(f"the provider clears {sum(left.values()):,} tokens of {len(left)} messages by itself")
-        return context
-
-    def _wanted(self, context: Context, call: Call) -> Clearing:
-        """What is asked for: nothing of what the model has not read, nor of what is protected."""
+        """Ask for the clearing and return the context as it is."""
         messages, frozen = context.messages, call.frozen(context)
         unread = sum(len(messages[index].results) for index in call.unread(context))
-        tools = (
-            {result.name or tool for index, result, tool in results_of(messages) if index in frozen}
-            if frozen
-            else set()
-        )
-        tools |= {each.name for index in frozen for each in messages[index].calls}
-        reasons = [
+        results = results_of(messages) if frozen else ()
+        protected = {result.name or tool for index, result, tool in results if index in frozen}
+        protected |= {each.name for index in frozen for each in messages[index].calls}
+        reasons = {
             index for index, each in enumerate(messages) if any(isinstance(part, Thinking) for part in each.parts)
-        ]
+        }
         thinking = self.thinking if reasons else None
-        return Clearing(
+        wanted = Clearing(
             self.trigger,
             max(self.keep, unread),
             self.at_least,
-            self.exclude.union(filter(None, tools)),
+            self.exclude.union(filter(None, protected)),
             self.inputs,
             "all" if thinking is not None and not frozen.isdisjoint(reasons) else thinking,
         )
-
-
-def _cleared(
-    provider: ProviderClearing, clearing: Clearing, meter: Meter, context: Context, size: int
-) -> Mapping[int, int]:
-    """The tokens that the provider clears of each message, by its place."""
-    messages = context.messages
-    read = provider.read(messages, clearing, size, meter.message)
-    return {place: meter.message(messages[place]) - meter.message(each) for place, each in read.items()}
+        if call.wire is not None and (options := call.wire.clearing_options(wanted)):
+            call.ask(options)
+        return context

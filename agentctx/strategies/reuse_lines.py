@@ -105,7 +105,7 @@ class ReuseLines(Stage):
         key = type(self), self.min_lines
         known = call.memo.pop(key, None)  # nobody else has it meanwhile, whatever becomes of this
         seen = known if isinstance(known, _Seen) else _Seen(self.min_lines)
-        seen.go_on_from(() if call.before is None else call.before(), call.hidden)
+        seen.go_on_from(() if call.before is None else call.before())
         messages = []
         for place, message in enumerate(context.messages):
             new = seen.add(message) if place in frozen_ else seen.shorten(message, call)
@@ -130,7 +130,7 @@ class ReuseLines(Stage):
             return context
         whole, start = call.whole(context).messages, len(call.whole(context).messages) - len(context.messages)
         meant = _meant(call.whole(before).messages)
-        broken = _broken(whole, start, meant, call) if meant else frozenset()
+        broken = _broken(whole, start, meant) if meant else frozenset()
         if not broken:
             return context
         mending = _Mending(self.min_lines, whole, start, meant, call)
@@ -152,9 +152,9 @@ def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
     return {line: lines for line, lines in meant if lines is not None}
 
 
-def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object], call: Call) -> frozenset[int]:
+def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object]) -> frozenset[int]:
     """The places from ``start`` on of messages with a reference to what is not there."""
-    found = _references(messages, standing := Standing(call.hidden))
+    found = _references(messages, standing := Standing())
     return frozenset(
         [
             place
@@ -205,13 +205,12 @@ class _Seen:
     starts: dict[int, int] = field(factory=dict)
     standing: Standing = field(factory=Standing)
 
-    def go_on_from(self, messages: Sequence[Message], hidden: frozenset[int]) -> None:
+    def go_on_from(self, messages: Sequence[Message]) -> None:
         """Know these messages and no others."""
         if len(self.messages) > len(messages) or not all(map(is_, self.messages, messages)):
             pairs = enumerate(zip(self.messages, messages, strict=False))
             shared = next((at for at, (known, other) in pairs if known is not other), None)
             self.forget_after(min(len(self.messages), len(messages)) if shared is None else shared)
-        self.standing.hidden = hidden
         for message in messages[len(self.messages) :]:
             self.add(message)
 
@@ -490,7 +489,6 @@ class _Mending:
 
     def _made(self, room: int | None, chosen: set[int]) -> list[Message]:
         seen = _Seen(self.least)
-        seen.standing.hidden = self.call.hidden
         self.growth = {}
         made = []
         for place, message in enumerate(self.messages):

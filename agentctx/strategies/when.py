@@ -67,7 +67,7 @@ class When(Holder):
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> When | None:
         """It, with the stages that run in ``phase``; all of them where the condition is asked at every step."""
-        if isinstance(self.condition, Condition) and self.condition.every_step and phase is not Phase.ASKING:
+        if isinstance(self.condition, Condition) and self.condition.every_step:
             return None if phase is Phase.ARRIVALS else self._holding(Phase.ONCE, governing, lowers=True)
         return self._holding(phase, governing, lowers=phase is Phase.ONCE and isinstance(self.condition, Condition))
 

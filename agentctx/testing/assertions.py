@@ -61,8 +61,8 @@ def assert_fits(
     if counted is None:
         msg = "assert_fits: pass a budget, or a window in tokens"
         raise ConfigError(msg)
-    for number, (source, context, cleared) in enumerate(_read(requests, model, format), 1):
-        tokens = source.meter.size(context) - cleared
+    for number, (source, context) in enumerate(_read(requests, model, format), 1):
+        tokens = source.meter.size(context)
         over = tokens - counted.limit
         if over > 0:
             msg = f"request {number} has {tokens:,} tokens, {over:,} more than the limit of {counted.limit:,}"
@@ -152,7 +152,7 @@ def assert_task_survives(
     if task is not None and not (isinstance(task, str) and task.strip()):
         msg = f"assert_task_survives: task is {task!r:.80}; it is a text that is not blank"
         raise ConfigError(msg)
-    for number, (_, context, _) in enumerate(_read(requests, None, format), 1):
+    for number, (_, context) in enumerate(_read(requests, None, format), 1):
         if task is None:
             task = next((context.messages[at].text for at in first_task(context.messages)), None)
             if task is None:
@@ -183,8 +183,8 @@ def _read(
     requests: Request | Sequence[Request],
     model: str | None,
     format: str | None,  # noqa: A002 - as above
-) -> Iterator[tuple[Reader, Context, int]]:
-    """Each request: what reads and counts it, what is said in it, and the tokens that the provider clears of it."""
+) -> Iterator[tuple[Reader, Context]]:
+    """Read each request, and give the reader that counts it."""
     for each in _listed(requests):
         messages, system, tools = _parts(each)
         named = None if isinstance(each, View) else each.get("model")
@@ -195,8 +195,7 @@ def _read(
             format=format,
             model=model or (named if isinstance(named, str) else None),
         )
-        cleared = each.report.cleared_tokens if isinstance(each, View) else 0
-        yield source, source.context(messages, system, tools), cleared
+        yield source, source.context(messages, system, tools)
 
 
 def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:

@@ -52,7 +52,6 @@ from agentctx.testing.audit import (
     report_errors,
     with_callers_ids,
 )
-from agentctx.testing.context_editing import edited
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
 from agentctx.testing.writers import History
 from agentctx.transcripts import read_transcripts
@@ -414,18 +413,14 @@ async def what_fits_stays(scenario: Scenario) -> None:
         if not step.view.report.in_force:
             same = len(step.given) == len(step.view.messages)
             _hold(3, same and not strangers, f"{step}: no change is named, and yet the view is another")
-        pipeline = scenario.pipeline()
-        bare = Pipeline(*pipeline.asking, budget=pipeline.budget)
+        bare = Pipeline(budget=scenario.pipeline().budget)
         again = await scenario.prepare(bare, step.view.messages)
         whole = again.view is not None and list(map(id, again.view.messages)) == list(map(id, step.view.messages))
         _hold(3, whole, f"{step}: the view fits, and yet it is cut when it is prepared again")
 
 
 async def fits_or_overflows(scenario: Scenario) -> None:
-    """Law 4: counted anew, every view is within the limit, and the report gives its size.
-
-    Of a view whose options ask the provider to clear some of it that counts which is left, by the provider's rules.
-    """
+    """Law 4: counted anew, every view is within the limit, and the report gives its size."""
     limit = scenario.limit
     for step in await scenario.all_steps():
         if step.overflow is not None:
@@ -433,22 +428,9 @@ async def fits_or_overflows(scenario: Scenario) -> None:
             _hold(4, honest, f"{step}: raised for {step.overflow.tokens} tokens, the limit is {limit}")
         if step.view is not None:
             size = scenario.source.meter.size(scenario.read(step.view.messages))
-            read, report = _read_by_provider(scenario, step.view), step.view.report
-            _hold(4, limit is None or read <= limit, f"{step}: {read} tokens are sent, the limit is {limit}")
+            report = step.view.report
+            _hold(4, limit is None or size <= limit, f"{step}: {size} tokens are sent, the limit is {limit}")
             _hold(4, size == report.tokens_after, f"{step}: {size} tokens are sent, {report.tokens_after} are reported")
-            clears = report.cleared_tokens
-            _hold(4, size - read == clears, f"{step}: {size - read} tokens are cleared, {clears} are reported")
-
-
-def _read_by_provider(scenario: Scenario, view: View) -> int:
-    """The tokens of a view when the provider has cleared of it what the options ask for."""
-
-    def size(sent: Sequence[Any]) -> int:
-        return scenario.source.meter.size(scenario.read(sent))
-
-    if "context_management" not in view.options:
-        return size(view.messages)
-    return edited({**view.options, "messages": [json.loads(text_of(each)) for each in view.messages]}, size).tokens
 
 
 async def same_bytes(scenario: Scenario) -> None:

@@ -28,7 +28,7 @@ from agentctx import (
 from agentctx.core.references import Standing, looks_like_one, named, text_in, without_references
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
-from agentctx.strategies import ClearByProvider, DropSuperseded, ReuseLines, ShrinkArguments
+from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.audit import _is_cut_of
 from agentctx.testing.histories import broken_histories, budgets, histories
@@ -429,22 +429,6 @@ async def test_a_copy_of_a_reference_says_what_the_reference_says():
     natives = [*read_twice(), *transcript("openai-chat", assistant(call("z", "log")), copied)]
     view = await Pipeline(ReuseLines(), ClearToolResults(1)).prepare(natives)
     assert view.messages[-1]["content"].split("\n") == function("x")[9:]
-
-
-async def test_nothing_refers_to_what_the_provider_clears():
-    """Where the provider clears the earlier output by itself, the later one has its lines."""
-    natives = [*read_twice("anthropic"), *transcript("anthropic", assistant("Done."), user("go on"))]
-    plan = Pipeline(ReuseLines(), ClearByProvider(100, 1))
-    for view in (
-        await plan.prepare(natives, format="anthropic"),
-        await plan.session(format="anthropic").prepare(natives),
-    ):
-        assert view.report.cleared_tokens
-        assert "x_29" in str(view.messages[4])
-    session = plan.session(format="anthropic")
-    for stop in range(1, len(natives) + 1):
-        view = await session.prepare(natives[:stop])
-    assert "x_29" in str(view.messages[4])
 
 
 async def test_a_collapsed_result_comes_back_when_the_last_one_goes():

@@ -23,7 +23,7 @@ from agentctx.providers.anthropic.messages import (
     IDS,
     REASONING,
     ROLES,
-    ContextEditing,
+    clearing_options,
     freed,
     place_system,
     read_message,
@@ -140,7 +140,6 @@ class Anthropic(WireFormat):
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
     # Anthropic's page on preserved thinking, on ``thinking.block_binding``
     drop_reasoning = MappingProxyType({"thinking": _THINKING, "betas": ["thinking-binding-controls-2026-08-01"]})
-    clearing = ContextEditing()
     keys_taken = frozenset(
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
         | {"url", "file_id"}
@@ -161,6 +160,7 @@ class Anthropic(WireFormat):
     read_system = staticmethod(read_system)
     read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
+    clearing_options = staticmethod(clearing_options)
 
     def rules(self) -> Rules:
         """The API's rules."""

@@ -20,7 +20,6 @@ from starlette.routing import Route
 from agentctx.checking import count
 from agentctx.core.message import Native
 from agentctx.engine.reading import known_profile
-from agentctx.testing.context_editing import BETA, Edited, edited
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, frames, unknown_field
 
 Object = dict[str, Any]
@@ -66,9 +65,8 @@ def messages(desk: Desk) -> Starlette:
 
     async def tokens(request: Request) -> Response:
         body = await body_of(request)
-        read = _edited(body)
-        original = {"context_management": {"original_input_tokens": read.tokens + read.cleared}}
-        return JSONResponse({"input_tokens": read.tokens, **(original if "context_management" in body else {})})
+        size = count(body["messages"], body["model"], body.get("tools"), body.get("system"), "anthropic")
+        return JSONResponse({"input_tokens": size})
 
     model = "/projects/{project}/locations/{region}/publishers/anthropic/models/{call}"
     paths = {
@@ -86,18 +84,16 @@ async def _answer(desk: Desk, call: _Call) -> Response:
     given = (body.get("messages", ()), body.get("system"), body.get("tools"), body.get("model"))
     room = body["max_tokens"] if isinstance(body.get("max_tokens"), int) else 0
     wrong = _wrong(call)
-    read = _edited(body) if wrong is None and "context_management" in body else None
-    cleared = 0 if read is None else read.cleared
-    found = await desk.judge(body, Asked("anthropic", *given, room=room, wrong=wrong, cleared=cleared))
+    found = await desk.judge(body, Asked("anthropic", *given, room=room, wrong=wrong))
     if found.wrong is not None:
         return _refused(call, _error(found.wrong))
     if found.too_large and (desk.refuses == "status" or not body.get("stream")):
         return _refused(call, _overflow(body, found))
     said = desk.answer(body)
     if not body.get("stream"):
-        whole = {**_message(desk, body, _usage(said, found)), "content": _blocks(desk, body, said), **_stop(said)}
-        return JSONResponse({**whole, **_applied(read)})
-    sent = _stream(desk, body, said, found, _applied(read))
+        whole = {**_message(desk, body, _usage(body, said, found)), "content": _blocks(desk, body, said), **_stop(said)}
+        return JSONResponse({**whole, **_applied(body, said)})
+    sent = _stream(desk, body, said, found)
     return frames(map(_chunk, sent), desk.pause) if call.aws else events(sent, desk.pause)
 
 
@@ -112,7 +108,7 @@ def _wrong(call: _Call) -> str | None:
     unknown = unknown_field(body, "anthropic", beta=bool(call.betas))
     if unknown is not None:
         return f"{'.'.join(map(str, unknown))}: Extra inputs are not permitted"
-    if "context_management" in body and BETA not in call.betas:
+    if "context_management" in body and _CLEARING not in call.betas:
         return "context_management: Extra inputs are not permitted"
     dropping = drops(body, call.betas)
     if dropping is None:
@@ -137,20 +133,20 @@ def _head(body: Object) -> list[Any]:
     return [blocks, [tool for tool in tools if tool.get("defer_loading") is not True]]
 
 
-def _edited(body: Object) -> Edited:
-    """The messages as the model reads them, after the edits that the request asks for."""
-    return edited(body, lambda read: count(read, body["model"], body.get("tools"), body.get("system"), "anthropic"))
+def _applied(body: Object, said: Said) -> Object:
+    """The edits that the answer lists; the last edit of the request has cleared the tokens."""
+    if "context_management" not in body:
+        return {}
+    edits = body["context_management"].get("edits") if said.cleared else ()
+    applied = [{"type": edit["type"], "cleared_input_tokens": said.cleared} for edit in (edits or ())[-1:]]
+    return {"context_management": {"applied_edits": applied}}
 
 
-def _applied(read: Edited | None) -> Object:
-    return {} if read is None else {"context_management": {"applied_edits": read.applied}}
-
-
-def _stream(desk: Desk, body: Object, said: Said, found: Verdict, applied: Object) -> Iterator[Event]:
+def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Event]:
     def event(kind: str, **more: object) -> Event:
         return kind, {"type": kind, **more}
 
-    yield event("message_start", message=_message(desk, body, {**_usage(said, found), "output_tokens": 1}))
+    yield event("message_start", message=_message(desk, body, {**_usage(body, said, found), "output_tokens": 1}))
     yield event("ping")
     if found.too_large and desk.refuses == "stream":
         yield "error", _overflow(body, found)
@@ -163,7 +159,7 @@ def _stream(desk: Desk, body: Object, said: Said, found: Verdict, applied: Objec
                 yield "error", _overflow(body, found)
                 return
         yield event("content_block_stop", index=place)
-    yield event("message_delta", delta=_stop(said), usage={"output_tokens": len(said.words)}, **applied)
+    yield event("message_delta", delta=_stop(said), usage={"output_tokens": len(said.words)}, **_applied(body, said))
     yield event("message_stop")
 
 
@@ -215,9 +211,10 @@ def _stop(said: Said) -> Object:
     return {"stop_reason": "tool_use" if said.calls else "end_turn", "stop_sequence": None}
 
 
-def _usage(said: Said, found: Verdict) -> Object:
+def _usage(body: Mapping[str, Any], said: Said, found: Verdict) -> Object:
     cached = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    return {"input_tokens": found.tokens, **cached, "output_tokens": len(said.words)}
+    cleared = said.cleared if "context_management" in body else 0
+    return {"input_tokens": found.tokens - cleared, **cached, "output_tokens": len(said.words)}
 
 
 def _overflow(body: Mapping[str, Any], found: Verdict) -> Object:
@@ -241,6 +238,7 @@ def _refused(call: _Call, error: Object) -> Response:
 
 _MARK = "local"
 _MARKERS = frozenset({"cache_control", "cachePoint"})
+_CLEARING = "context-management-2025-06-27"
 _BETA = "thinking-binding-controls-2026-08-01"
 
 

@@ -35,11 +35,13 @@ class Said:
         text: Its words.
         calls: The tools that it calls: their names and arguments.
         thinking: What it thinks before; signed by the providers that sign it, left out by the others.
+        cleared: Tokens of the prompt that Anthropic's server has cleared, where the request asks for clearing.
     """
 
     text: str = "Done."
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     thinking: str | None = None
+    cleared: int = 0
 
     @property
     def words(self) -> list[str]:
@@ -59,7 +61,6 @@ class Asked:
         model: The model's name.
         room: Tokens kept for the answer that count against the window.
         wrong: The provider's words about what is wrong with the request apart from its conversation.
-        cleared: Tokens of it that the provider clears before it counts.
     """
 
     format: str
@@ -69,7 +70,6 @@ class Asked:
     model: str | None = None
     room: int = 0
     wrong: str | None = None
-    cleared: int = 0
 
 
 @frozen
@@ -164,7 +164,7 @@ class Desk:
         if wrong is not None:
             self.refused.append(wrong)
             return Verdict(0, wrong, too_large=False)
-        size = count(asked.messages, asked.model, asked.tools, asked.system, asked.format) - asked.cleared
+        size = count(asked.messages, asked.model, asked.tools, asked.system, asked.format)
         too_large = self.overflows > 0 or size + asked.room > self.window
         self.overflows = max(0, self.overflows - 1)
         window, fault = self.window, fault_of_the_request.get()
