@@ -228,7 +228,7 @@ class Stage:
         """The fewest tokens that it can bring a block down to; None: what must stay of it."""
         return None
 
-    # How it is spared work, or does it ahead of its time.
+    # How it is spared work.
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """What ``apply`` looks at: for each message, how many characters of it are read to be counted, searched or cut.
@@ -249,19 +249,6 @@ class Stage:
         yet. False: it has to be run.
         """
         return False
-
-    @property
-    def background(self) -> float | None:
-        """From which share of the budget's trigger on a session lets it work ahead (``ahead``); None: it never does."""
-        return None
-
-    async def ahead(self, _context: Context, _call: Call, /) -> object:
-        """What it works out ahead of its time, in the background, for when it is run: ``Call.ahead`` gives it back.
-
-        Asked between two steps of a session, within ``async with session:``. The context is the part of the last view
-        that only a compaction changes, and the call aims at the budget's target. It may be cancelled at any time.
-        """
-        return None
 
     # Stages within it.
 
@@ -404,13 +391,6 @@ class _Underived(Stage):
 
     def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
         return self._said("leaves_alone", super().leaves_alone)(messages, call)
-
-    @property
-    def background(self) -> float | None:
-        return self._said("background", None)
-
-    async def ahead(self, context: Context, call: Call, /) -> object:
-        return await self._said("ahead", super().ahead)(context, call)
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:
         return self._said("true_at", super().true_at)(messages)
@@ -1005,8 +985,6 @@ class Call:
         left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
             None: it is not known.
         unsaid: What the recap of the steps before had no room for; see ``leave_unsaid``.
-        ahead: Gives what a stage has worked out in the background on messages with which the request still begins,
-            and waits for it where it is under way; None where there is nothing. None itself: there is no session.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
         mending: The stages that mend what they have written where another stage takes away what that refers to.
@@ -1043,7 +1021,6 @@ class Call:
     given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     start: Context | None = field(default=None, repr=False)
     left_out: Callable[[], tuple[int, int]] | None = field(default=None, repr=False)
-    ahead: Callable[[ContextStrategy], Awaitable[object]] | None = field(default=None, repr=False)
     shelf: Shelf | None = field(default=None, repr=False)
     unsaid: str = field(default="", repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)

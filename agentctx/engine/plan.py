@@ -142,11 +142,6 @@ class Plan(Holder):
         return tuple(stage for stage in map(declared, _all_stages(self.stages)) if stage.refers)
 
     @cached_property
-    def working_ahead(self) -> tuple[ContextStrategy, ...]:
-        """The stages that work ahead in the background, also those within stages."""
-        return tuple(stage for stage in _all_stages(self.stages) if declared(stage).background is not None)
-
-    @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on new messages, in order."""
         return in_phase(self.stages, Phase.ARRIVALS, self.governing)

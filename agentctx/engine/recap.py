@@ -10,10 +10,10 @@ A stage that only tells of what others left out (``Ledger``) is given what went 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from agentctx.core.changes import Outcome, match
 from agentctx.core.message import Context, Message, ToolResult
@@ -46,14 +46,12 @@ class LeftOut:
         gone: What went, with these recaps.
         recap: What is said of it beside a summary.
         call: What the stage is told.
-        told: What a summarizer is told of it; None: all that went.
     """
 
     context: Context
     gone: tuple[Message, ...]
     recap: Recap
     call: Call
-    told: tuple[Message, ...] | None = None
 
     @property
     def is_known(self) -> bool:
@@ -80,13 +78,13 @@ class LeftOut:
         Raises:
             Exception: What is not forgiven.
         """
-        write, told = self.written if write is None else write, self.gone if self.told is None else self.told
+        write = self.written if write is None else write
         left = room - self.call.count(write(""))
         if left <= 0 or not self.gone:
             return None, NO_ROOM
         try:
-            known = all(map(is_recap, told))
-            text = record_in(told).text if known else await asking.words(told, left, self.call, stage)
+            known = self.is_known
+            text = record_in(self.gone).text if known else await asking.words(self.gone, left, self.call, stage)
         except SummaryError as error:
             return None, str(error)
         except Exception as error:
@@ -95,11 +93,6 @@ class LeftOut:
             what = error.what if isinstance(error, StageError) else f"the summarizer raised {said_by(error)}"
             return None, what
         return self.within(room, text, write), ""
-
-    def knowing(self, text: str, of: Collection[int]) -> LeftOut:
-        """The same, of which a text says already what the messages with these identities say."""
-        new = (message for message in self.gone if not is_recap(message) and message.identity not in of)
-        return evolve(self, told=(self.written(text), *new))
 
     def within(self, room: int, text: str, write: Write) -> Message | None:
         """The message, its words cut to what fits; None when nothing fits, or nothing is said."""

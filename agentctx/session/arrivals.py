@@ -68,8 +68,7 @@ async def take_in(
 
 def _know_what_was_left(step: Step, state: State) -> None:
     """Let a step know what those before it have left, beside the record."""
-    step.background, step.memo = state.background, state.memo
-    step.marked_for = state.marked_for
+    step.memo, step.marked_for = state.memo, state.marked_for
     if state.ctx is not step.ctx:
         step.reasoning_made_with = state.reasoning_made_with(step.ctx)
 

@@ -129,7 +129,8 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     call = _told_where_it_began(step, aim)
     telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
     if telling or any(declared(stage).recaps for stage in stages):
-        call = await _told_of_the_recap(step, call, stages, aim)
+        if aim is None or step.trail.tokens > aim:  # else nothing is cut down to it
+            call = evolve(call, reserved=await reserved(stages, call))
     for stage in stages:
         await run_stage(stage, step.trail, call)
     telling = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
@@ -144,15 +145,6 @@ def _told_where_it_began(step: Step, aim: int | None) -> Call:
         return call
     known, left_out = (begun.context, begun.tokens), partial(step.left_out, begun.reports)
     return evolve(call, known=known, start=begun.context, left_out=left_out)
-
-
-async def _told_of_the_recap(step: Step, call: Call, stages: Sequence[ContextStrategy], aim: int | None) -> Call:
-    """The same with what was worked out for it ahead of its time, and the room that it takes."""
-    if step.background is not None:
-        call = evolve(call, ahead=partial(step.background.of, step.trail.context.messages, call.remark))
-    if aim is None or step.trail.tokens > aim:  # else nothing is cut down to it
-        call = evolve(call, reserved=await reserved(stages, call))
-    return call
 
 
 def _reasoned_on(step: Step) -> Context:

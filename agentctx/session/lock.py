@@ -408,11 +408,6 @@ class SessionLock:
         """Let the next one in."""
         self.leave()
 
-    def enter_first(self) -> Work:
-        """Be in at once: of a lock that nobody else knows yet."""
-        self._holder = Work()
-        return self._holder
-
     def leave(self) -> None:
         """Let the next one in."""
         if self._holder is not None:

@@ -44,7 +44,6 @@ from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
-from agentctx.session.background import Background
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import (
     Alone,
@@ -167,7 +166,6 @@ class Session:
     _told_tokens: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _begun: Beginning | None = field(init=False, default=None, repr=False)
-    _background: Background = field(init=False, factory=Background, repr=False)
     _home: Session | None = field(init=False, default=None, repr=False)
     _others: list[Session] = field(init=False, factory=list, repr=False)
     _keeper: Keeper | None = field(init=False, default=None, repr=False)
@@ -229,19 +227,6 @@ class Session:
     def __exit__(self, *_error: object) -> None:
         """End the block."""
         leave(self)
-
-    async def __aenter__(self) -> Self:
-        """As ``with``; and within the block stages may work ahead in the background, as ``Summarize(background=0.8)``.
-
-        What they have begun is cancelled where the block ends; what they have finished by then counts also later.
-        """
-        await self._background.open()
-        return self.__enter__()
-
-    async def __aexit__(self, *_error: object) -> None:
-        """End the block, and what goes on in the background."""
-        self.__exit__()
-        await self._background.close()
 
     async def prepare(
         self,
@@ -479,7 +464,6 @@ class Session:
         """The next step, and its number; to be told of when others may take theirs."""
         before = self.view, self._retried, self._unjudged
         undoable, now = self._is_told(), self._now()
-        self._state.background = self._background
         try:
             done = await take_step(
                 self._state,
@@ -778,12 +762,11 @@ class Session:
         session = self.another(self.id or "session")
         session.id = f"{session.id}+"  # in events; in a store it has this one's name
         session._home = self  # noqa: SLF001 - another one's
-        session._background = Background(self._background.blocks)  # noqa: SLF001
         return session
 
     def _exchange(self, other: Session) -> None:
         """Hold the other's conversation, and let it hold this one's, which was never gone on with."""
-        for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_untold", "_begun", "_background"):
+        for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_untold", "_begun"):
             mine, its = getattr(self, name), getattr(other, name)
             setattr(self, name, its)
             setattr(other, name, mine)

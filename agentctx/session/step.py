@@ -126,8 +126,6 @@ async def take_step(
     except RecursionError:
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
             raise
-    if state.background is not None and ctx.plan.working_ahead:
-        state.background.begin(step)
     return Stepped(done.state, view, report.tokens_after - report.prefix_tokens, undo)
 
 

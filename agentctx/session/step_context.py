@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
@@ -28,18 +28,6 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
 from agentctx.providers.native import snapshot
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, shared_length
-
-
-class WorkAhead(Protocol):
-    """What stages work out ahead of their time: ``Background`` in ``session/background.py``."""
-
-    def begin(self, step: Step) -> None:
-        """After a step: give up what is of no use any more, and let the stages work ahead whose time has come."""
-
-    async def of(
-        self, messages: Sequence[Message], remark: Callable[[str], None], stage: ContextStrategy
-    ) -> object | None:
-        """What a stage has worked out for a request of these messages; None where it has nothing."""
 
 
 class Given(NamedTuple):
@@ -171,8 +159,6 @@ class State:
         in_force: The changes in force.
         counted_by: What has counted the record; None before the first step, and after a load.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
-        background: What stages work out ahead of their time; set by the session before each step, and None in what a
-            step returns.
         memo: What stages have worked out of the view, to have it again; see ``Call.memo``.
     """
 
@@ -192,7 +178,6 @@ class State:
     in_force: ChangesInForce = field(factory=ChangesInForce)
     counted_by: Meter | None = None
     marked_for: str | None = None
-    background: WorkAhead | None = None
     memo: dict[object, object] = field(factory=dict)
 
     @classmethod
@@ -354,7 +339,6 @@ class Step:
             of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
         shelf: What puts contents into the store; None where there is none, or nothing was done yet.
-        background: What stages have worked out ahead of their time; None without a session.
         memo: See ``State``.
         marked: The cache markers of what was read, by its place; None where that has to be looked for anew: what
             was read is repaired, or nothing was read.
@@ -373,7 +357,6 @@ class Step:
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
     shelf: StoreShelf | None = None
-    background: WorkAhead | None = None
     memo: dict[object, object] = field(factory=dict)
     marked: Marked | None = None
 

@@ -26,10 +26,10 @@ from agentctx.engine.cut import (
 from agentctx.engine.options import check_places, check_redactor, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
-from agentctx.engine.summary import SUMMARY, Asking, Extractive, record_in
-from agentctx.errors import ConfigError, StageError, SummaryError
+from agentctx.engine.summary import SUMMARY, Asking, Extractive
+from agentctx.errors import ConfigError, StageError
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, run_plain
-from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
+from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
 
 HEADING = "[Summary of {count} earlier messages]\n"
 """What stands before the summary of a block, so that nobody takes it for the user's own words."""
@@ -89,12 +89,6 @@ def _seconds(_instance: object, _attribute: object, value: Native) -> None:
         raise ConfigError(msg)
 
 
-def _share(_instance: object, _attribute: object, value: Native) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1):
-        msg = f"Summarize: background must be a share of the trigger, between 0 and 1, or None, got {value!r}"
-        raise ConfigError(msg)
-
-
 EMPTY = "the summary was empty"
 _BLOCK_WITHOUT_WORDS = TruncateOldest()
 
@@ -128,11 +122,6 @@ class Summarize(Stage):
             halved.
         timeout: Seconds for one answer; without it, its own attribute ``timeout``, if it has one, else 120: one that
             hangs is one that raises ``TimeoutError``. ``math.inf``: as long as it takes.
-        background: From which share of the budget's trigger on a session writes the summary in the background, within
-            ``async with session:``; when the trigger is passed it is there, and the step does not wait. What has come
-            since stays as it is where it fits, else the summarizer is told that alone, with the record. Where the
-            messages have changed meanwhile, or it has failed, the summary is written anew at the cut, as it is without
-            a session. None: it is never begun early.
         redact: Takes out of all text what the summarizer shall not see, and out of its answer: a plain function of a
             text and the name of its file, which is empty here. Where it raises, the summarizer is not asked, and there
             is no summary.
@@ -146,13 +135,6 @@ class Summarize(Stage):
         >>> async def in_one_line(messages, max_tokens):
         ...     return f"{len(messages)} messages about the build"
         >>> block = Block("history", [{"role": "user", "content": "…"}], evict=Summarize(in_one_line))
-
-        In the background of an agent's loop:
-
-        >>> from agentctx import Budget, Pipeline
-        >>> pipeline = Pipeline(Summarize(in_one_line, background=0.8), budget=Budget(128_000, target=0.5))
-        >>> async with pipeline.session() as session:
-        ...     view = await session.prepare([{"role": "user", "content": "Why does the build fail?"}])
     """
 
     summarizer: Summarizer = field(default=Extractive(), validator=_callable)
@@ -162,7 +144,6 @@ class Summarize(Stage):
     on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_errors)
     window: int | None = field(default=None, kw_only=True, validator=_window)
     timeout: float | None = field(default=None, kw_only=True, validator=_seconds)
-    background: float | None = field(default=None, kw_only=True, validator=_share)
     redact: Redactor = field(default=redact_secrets, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
     summarizes: ClassVar[bool] = True
@@ -198,17 +179,12 @@ class Summarize(Stage):
 
     async def _summed(self, context: Context, aim: int, call: Call) -> Context:
         """A summary and what stays; the context itself where nothing can be left out."""
-        ready = await self._ready(call)
         known = call.notes.copy()
-        if ready is not None and (swapped := await self._swapped(ready, aim, context, call)) is not None:
-            return swapped
         low = max(1, aim - _for_summary(aim, context, call))
         left = await leave_out(partial(_without_oldest, low), self.effort(context, call), context, call)
         if left.gone and left.is_known and call.size(left.context) > low:
             call.notes.restore(known)
             return context
-        if ready is not None:
-            left = left.knowing(ready.text, ready.of)
         write = None if call.stays is None else partial(self._written, count=left.recap.messages)
         room = aim - call.size(left.context)
         made, problem = await left.in_words(self._asking(self.summarizer), room, "Summarize", write, self._forgives)
@@ -240,42 +216,6 @@ class Summarize(Stage):
             return after
         return await run_plain(_with_recap, repeat(0, len(after.messages)), after, call)
 
-    async def ahead(self, context: Context, call: Call, /) -> object:
-        """The summary of what a cut would leave out when the trigger is passed, by what may come until then."""
-        aim = max(1, limits("Summarize", None, call)[1] - call.reserved)
-        coming = 0 if call.budget is None else max(0, call.budget.trigger_tokens - call.size(context))
-        low = max(1, aim - _for_summary(aim, context, call) - coming)
-        left = await leave_out(partial(_without_oldest, low), self.effort(context, call), context, call)
-        room = aim - call.size(left.context)
-        room = max(room // 2, room - coming)
-        made, problem = await left.in_words(
-            self._asking(self.summarizer), room, "Summarize", forgives=lambda _error: False
-        )
-        if made is None:
-            raise SummaryError(problem or EMPTY)
-        gone = set(map(id, left.gone))
-        places = frozenset(place for place, message in enumerate(context.messages) if id(message) in gone)
-        return _Ahead(places, record_in([made]).text)
-
-    async def _ready(self, call: Call) -> _Ready | None:
-        """What was written in the background, and of which messages."""
-        if self.background is None or call.ahead is None or call.start is None:
-            return None
-        made = await call.ahead(self)
-        if not isinstance(made, _Ahead):
-            return None
-        return _Ready(frozenset(call.start.messages[place].identity for place in made.places), made.text)
-
-    async def _swapped(self, ready: _Ready, aim: int, context: Context, call: Call) -> Context | None:
-        """The context with a summary in the place of what it was made of; None where that does not come down to it."""
-        known = call.notes.copy()
-        left = await leave_out(partial(_without, ready.of, aim), self.effort(context, call), context, call)
-        made = left.written(ready.text)
-        if left.gone and call.size(left.context) + call.count(made) <= aim:
-            return left.with_summary(made)
-        call.notes.restore(known)
-        return None
-
     def _asking(self, summarizer: Summarizer) -> Asking:
         if isinstance(summarizer, Extractive):
             return Asking(summarizer, self.redact)
@@ -293,35 +233,6 @@ class Summarize(Stage):
     def _written(self, text: str, *, count: int) -> Message:
         """The summary of a block."""
         return Message(self.role, (Text(self.heading.replace("{count}", str(count)) + text),))
-
-
-@frozen
-class _Ahead:
-    """A summary that was written in the background, and the places of the messages that it was made of."""
-
-    places: frozenset[int]
-    text: str
-
-
-@frozen
-class _Ready:
-    """The same with the identities of these messages."""
-
-    of: frozenset[int]
-    text: str
-
-
-def _without(identities: frozenset[int], aim: int, context: Context, call: Call) -> Context:
-    """The context without these messages, as far as they may go."""
-    messages = context.messages
-    found = pieces(messages, staying_places(context, call), call)
-    going = [
-        piece
-        for piece in found
-        if not piece.stays
-        and all(messages[place].identity in identities for unit in piece.units for place in unit.places)
-    ]
-    return without(context, units_of(going), call, f"over {aim:,} tokens")
 
 
 def _with_recap(context: Context, call: Call) -> Context:

@@ -70,26 +70,23 @@ async def test_a_request_and_its_answer_fit_the_window(serve, closing, kind, win
         assert 0 < told + body[limit] <= window
 
 
-@pytest.mark.parametrize("background", [None, 0.5])
 @pytest.mark.parametrize("kind", [OpenAI, AsyncOpenAI])
-async def test_it_may_ask_by_the_client_that_it_is_wrapped_into(serve, closing, kind, background):
-    """In the step or in the background: its call goes out by itself, and the conversation goes on."""
+async def test_it_may_ask_by_the_client_that_it_is_wrapped_into(serve, closing, kind):
+    """Its call goes out by itself, and the conversation goes on."""
     desk, url = serve(chat_completions)
     client, asking = closing(kind(base_url=f"{url}/v1", api_key="none", max_retries=0)), []
 
     async def by_the_same(messages, most):
         return await OpenAISummarizer(asking[0], "gpt-4o", timeout=30)(messages, most)
 
-    plan = Pipeline(Summarize(by_the_same, background=background), budget=Budget(1_500, trigger=0.9, target=0.6))
+    plan = Pipeline(Summarize(by_the_same), budget=Budget(1_500, trigger=0.9, target=0.6))
     session = plan.session(model="gpt-4o")
     asking.append(wrap(client, plan, session=session))
     turns = [turn for place in range(12) for turn in (user(f"note {place}"), assistant("so " * 150))]
     whole = transcript("openai-chat", user("the task"), *turns, user("on"))
-    async with session:
-        for stop in range(1, len(whole) + 1):
-            with anyio.fail_after(60):
-                view = await session.prepare(whole[:stop])
-                await anyio.wait_all_tasks_blocked()
+    for stop in range(1, len(whole) + 1):
+        with anyio.fail_after(60):
+            view = await session.prepare(whole[:stop])
     asked = [body for body in desk.requests if "<transcript>" in str(body["messages"])]
     assert asked
     assert len(asked) == len(desk.requests)

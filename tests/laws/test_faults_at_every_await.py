@@ -1,7 +1,6 @@
 """Whatever goes wrong with whatever a user passes in, and whenever: the request fits, and what comes is as before."""
 
 import json
-from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -23,7 +22,7 @@ MODEL = "gpt-4o"
 BUDGET = Budget(4_000, trigger=0.9, target=0.6)
 SOON, LONG = 0.05, 10.0
 PRESETS = {"late_and_large": late_and_large, "coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_talk}
-MODES = ["stateless", "session", "background"]
+MODES = ["stateless", "session"]
 FALLBACKS = {"without a model": Extractive(), "none": None}
 
 
@@ -59,10 +58,9 @@ def rounds(number):
     return transcript("openai-chat", *turns)
 
 
-def pipeline(asked, preset, mode, fallback):
+def pipeline(asked, preset, fallback):
     """A preset with summaries, offloading and a ledger, which reaches a summarizer, a store and a listener."""
-    early = 0.67 if mode == "background" else None
-    summarize, faults = Summarize(asked, fallback=FALLBACKS[fallback], background=early), asked.faults
+    summarize, faults = Summarize(asked, fallback=FALLBACKS[fallback]), asked.faults
     stages = Offload(over=300, preview=40), summarize, PRESETS[preset](BUDGET, MODEL)
     return Pipeline(*stages, budget=BUDGET, store=faults, on_compact=faults.listen)
 
@@ -77,8 +75,7 @@ class Calm:
 
     Args:
         state: The dump of the session before the first of them.
-        stops: How many messages are passed in at each: the last makes a cut, as the one before; what works in the
-            background has begun in the first.
+        stops: How many messages are passed in at each: the last makes a cut, as the one before.
         sent: What each sends.
         reached: What is reached before the last.
     """
@@ -101,44 +98,33 @@ async def asked_next(plan, faults, state, stop):
 
 async def calm(preset, mode, fallback):
     """The conversation up to where a cut is near, and what is sent from there on."""
-    plan = pipeline(Asked(faults := Faults()), preset, "session", fallback)
+    plan = pipeline(Asked(faults := Faults()), preset, fallback)
     session = plan.session(MODEL, "openai-chat")
-    for begin in range(2, len(WHOLE)):
-        state, view = session.dump(), await session.prepare(WHOLE[:begin], tools=TOOLS)
-        if mode != "background" or view.report.tokens_after > 0.7 * BUDGET.trigger_tokens:
-            break
-    cut, after = await asked_next(plan, faults, session.dump(), begin)
+    await session.prepare(WHOLE[:2], tools=TOOLS)
+    state = session.dump()
+    cut, after = await asked_next(plan, faults, state, 2)
     end, _ = await asked_next(plan, faults, after, cut)
-    stops = {"stateless": (end, end), "session": (cut, end), "background": (begin, cut, end)}[mode]
-    state = state if mode == "background" else session.dump()
+    stops = {"stateless": (end, end), "session": (cut, end)}[mode]
     conversation = Conversation(faults := Faults(), preset, mode, fallback, state)
-    async with conversation:
-        sent = [await conversation.step(stop) for stop in stops[:-1]]
-        reached = list(faults.reached)
-        sent.append(await conversation.step(stops[-1]))
+    sent = [await conversation.step(stop) for stop in stops[:-1]]
+    reached = list(faults.reached)
+    sent.append(await conversation.step(stops[-1]))
     assert {"summarizer", "put", "listener"} <= set(reached)
-    assert "summarizer" in faults.reached[len(reached) :] or mode == "background"
+    assert "summarizer" in faults.reached[len(reached) :]
     return Calm(state, stops, [view.messages for view in sent], reached)
 
 
-class Conversation(AsyncExitStack):
+class Conversation:
     """A conversation that goes on from a state, with a fault in one of its parts."""
 
     def __init__(self, faults, preset, mode, fallback, state, part=""):
-        super().__init__()
-        self.faults, self.mode, self.part = faults, mode, part
+        self.faults, self.part = faults, part
         self.asked = Asked(faults)
-        self.plan = pipeline(self.asked, preset, mode, fallback)
+        self.plan = pipeline(self.asked, preset, fallback)
         self.session = None if mode == "stateless" else Session.load(self.plan, state)
 
-    async def __aenter__(self):
-        await super().__aenter__()
-        if self.mode == "background":
-            await self.enter_async_context(self.session)
-        return self
-
     async def step(self, stop):
-        """A step; None where it was cancelled. Before, and between two, what is in the background goes on."""
+        """A step; None where it was cancelled."""
         hangs = self.faults.fault == "hangs" and len(self.faults.reached) < self.faults.at
         self.asked.timeout = SOON if hangs and self.part == "summarizer" else LONG
         originals.STORE_TIMEOUT = SOON if hangs and self.part == "put" else LONG
@@ -149,7 +135,6 @@ class Conversation(AsyncExitStack):
             prepare = self.plan.prepare if self.session is None else self.session.prepare
             view = await prepare(given, tools=TOOLS, model=MODEL)
         assert json.dumps(given) == before
-        await anyio.wait_all_tasks_blocked()
         return None if self.faults.scope.cancelled_caught else view
 
     def known(self):
@@ -181,7 +166,7 @@ async def insist(conversation, stop):
 WHERE = [(preset, "session", "without a model") for preset in PRESETS]
 WHERE += [("coding_agent", mode, "without a model") for mode in MODES if mode != "session"]
 WHERE += [("coding_agent", mode, "none") for mode in MODES]
-ON_TRIO = [("coding_agent", mode, "without a model") for mode in MODES] + [("coding_agent", "background", "none")]
+ON_TRIO = [("coding_agent", mode, "without a model") for mode in MODES]
 """Each mode, and each fallback; another preset waits for the same three in the same places."""
 
 
@@ -189,12 +174,10 @@ EVERY_FAULT = ("coding_agent", "session", "without a model")
 """Here each await fails in every way; elsewhere in one way, another at each: all of them take many minutes."""
 
 
-def tried(reached, mode, every):
-    """What fails how, at every await. The step that begins something in the background cannot cancel it."""
+def tried(reached, every):
+    """What fails how, at every await."""
     for at, part in enumerate(reached, 1):
         ways = [*FAULTS] if part == "summarizer" else ["raises", "hangs", "is cancelled", "is full"]
-        if mode == "background" and part == "summarizer":
-            ways.remove("is cancelled")
         for fault in ways if every else [ways[at % len(ways)]]:
             yield at, part, fault
 
@@ -209,14 +192,14 @@ async def test_a_fault_of_any_kind_at_every_await(anyio_backend, preset, mode, f
     Where a listener failed, or the step was cancelled, what is sent is what is sent without any fault.
     """
     right = await calm(preset, mode, fallback)
-    for at, part, fault in tried(right.reached, mode, (preset, mode, fallback) == EVERY_FAULT):
+    for at, part, fault in tried(right.reached, (preset, mode, fallback) == EVERY_FAULT):
         faults, views = Faults(fault, at), []
-        async with Conversation(faults, preset, mode, fallback, right.state, part) as conversation:
-            for stop in right.stops:
-                view, clear = await insist(conversation, stop)
-                assert not clear or fallback == "none"
-                holds(view)
-                views.append(view)
+        conversation = Conversation(faults, preset, mode, fallback, right.state, part)
+        for stop in right.stops:
+            view, clear = await insist(conversation, stop)
+            assert not clear or fallback == "none"
+            holds(view)
+            views.append(view)
         sent = [view.messages for view in views]
         if part == "listener" or fault == "is cancelled" or clear:
             assert sent[:-1] == right.sent[:-1]
