@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Native
 from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
@@ -119,7 +121,7 @@ class Pipeline(Plan):
         """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""
         if self.pinned:
             rules = bind(self.pinned, len(context.messages), context.messages.__getitem__)
-            call = call.protecting((*call.protect, *rules))
+            call = evolve(call, protect=(*call.protect, *rules))
         nested = self.in_phase(Phase.ONCE, None)
         return context if nested is None else await nested.run_inner(run, context, call)
 

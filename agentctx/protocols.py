@@ -103,12 +103,8 @@ async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], c
     return await offload(partial(work, context, call), messages, characters)
 
 
-class RunInner(Protocol):
-    """How a stage runs one that it is made of."""
-
-    async def __call__(self, stage: ContextStrategy, context: Context, call: Call, /) -> Context:
-        """What ``stage`` makes of ``context``."""
-        ...
+RunInner = Callable[[ContextStrategy, Context, "Call"], Awaitable[Context]]
+"""Runs a stage that another stage is made of, and returns the context that it returns."""
 
 
 class Stage:
@@ -217,11 +213,6 @@ class Stage:
     @property
     def gradual(self) -> bool:
         """Whether it keeps more of a block in more room: then it is asked again when room is left over."""
-        return False
-
-    @property
-    def whole(self) -> bool:
-        """Whether it keeps all of a block, or nothing beside what must stay."""
         return False
 
     def least(self, _block: Context, _call: Call, /) -> int | None:
@@ -375,10 +366,6 @@ class _Underived(Stage):
     @property
     def gradual(self) -> bool:
         return self._said("gradual", otherwise=False)
-
-    @property
-    def whole(self) -> bool:
-        return self._said("whole", otherwise=False)
 
     def least(self, block: Context, call: Call, /) -> int | None:
         return self._said("least", super().least)(block, call)
@@ -871,7 +858,8 @@ class Notes:
         reasons: By the identity of the message; of thousands that go for one reason it is one object.
         remarks: What was said about the step as a whole.
         asked: The options of the request that ask the provider for something.
-        unsaid: What the recap has no room for; see ``Call.leave_unsaid``. None: nothing is known of that.
+        unsaid: What a section of the recap says in whole, where the recap has no room for that; ``Call.unsaid`` has it
+            at later steps. None: nothing is known of that.
     """
 
     reasons: dict[int, Reason] = field(factory=dict)
@@ -984,7 +972,7 @@ class Call:
         start: The request as it was before any stage of this step saw all of it; None: it is not known.
         left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
             None: it is not known.
-        unsaid: What the recap of the steps before had no room for; see ``leave_unsaid``.
+        unsaid: What the recap of the steps before had no room for; see ``Notes.unsaid``.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
         mending: The stages that mend what they have written where another stage takes away what that refers to.
@@ -1110,24 +1098,6 @@ class Call:
         """
         self.notes.remarks.append(text)
 
-    def ask(self, options: Mapping[str, Native]) -> None:
-        """Ask the provider to do something with the request.
-
-        Where several stages ask, the options of the first hold.
-
-        Args:
-            options: The options that are sent with the request.
-        """
-        self.notes.asked = options
-
-    def leave_unsaid(self, unsaid: Unsaid) -> None:
-        """Have the session remember what a section of the recap says in whole, where it has no room for that.
-
-        ``unsaid`` of a later call has it, until the recap says it all. For a stage that declares ``recaps``; one stage
-        does it, of one section.
-        """
-        self.notes.unsaid = unsaid
-
     async def keep(self, content: bytes | str) -> str | None:
         """Put a content into the store, and give the handle by which the model gets it back with the recall tool.
 
@@ -1145,10 +1115,6 @@ class Call:
         cannot wait: once the stage is done, what its messages name this way is put into the store.
         """
         return "" if self.shelf is None else self.shelf.pointer(message, result)
-
-    def protecting(self, rules: tuple[ProtectRule, ...]) -> Call:
-        """The same call with other rules of the caller."""
-        return evolve(self, protect=rules)
 
     def floor(self, context: Context) -> int:
         """Tokens of a request that no cut can take away: system prompt, tools, and what is protected."""
@@ -1178,12 +1144,3 @@ class Call:
             return self
         aim = self.budget.target_above(self.floor(context) if floor is None else floor)
         return evolve(self, limit=min(self.limit, aim))
-
-    def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
-        """The same call with another budget in force.
-
-        Args:
-            budget: The budget; None: there is none.
-            limit: Tokens that the request has to come down to; None: any number.
-        """
-        return evolve(self, budget=budget, limit=limit)

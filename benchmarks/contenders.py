@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from attrs import evolve
 from recorded import Recorded
 from sending import Sent, Way, in_session
 
@@ -20,7 +21,7 @@ def every_step(pipeline: Pipeline) -> Way:
     """The whole history through the pipeline before each call."""
 
     async def way(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
-        call = recorded.call.aiming_at(Budget(window), window)
+        call = evolve(recorded.call, budget=Budget(window), limit=window)
         for length in recorded.calls:
             yield Sent(await pipeline(recorded.context(length), call))
 

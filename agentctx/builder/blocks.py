@@ -24,7 +24,7 @@ from agentctx.engine.options import check_tokens
 from agentctx.engine.run_stages import Noting, run_alone
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
 from agentctx.protocols import Call, ContextStrategy, Notes, declared
-from agentctx.strategies.drop_units import Strict, staying
+from agentctx.strategies.drop_units import Drop, Strict, staying
 
 
 def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
@@ -334,7 +334,7 @@ def _in_order(slots: Sequence[Slot], granted: int) -> list[Grant]:
     found = []
     for slot, floor in zip(slots, floors, strict=True):
         offered = min(slot.want, floor + granted)
-        tokens = floor if slot.goes_whole and offered < slot.size else offered
+        tokens = floor if isinstance(slot.block.evict, Drop) and offered < slot.size else offered
         granted -= tokens - floor
         found.append(Grant(tokens, offered))
     return found
@@ -390,11 +390,6 @@ class Slot:
         """The most tokens that it takes: its size, or its cap."""
         cap = self.block.max_tokens
         return self.size if cap is None else min(self.size, cap)
-
-    @property
-    def goes_whole(self) -> bool:
-        """Whether its stage can only keep everything or nothing beside what must stay."""
-        return declared(self.block.evict).whole
 
     @property
     def is_gradual(self) -> bool:
@@ -545,7 +540,7 @@ def _keep_newest_words(slots: Sequence[Slot]) -> None:
         (index,) = said
         if slot.block.tier != Tier.SCRATCHPAD:
             slot.keep = index
-            work = [(each, place) for each, place in work if not each.goes_whole]
+            work = [(each, place) for each, place in work if not isinstance(each.block.evict, Drop)]
             break
         work.append((slot, index))
     for slot, index in work[:1]:

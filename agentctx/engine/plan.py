@@ -317,7 +317,7 @@ class Nested(Holder):
             over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens
             stages = self.pressed if over else self.usual
             aim = self.own.target_above(call.floor(context)) if over else self.own.limit
-            call = call.aiming_at(self.own, None if self.phase is Phase.ARRIVALS else aim)
+            call = evolve(call, budget=self.own, limit=None if self.phase is Phase.ARRIVALS else aim)
         for stage in stages:
             context = await run(stage, context, call)
         return context

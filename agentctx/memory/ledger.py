@@ -202,7 +202,7 @@ class Ledger(Stage):
         if not (told.trail or told.ledger) and left.recap == Recap():
             return context
         told_in = Recap().with_section(TRAIL, told.trail).sections.get(TRAIL, "")
-        call.leave_unsaid(Unsaid(TRAIL, told_in if told.names_all else "", told.changes))
+        call.notes.unsaid = Unsaid(TRAIL, told_in if told.names_all else "", told.changes)
         made = with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
         return made if wanted > 0 or _fits(made, call) else _bare(context, call)
 
@@ -212,7 +212,7 @@ def _remember(call: Call) -> None:
     known = _earlier(call)
     if changes := trail_in(known.trail).knowing(known.changes).changes:
         names_all = Sections(trail=known.trail, changes=changes).names_all
-        call.leave_unsaid(Unsaid(TRAIL, known.trail if names_all else "", changes))
+        call.notes.unsaid = Unsaid(TRAIL, known.trail if names_all else "", changes)
 
 
 def _bare(context: Context, call: Call) -> Context:

@@ -73,7 +73,7 @@ class LastRequest(NamedTuple):
 
 
 class UnsaidSince(NamedTuple):
-    """What the recap had no room for, and is told once there is; see ``Call.leave_unsaid``.
+    """What the recap had no room for, and is told once there is; see ``Notes.unsaid``.
 
     Args:
         now: The same of all that was left out so far; empty when the recap says it all.

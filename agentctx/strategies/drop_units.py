@@ -106,7 +106,6 @@ class Drop(_Reducer):
     """
 
     label: ClassVar[str] = "dropped"
-    whole: ClassVar[bool] = True
 
     def least(self, context: Context, call: Call, /) -> int:
         """What must stay, in tokens."""

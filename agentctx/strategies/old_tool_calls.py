@@ -312,5 +312,5 @@ class ClearByProvider(Stage):
             "all" if thinking is not None and not frozen.isdisjoint(reasons) else thinking,
         )
         if call.wire is not None and (options := call.wire.clearing_options(wanted)):
-            call.ask(options)
+            call.notes.asked = options
         return context
