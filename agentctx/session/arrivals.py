@@ -49,32 +49,23 @@ async def take_in(
     """
     at = state.last_request.at if ctx.model == state.model else None
     idle = None if at is None else max(0.0, now - at)
-    if record is state.record and 0 < len(given.messages) == len(record.seen):
+    nothing_new = record is state.record and 0 < len(given.messages) == len(record.seen)
+    if nothing_new:
         step = _stand_still(ctx, record, given.messages, idle)
-        _know_what_was_left(step, state)
     else:
         step = await read_in(ctx, record, given.messages, idle, remembered=remembered)
-        _know_what_was_left(step, state)
-        if remembered and step.read.messages:
-            if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
-                await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(ctx.limit))
-                if _may_refer(step.read.messages):  # or shows what was written when more stood above than does now
-                    await mend(
-                        step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(ctx.limit)
-                    )
-            await _treat(step)
-    return step
-
-
-def _know_what_was_left(step: Step, state: State) -> None:
-    """Let a step know what those before it have left, beside the record."""
     step.memo, step.marked_for = state.memo, state.marked_for
-    if state.ctx is not step.ctx:
-        step.reasoning_made_with = state.reasoning_made_with(step.ctx)
-
-
-def _may_refer(messages: Sequence[Message]) -> bool:
-    return may_say(messages, WITHIN) or may_say(messages, SHOWN_AGAIN)
+    if state.ctx is not ctx:
+        step.reasoning_made_with = state.reasoning_made_with(ctx)
+    if nothing_new or not remembered or not step.read.messages:
+        return step
+    if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
+        await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(ctx.limit))
+        new = step.read.messages
+        if may_say(new, WITHIN) or may_say(new, SHOWN_AGAIN):  # or shows references to more than is left
+            await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(ctx.limit))
+    await _treat(step)
+    return step
 
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:

@@ -2,7 +2,7 @@
 
 ``bring_to_size`` is called at every step; in most nothing is compacted. In this order:
 
-1. without a budget the stages for pressure run at every step; below the trigger (``_passes_trigger``), and where
+1. without a budget the stages for pressure run at every step; below the trigger, and where
    reasoning of the open round makes a compaction wait, those of every step do
 2. else the stages for pressure run (``_come_down_to_target``), and what freed little is taken back
 3. with any of these the fit is guaranteed (``_run_and_guarantee``); only what is new is looked at where nothing has to
@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 
@@ -25,9 +25,9 @@ from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_ref
 from agentctx.engine.cut import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
-from agentctx.engine.run_stages import mend, run_stage
+from agentctx.engine.run_stages import run_stage
 from agentctx.offload import GLANCES, SOME, offload
-from agentctx.protocols import Call, ContextStrategy, declared
+from agentctx.protocols import ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
@@ -48,13 +48,14 @@ async def bring_to_size(step: Step) -> None:
     if not step.remembered:
         await run_at_once(step)
         return
-    plan, budget = step.ctx.plan, step.ctx.budget
-    step.quiet_until = _still_quiet(step, budget)
+    plan, budget, size = step.ctx.plan, step.ctx.budget, step.trail.tokens
+    at_target = budget is not None and size <= budget.target_tokens  # the caller itself may have come down to it
+    step.quiet_until = 0 if at_target else step.record.quiet_until
     if budget is None:
         await _run_unless_it_must_wait(step, plan.under_pressure, None)
-    elif not _passes_trigger(step, budget):
+    elif size <= budget.limit and (size <= budget.trigger_tokens or size <= step.quiet_until):
         await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
-    elif step.trail.tokens <= budget.limit and waits(step):
+    elif size <= budget.limit and waits(step):
         _say_that_it_waits(step)
         await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
     else:
@@ -68,16 +69,6 @@ async def run_at_once(step: Step) -> None:
         ContextOverflow: If it cannot be made to fit.
     """
     await _run_and_guarantee(step, step.ctx.plan.at_once, step.ctx.limit)
-
-
-def _passes_trigger(step: Step, budget: Budget) -> bool:
-    size = step.trail.tokens
-    return size > budget.limit or (size > budget.trigger_tokens and size > step.quiet_until)
-
-
-def _still_quiet(step: Step, budget: Budget | None) -> int:
-    """Until which size to keep quiet: no longer once the caller itself has come down to the target."""
-    return 0 if budget is not None and step.trail.tokens <= budget.target_tokens else step.record.quiet_until
 
 
 async def _come_down_to_target(step: Step, budget: Budget) -> None:
@@ -119,39 +110,32 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     """Run stages on the whole view and guarantee the fit; only look at what is new where neither has anything to do."""
     budget = step.ctx.budget
     stages = step.ctx.concerned(stages) if stages else ()
-    foreign = step.marked_for != step.ctx.model and await _carries_foreign_markers(step)
+    foreign = False
+    if step.marked_for != step.ctx.model:  # the view may carry cache markers that this model does not take
+        view, reader = step.record.view[: step.trail.start], step.ctx.reader
+        foreign = await offload(lambda: carries_refused(view, reader.wire, reader.profile), len(view))
     if await _needs_whole_view(step, stages, foreign=foreign):
         step.widen()
     elif not step.trail.reports:
         return  # nothing new was touched, and `_needs_whole_view` has seen that it fits
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), trusted=True)
-    call = _told_where_it_began(step, aim)
+    begun = step.trail.copy() if step.trail.start == 0 else step.trail
+    call = evolve(step.call(aim), late=step.late, given=partial(begun.after, -1))
+    if begun is not step.trail:  # the stages see all of the request
+        begin, left_out = (begun.context, begun.tokens), partial(step.left_out, begun.reports)
+        call = evolve(call, known=begin, start=begun.context, left_out=left_out)
     telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
-    if telling or any(declared(stage).recaps for stage in stages):
-        if aim is None or step.trail.tokens > aim:  # else nothing is cut down to it
-            call = evolve(call, reserved=await reserved(stages, call))
+    recaps = telling or any(declared(stage).recaps for stage in stages)
+    if recaps and (aim is None or step.trail.tokens > aim):  # else nothing is cut down to it
+        call = evolve(call, reserved=await reserved(stages, call))
     for stage in stages:
         await run_stage(stage, step.trail, call)
     telling = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
-    await guarantee(step.trail, call, budget, _reasoned_on(step), step.last_role, step.ctx.most, telling)
-
-
-def _told_where_it_began(step: Step, aim: int | None) -> Call:
-    """What the stages are told; where they see all of the request, with that as it is before any of them has."""
-    begun = step.trail.copy() if step.trail.start == 0 else step.trail
-    call = evolve(step.call(aim), late=step.late, given=partial(begun.after, -1))
-    if begun is step.trail:
-        return call
-    known, left_out = (begun.context, begun.tokens), partial(step.left_out, begun.reports)
-    return evolve(call, known=known, start=begun.context, left_out=left_out)
-
-
-def _reasoned_on(step: Step) -> Context:
-    """What the model's reasoning was made on: what is known and what was read, as it came."""
-    known = step.record.view[: step.record.final] if step.trail.start == 0 else ()
+    view = step.record.view[: step.record.final] if step.trail.start == 0 else []
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
-    return Context((*known, *step.read.messages), system, tools)
+    reasoned_on = Context((*view, *step.read.messages), system, tools)
+    await guarantee(step.trail, call, budget, reasoned_on, step.last_role, step.ctx.most, telling)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:
@@ -163,19 +147,17 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
         return True  # these are limits of the whole request
     if budget is not None and step.trail.tokens > budget.limit:
         return True
-    if step.reasoning_made_with is not None or step.trail.unbound_from is not None or _leaves_reasoning(step):
+    call, trail, view = step.ctx.bare_call, step.trail, step.record.view
+    bound = call.profile is not None and call.profile.bound_thinking
+    leaves_reasoning = bound and call.thinking == "drop_block" and bool(trail.reports)
+    if step.reasoning_made_with is not None or trail.unbound_from is not None or leaves_reasoning:
         return True  # where reasoning lost its prefix is a place of the whole view
-    if _lacks_end(step):
-        return True  # the last of its messages stands further up
+    if step.ctx.reader.wire.minds_the_end:
+        last = trail.context.messages[-1:] or view[trail.start - 1 : trail.start]
+        if any(lacks_end(message, step.last_role, call) for message in last):
+            return True  # the last of the history's messages stands further up
     looked_at = len(step.read.messages)
     return _is_misplaced(step) if looked_at < SOME else await offload(lambda: _is_misplaced(step), looked_at)
-
-
-async def _carries_foreign_markers(step: Step) -> bool:
-    """Whether what was known before carries cache markers of another model, which the current one does not take."""
-    ctx = step.ctx
-    known = step.record.view[: step.trail.start]
-    return await offload(lambda: carries_refused(known, ctx.reader.wire, ctx.reader.profile), len(known))
 
 
 def _is_misplaced(step: Step) -> bool:
@@ -210,21 +192,6 @@ def _stands_wrong(step: Step) -> bool:
     known = (*view[place : step.trail.start], *new)
     standing_before = view[place - 1] if place else None
     return wire.arrange_for(known, ctx.reader.profile, lambda _message, _why: None, standing_before) is not known
-
-
-def _lacks_end(step: Step) -> bool:
-    """Whether the view ends on the assistant where the history does not, and the model would refuse that."""
-    if not step.ctx.reader.wire.minds_the_end:
-        return False
-    last = step.trail.context.messages[-1:] or step.record.view[step.trail.start - 1 : step.trail.start]
-    return any(lacks_end(message, step.last_role, step.ctx.bare_call) for message in last)
-
-
-def _leaves_reasoning(step: Step) -> bool:
-    """Whether an edit of this step may leave reasoning to the provider: then places are those of the whole view."""
-    call = step.ctx.bare_call
-    bound = call.profile is not None and call.profile.bound_thinking
-    return bound and call.thinking == "drop_block" and bool(step.trail.reports)
 
 
 def waits(step: Step) -> bool:

@@ -30,7 +30,7 @@ Who holds what:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -215,16 +215,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
-    known = _known_after(state, step, given, now, head_seen, in_force)
-    return Committed(known, record, in_force, changed, prefix, last.tokens)
-
-
-def _known_after(
-    state: State, step: Step, given: Given, now: float, head_seen: Native, in_force: ChangesInForce
-) -> State:
-    """What is known after a step, whose record has it already."""
-    ctx, record = step.ctx, step.record
-    return State(
+    known = State(
         state.plan,
         model=ctx.model,
         format=ctx.format,
@@ -242,6 +233,7 @@ def _known_after(
         marked_for=ctx.model,
         memo=state.memo,
     )
+    return Committed(known, record, in_force, changed, prefix, last.tokens)
 
 
 def _committed_nowhere(state: State, step: Step) -> Committed:
@@ -314,8 +306,11 @@ def _enter(step: Step) -> None:
     start, messages = trail.start, trail.context.messages
     written, shown = _outgoing(step)  # first: what cannot be written leaves the record as it was
     record.remember(read.seen, read.new, read.sizes)
-    if trail.reports or record.tail_origin:
-        _log(step)
+    if record.tail_origin and read.seen:  # the tail was treated again: what was done to it before is no change any more
+        record.log = record.log.before(record.tail_origin[0])
+    if trail.reports:
+        record.log.write(change for report in trail.reports for change in report.changes)
+        record.note_decided(change for report in trail.reports for change in report.changes)
     replaced = record.view[start:]
     record.shown[start:], record.out[start:] = shown, written
     record.view[start:], record.origins[start:] = messages, trail.origins
@@ -325,7 +320,9 @@ def _enter(step: Step) -> None:
     if trail.made or record.made:
         record.note_made(trail.made, replaced, messages)
     if trail.reports:
-        record.forget_dropped(step.natives, _dropped(trail.reports))
+        changes = (change for report in trail.reports for change in report.changes)
+        dropped = (change.index for change in changes if change.outcome is Outcome.DROPPED)
+        record.forget_dropped(step.natives, dropped)
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     if trail.unsaid is not None:
@@ -342,7 +339,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
     object of this step, which may have been rebuilt since it was read, and looks as it came.
     """
     record, trail, natives, wire = step.record, step.trail, step.natives, step.ctx.reader.wire
-    stood = _places(record.view, trail.start) if trail.start < len(record.view) else {}
+    stood = {id(message): place for place, message in enumerate(record.view[trail.start :], trail.start)}
     known, written, shown = len(record.seen), [], []
     pairs = zip(trail.context.messages, trail.origins, strict=True)
     for message, origin in pairs if len(trail.origins) < EVERY else paced(pairs):
@@ -356,26 +353,6 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
             written.append(write_native(wire, message, place_of(origin, trail.start + len(written))))
             shown.append(snapshot(written[-1]))
     return written, shown
-
-
-def _places(view: Sequence[Message], start: int) -> dict[int, int]:
-    """The place of each message of the view from ``start`` on, by its identity as an object."""
-    return {id(message): place for place, message in enumerate(view[start:], start)}
-
-
-def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
-    """The indexes in the history of what was dropped in this step."""
-    return (change.index for report in reports for change in report.changes if change.outcome is Outcome.DROPPED)
-
-
-def _log(step: Step) -> None:
-    """Note what this step did, instead of what was done before to the tail, which was treated again."""
-    record, reports = step.record, step.trail.reports
-    if record.tail_origin and step.read.seen:
-        record.log = record.log.before(record.tail_origin[0])
-    if reports:
-        record.log.write(change for report in reports for change in report.changes)
-        record.note_decided(change for report in reports for change in report.changes)
 
 
 def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
