@@ -103,22 +103,17 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
         StageError: If it gave something else than a context of messages.
     """
     try:
-        after = await _answer(stage, context, call)
+        if is_async(stage):
+            after: object = stage(context, call)
+        else:  # off the event loop when it has much to do
+            after = await run_plain(stage, declared(stage).effort(context, call), context, call)
+        after = await after if isawaitable(after) else after
     except FAILURES:
         with naming(declared(stage).name if name is None else name):
             raise
     if after is context:
         return Made(context, len(context.messages))
     return await _checked(declared(stage).name if name is None else name, context, after)
-
-
-async def _answer(stage: ContextStrategy, context: Context, call: Call) -> object:
-    """What a stage returns: an async one where it is awaited, a plain one off the event loop when it has much to do."""
-    if is_async(stage):
-        answer: object = stage(context, call)
-    else:
-        answer = await run_plain(stage, declared(stage).effort(context, call), context, call)
-    return await answer if isawaitable(answer) else answer
 
 
 @frozen(eq=False, repr=False)
@@ -576,28 +571,20 @@ class StageDiff:
 
     def account(self) -> Account:
         """What the stage did."""
-        pairs = list(self.lines())
-        grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs) - self._gone_unnamed()
+        pairs, found, origins = list(self.lines()), self.found, self.origins
+        # No change names what an earlier stage had made as it was.
+        gone = (*found.dropped, *(origin for origin, _ in found.edited))
+        unnamed = sum(self.call.count(self.before.messages[origin]) for origin in gone if origins[origin] is None)
+        grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs) - unnamed
         added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
         changes, messages = tuple([change for change, _ in pairs]), [message for _, message in pairs]
-        return Account(changes, messages, grown, added, self._origins_now(), self._not_said() if not changes else ())
-
-    def _gone_unnamed(self) -> int:
-        """Tokens that went with messages which an earlier stage had made: no change names them as they were."""
-        gone = (*self.found.dropped, *(origin for origin, _ in self.found.edited))
-        return sum(self.call.count(self.before.messages[origin]) for origin in gone if self.origins[origin] is None)
-
-    def _not_said(self) -> tuple[str, ...]:
-        """A note of the messages that an earlier stage had made and that are gone: they have no line of their own."""
-        gone = sum(self.origins[origin] is None for origin in self.found.dropped)
-        what = "message" if gone == 1 else "messages"
-        return (f"left out {gone} {what} that an earlier stage had made",) if gone else ()
-
-    def _origins_now(self) -> list[int | None]:
-        """``origins`` for what the stage returned."""
-        found, known = self.found, self.origins
-        later = [None if origin is None else known[origin] for origin in found.later]
-        return known if found.first_changed is None else [*known[: found.start], *later]
+        notes: tuple[str, ...] = ()
+        if not changes and (number := sum(origins[origin] is None for origin in found.dropped)):
+            notes = (f"left out {number} {'message' if number == 1 else 'messages'} that an earlier stage had made",)
+        if found.first_changed is not None:
+            later = [None if origin is None else origins[origin] for origin in found.later]
+            origins = [*origins[: found.start], *later]
+        return Account(changes, messages, grown, added, origins, notes)
 
     def lines(self) -> Iterator[tuple[Change, Message]]:
         """The changes of what was there, in its order, then what was added."""

@@ -198,7 +198,7 @@ def test_what_is_not_said_has_a_default():
 def test_a_stage_that_holds_stages_answers_from_those(place):
     """When they run, whom they concern, whether they ask for a summary."""
     found, meter = declared(PLACES[place](Louder())), MessageMeter(HeuristicCounter())
-    assert [found.in_phase(phase, None) is not None for phase in Phase] == [True, True, False, False, False]
+    assert [found.in_phase(phase, None) is not None for phase in Phase] == [True, True, False, False]
     assert [found.concerns(Call(meter, format=name)) for name in ("openai-chat", "gemini")] == [True, False]
     assert [declared(PLACES[place](stage)).summarizes for stage in (Louder(), FitContextWindow())] == [False, True]
 
