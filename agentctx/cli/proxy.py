@@ -178,7 +178,6 @@ class _Setup:
         asked, kept = self.asked, self.kept
         if asked.pipeline is not None or asked.typed.window is not None:
             asked.pipeline_of(None)
-        server.give_back()
         warmup()
         server.quiet()
         return Proxy(

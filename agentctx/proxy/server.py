@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -158,17 +157,6 @@ def settings(app: Proxy | Callable[[], Proxy], listening: Listening) -> uvicorn.
         http=Connection,
         timeout_graceful_shutdown=max(1, round(listening.grace)),
     )
-
-
-def give_back() -> None:
-    """Let large buffers be given back to the system when they are free; in each process that serves.
-
-    By itself glibc puts them among small ones once one of their size was free, and what lies between them keeps their
-    memory for good: it grew with the number of large requests. Other C libraries are left as they are.
-    """
-    mmap_threshold, large = -3, 262_144  # bytes of a buffer that has memory of its own
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(mmap_threshold, large)
 
 
 def quiet() -> None:
