@@ -39,7 +39,7 @@ from agentctx.protocols import (
     declared,
 )
 from agentctx.providers.registry import format_named
-from agentctx.session.lock import preparing
+from agentctx.session.lock import Work, within
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter
@@ -150,7 +150,7 @@ class Pipeline(Plan):
         """
         try:
             as_list(messages)
-            with preparing(self):
+            with within(Work(self)):
                 state, given = State.empty(self, model, format), Given(messages, system, tools)
                 view = (await take_step(state, given, 0.0, remembered=False)).view
                 await self.tell(view.report)

@@ -29,7 +29,7 @@ from agentctx.printable import said_by, shown
 from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.session.blocking import blocking
-from agentctx.session.lock import Deadlock, patch_threads_once, preparing, steps_around
+from agentctx.session.lock import Deadlock, Work, within, works_around
 from agentctx.session.record import digest
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
@@ -84,7 +84,7 @@ async def _stateless(
     and not given to the stages again; one that is made even for that (by a counter) is sent as it is.
     """
     pipeline = conversations.pipeline
-    depth = sum(step.plan is pipeline for step in steps_around())
+    depth = sum(work.plan is pipeline for work in works_around())
     if depth > 1:
         return None
     if depth == 0:
@@ -106,7 +106,7 @@ _WAITED_FOR = (
 async def _alone(narrowed: Pipeline, pipeline: Pipeline, adapter: Adapter, request: RequestParts) -> View:
     """A request by itself: by the pipeline, or by what is narrowed down of it, in a step of it all the same."""
     given = (request.messages, request.system, request.tools)
-    with nullcontext() if narrowed is pipeline else preparing(pipeline):
+    with nullcontext() if narrowed is pipeline else within(Work(pipeline)):
         return await narrowed.prepare(*given, format=adapter.format, model=request.model)
 
 
@@ -234,7 +234,6 @@ def conversations_of(
     if sessions is not None and sessions.pipeline is not pipeline:
         msg = f"{caller}: sessions= was made with another pipeline: pass the same one to both"
         raise ConfigError(msg)
-    patch_threads_once()
     return Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)
 
 
@@ -266,7 +265,7 @@ def _is_a_name(name: object) -> bool:
 def _of_request(session: Session | None, request: RequestParts, format_name: str) -> Session | None:
     if session is None:
         return None
-    if any(step.session is not None and session.is_beside(step.session) for step in steps_around()):
+    if any(session.is_beside(work.session) for work in works_around()):
         return None
     return session.holding(request.messages, request.system, format_name, request.model)
 

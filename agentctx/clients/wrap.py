@@ -43,7 +43,9 @@ def wrap(
 
     A call belongs to the conversation of ``session``; else to that of the ``with session:`` block that it is made in;
     else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing. The
-    model is the one that each request names; where the model table does not know that name, the session's own.
+    block is a ``ContextVar`` (see ``Session.__enter__``), which does not reach threads and pools that are started by
+    hand; ``session`` and ``key`` hold there, too. The model is the one that each request names; where the model table
+    does not know that name, the session's own.
 
     In one block, session or key, conversations are told apart by system prompt and first user message (two agents, a
     guardrail among an agent's calls). The session is that of the one that goes on; its ``dump`` has no other.

@@ -27,7 +27,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.registry import format_named
 from agentctx.session.blocking import blocking
-from agentctx.session.lock import patch_threads_once, steps_around
+from agentctx.session.lock import works_around
 from agentctx.session.opening import Beginning, Opening, opening_of
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
@@ -145,7 +145,6 @@ class ModelCalls:
         if not isinstance(held, Sessions) or not isinstance(held.pipeline, Pipeline):
             msg = f"{hook}: sessions is {sessions!r:.80}; it is Sessions(pipeline)"
             raise ConfigError(msg)
-        patch_threads_once()
         self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
         # What has no name is found in memory: a store keeps what has one.
         unnamed = held if held.store is None else Sessions(held.pipeline)
@@ -432,7 +431,7 @@ class Unnamed(Conversations):
                 yield session
 
     def _is_for_a_step(self) -> bool:
-        around = [step.session for step in steps_around() if step.session is not None]
+        around = [work.session for work in works_around() if work.session is not None]
         return any(session in around for session in self.sessions.values()) if around else False
 
     def _found(self, owner: str, request: RequestParts, format_name: str) -> Hashable:

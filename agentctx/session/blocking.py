@@ -2,7 +2,8 @@
 
 A call may come from any thread, also from one whose event loop is running: nothing is run on that loop. Each call has
 an event loop for itself while it lasts, so that nothing which blocks one (a stage, a summarizer, a listener) holds
-another. The loop that was used last is used next: a program that makes one call at a time always uses the same.
+another, and a stage may make such a call itself. The loop that was used last is used next: a program that makes one
+call at a time always uses the same, whose connections to a store stay open.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import suppress
-from contextvars import Context
-from functools import partial
+from contextlib import ExitStack
 from inspect import isawaitable, iscoroutine
 from threading import Thread
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.printable import shown
-from agentctx.session.lock import blocking_the_loop, speaking
+from agentctx.session.lock import blocking_the_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ T = TypeVar("T")
 KEPT = 8
 """So many event loops that nobody uses are kept for the next calls; each is a thread that waits."""
 
-_idle: list[BlockingPortal] = []
+_idle: list[tuple[ExitStack, BlockingPortal]] = []
 os.register_at_fork(after_in_child=_idle.clear)  # a fork has no threads
 
 
@@ -55,71 +55,58 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
         >>> len(view.messages)
         1
     """
-    if not callable(function):
-        raise ConfigError(_not_a_function(function))
+    given: Native = function
+    if not callable(given):
+        passed = shown(given)
+        if iscoroutine(given):
+            passed = f"{given.__qualname__}(...), which is a call already"
+            given.close()  # else Python says that nobody awaited it
+        msg = (
+            f"blocking: got {passed}: pass the async function, and behind it the arguments to call it with: "
+            "blocking(session.prepare, messages)"
+        )
+        raise ConfigError(msg)
 
-    async def answer() -> T:
-        given = function(*args, **kwargs)
-        if not isawaitable(given):
-            raise ConfigError(_not_async(function))
-        return await given
-
-    async def run() -> Callable[[], T]:
+    async def run() -> tuple[Native, BaseException | None]:
         try:
-            result = await answer()
+            awaitable = given(*args, **kwargs)
+            if not isawaitable(awaitable):
+                name = getattr(given, "__name__", shown(given))
+                msg = (
+                    f"blocking: {name} is no async function: call it as it is; blocking is for what is awaited: "
+                    "blocking(session.prepare, messages)"
+                )
+                return None, ConfigError(msg)
+            return await awaitable, None
         except (Exception, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001 - the caller's to hear of: it would end the event loop
-            return partial(_raise, error)
-        return lambda: result
+            return None, error
 
-    bridge = _idle_one() or _started()
-    with speaking(), blocking_the_loop():
-        future = bridge.start_task_soon(run)
+    try:
+        loop, portal = _idle.pop()
+    except IndexError:
+        loop = ExitStack()
+        portal = loop.enter_context(start_blocking_portal())
+    with blocking_the_thread():
+        future = portal.start_task_soon(run)
         try:
-            outcome = future.result()
+            result, error = future.result()
         finally:
-            if _lives_on(future) and len(_idle) < KEPT:
-                _idle.append(bridge)
-            else:
-                _apart(partial(_end, bridge, future))
-    return outcome()
+            if future.done() and not future.cancelled() and len(_idle) < KEPT:
+                _idle.append((loop, portal))
+            else:  # in a thread: it waits for whatever blocks that event loop
+                Thread(target=_end, args=(loop, future), daemon=True).start()
+    if error is not None:
+        raise error
+    answer: T = result
+    return answer
 
 
-def _not_a_function(given: object) -> str:
-    """What is wrong with what cannot be called; a coroutine is closed, so that Python does not say it was forgotten."""
-    what = shown(given)
-    if iscoroutine(given):
-        what = f"{given.__qualname__}(...), which is a call already"
-        given.close()
-    return (
-        f"blocking: got {what}: pass the async function, and behind it what to call it with: "
-        "blocking(session.prepare, messages)"
-    )
-
-
-def _not_async(function: object) -> str:
-    name = getattr(function, "__name__", shown(function))
-    return (
-        f"blocking: {name} is no async function: call it as it is; blocking is for what is awaited: "
-        "blocking(session.prepare, messages)"
-    )
-
-
-def _idle_one() -> BlockingPortal | None:
-    """The way into the event loop that was used last, if none of other threads' calls has it."""
-    with suppress(IndexError):
-        return _idle.pop()
-    return None
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
-
-
-def _lives_on(future: Future[Any]) -> bool:
-    """Whether the event loop of a call can be used again: what is no plain error may have ended it."""
-    return future.done() and not future.cancelled() and isinstance(future.exception(), Exception | None)
+def _end(loop: ExitStack, future: Future[Any]) -> None:
+    """End an event loop, and the call that was given up on it."""
+    future.cancel()
+    loop.close()
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -132,31 +119,3 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     coroutine.close()
     msg = "a sync client was made to wait for an event loop"
     raise RuntimeError(msg)
-
-
-def _started() -> BlockingPortal:
-    """The way into a new event loop in a thread of its own."""
-    ready: Future[BlockingPortal] = Future()
-
-    async def serve() -> None:
-        async with BlockingPortal() as bridge:
-            ready.set_result(bridge)
-            await bridge.sleep_until_stopped()
-
-    _apart(partial(anyio.run, serve))
-    return ready.result()
-
-
-def _end(bridge: BlockingPortal, future: Future[Any]) -> None:
-    """End an event loop, and what was given up on it; this waits for whatever blocks that loop."""
-    future.cancel()
-    with suppress(RuntimeError):  # it has ended by itself
-        bridge.start_task_soon(bridge.stop)
-
-
-def _apart(work: Callable[[], object]) -> None:
-    """Do ``work`` in a thread that belongs to no conversation: its loop serves calls of others, too, each with its own.
-
-    The context is empty, not a copy of the caller's, which would be held as long as the loop is kept.
-    """
-    Context().run(Thread(target=work, name="agentctx-blocking", daemon=True).start)

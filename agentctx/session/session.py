@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from os import urandom
 from threading import Lock
 from time import time
@@ -45,17 +46,7 @@ from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
-from agentctx.session.lock import (
-    Alone,
-    Preparing,
-    SessionBlock,
-    SessionLock,
-    enter,
-    leave,
-    preparing,
-    speaker,
-    steps_around,
-)
+from agentctx.session.lock import AROUND, SessionLock, Work, within, works_around
 from agentctx.session.opening import Beginning, Opening, beginning_of, opening_of
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
@@ -133,7 +124,6 @@ class Session:
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         view: The last view, with its report; None before the first step, and after a load.
-        blocks: The ``with`` blocks of this session that are open.
 
     Raises:
         ConfigError: If the pipeline's store keeps nothing under such a name, as one of more than 1,000 bytes.
@@ -156,7 +146,6 @@ class Session:
     clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
-    blocks: list[SessionBlock] = field(factory=list, init=False, repr=False)
     _state: State = field(init=False, repr=False)
     _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
@@ -215,18 +204,22 @@ class Session:
     def __enter__(self) -> Self:
         """Let the model calls of wrapped clients within the block belong to this conversation.
 
-        Tasks and threads that are started within the block, and what is handed to a ``ThreadPoolExecutor`` there, are
-        in it to their end; what was started before, and other tasks and threads, are not. A generator that holds a
-        block open is in it whoever reads it, in whatever task or thread, until it is closed, by whomever; tasks that it
-        starts are in it where it is read by the task that began it. That task, or thread, is in the block as well
-        between two items, until the generator is closed: pass the session to ``wrap`` where that is not meant.
+        The block is a ``contextvars.ContextVar``, and reaches as far. The code in the block is in it, the tasks that
+        are started there (by asyncio, trio, anyio), and functions that are run there by ``asyncio.to_thread`` or
+        ``anyio.to_thread``; tasks stay in it to their end. Threads and pools that are started by hand are not: run
+        the function by ``contextvars.copy_context().run`` there, or pass the session to ``wrap``. A generator has the
+        context of the code that runs it, so one that enters a block enters it for that code.
         """
-        enter(self)
+        AROUND.set((*AROUND.get(), self))
         return self
 
     def __exit__(self, *_error: object) -> None:
         """End the block."""
-        leave(self)
+        around = AROUND.get()
+        for place in range(len(around) - 1, -1, -1):
+            if around[place] is self:
+                AROUND.set((*around[:place], *around[place + 1 :]))
+                return
 
     async def prepare(
         self,
@@ -431,7 +424,7 @@ class Session:
 
     def _is_at_work(self) -> bool:
         """Whether the running code is part of a step of this session."""
-        return any(step.session is self for step in steps_around())
+        return any(work.session is self for work in works_around())
 
     def kept_by(self, keeper: Keeper) -> Self:
         """The session itself; its steps are saved from now on.
@@ -452,13 +445,13 @@ class Session:
         self.billed_tokens, self.view, self._unjudged = saved.billed_tokens, None, None
         self._begun = saved._begun or self._begun
 
-    def _alone(self) -> Alone:
+    def _alone(self) -> AbstractAsyncContextManager[None]:
         """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.
 
         Raises:
             Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
         """
-        return self._lock.during(Preparing(self.plan, self))
+        return self._lock.during(Work(self.plan, self))
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
         """The next step, and its number; to be told of when others may take theirs."""
@@ -577,7 +570,7 @@ class Session:
         event = suspected(doubt, profile, known.last_request.length, self.id, self.steps - 1)
         logger.warning("%s", event)
         observe(self.plan.observers, event)
-        with preparing(self.plan, self):
+        with within(Work(self.plan, self)):
             later = tell_plain(self._listeners, event)
         self._untold = (event, later) if later else None
 
@@ -598,7 +591,7 @@ class Session:
     def _take_back(self, made: Sequence[tuple[View, int]]) -> None:
         """Go back to where the session stood before these steps, unless another one was taken since, or is."""
         known = self._untold_steps.get(made[0][1])
-        if known is None or self.steps != made[-1][1] + 1 or self._lock.busy:
+        if known is None or self.steps != made[-1][1] + 1 or self._lock.holder is not None:
             return
         self._state, self.view = known.state, known.view
         self._retried, self._unjudged = known.retried, known.unjudged
@@ -617,7 +610,7 @@ class Session:
 
     async def _tell(self, report: Report, number: int) -> None:
         untold, self._untold = self._untold, None
-        with preparing(self.plan, self):
+        with within(Work(self.plan, self)):
             if untold is not None:
                 await tell(untold[1], untold[0])
             await self.plan.tell(report, self.on_compact, self.id, number)
@@ -693,7 +686,7 @@ class Session:
                 session = self._another()
             if session is not self:
                 self._others = [*(each for each in self._others if each is not session), session][-MOST_OTHERS:]
-                if self.steps == 1 and session.steps and not self._lock.busy and not session._lock.busy:  # noqa: SLF001
+                if self.steps == 1 and session.steps and not (self._lock.holder or session._lock.holder):  # noqa: SLF001
                     self._exchange(session)
                     session = self
             session._begun = opening.beginning
@@ -826,8 +819,9 @@ class Session:
 
 def current() -> Session | None:
     """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
-    speaking = speaker()
-    return speaking if isinstance(speaking, Session) else None
+    around = (each for each in reversed(AROUND.get()) if not isinstance(each, Work) or each.plan is not None)
+    innermost = next(around, None)
+    return innermost if isinstance(innermost, Session) else None
 
 
 def _small_enough(view: View, overflow: Overflow, sent: int) -> bool:

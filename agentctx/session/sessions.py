@@ -7,7 +7,8 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from threading import Lock
+from contextvars import copy_context
+from threading import Lock, Thread
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -26,7 +27,7 @@ from agentctx.printable import said_by
 from agentctx.protocols import StateStore
 from agentctx.providers.native import clean_text
 from agentctx.session.keeping import StateKeeper
-from agentctx.session.lock import SessionLock, Within, start_outside
+from agentctx.session.lock import AROUND, SessionLock, Work
 from agentctx.session.session import Session
 from agentctx.stores.redacting import RedactingStore
 from agentctx.users_code import time_of
@@ -277,15 +278,14 @@ class Sessions(Mapping[Hashable, Session]):
 
         Where ``on_evict`` raises or takes too long, the log says so, and the session is held on.
         """
-        async with self._lock_of(name) as work:
+        async with self._lock_of(name).during(Work()):
             with self._guard:
                 held = self._held.pop(name, None)
             if held is None:
                 return
             handed_over = False
             try:
-                with Within(work):
-                    handed_over = await self._handed_over(SessionEvicted(name, held.session, "closed"), held)
+                handed_over = await self._handed_over(SessionEvicted(name, held.session, "closed"), held)
             finally:
                 if not handed_over:
                     self._put_back(name, held)
@@ -296,11 +296,10 @@ class Sessions(Mapping[Hashable, Session]):
         self._check(name)
         held = self._in_memory(name)
         if held is None:
-            async with self._lock_of(name) as work:
+            async with self._lock_of(name).during(Work()):
                 held = self._in_memory(name)  # another call may have brought it back
                 if held is None:
-                    with Within(work):
-                        state = None if self.load is None else await self._loaded(self.load, name)
+                    state = None if self.load is None else await self._loaded(self.load, name)
                     session = (
                         Session(self.pipeline, model, format_name, str(name))
                         if state is None
@@ -371,6 +370,7 @@ class Sessions(Mapping[Hashable, Session]):
         started, done, token = anyio.Event(), anyio.Event(), anyio.lowlevel.current_token()
 
         async def run() -> None:
+            AROUND.set(())  # a hook of the user's runs here: in no block, and for no step, which may end before it
             started.set()
             with suppress(anyio.get_cancelled_exc_class()):  # its loop ends: what is not done is held on
                 await self._evict_all()
@@ -381,7 +381,7 @@ class Sessions(Mapping[Hashable, Session]):
             with suppress(RuntimeError):  # its loop has ended
                 anyio.from_thread.run(run, token=token)
 
-        start_outside(wait, "agentctx eviction")
+        Thread(target=copy_context().run, args=(wait,), name="agentctx eviction", daemon=True).start()
         await started.wait()
         if not self._slow:
             with anyio.move_on_after(MOMENT):
@@ -396,10 +396,9 @@ class Sessions(Mapping[Hashable, Session]):
                 return
             tried.add(left[0])
             lock = self._lock_of(left[0])
-            if not lock.busy:  # else others move it
-                async with lock as work:
-                    with Within(work):
-                        await self._let_go(*left)
+            if lock.holder is None:  # else others move it
+                async with lock.during(Work()):
+                    await self._let_go(*left)
 
     def _surplus(self) -> Iterator[tuple[Hashable, Why]]:
         """The sessions to evict: those that are idle, and of the others those unused for longest."""

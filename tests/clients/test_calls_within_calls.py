@@ -1,8 +1,8 @@
 """Model calls that a pipeline's own parts make by the client that it is wrapped around, and who waits for them."""
 
-import asyncio
 import signal
 from contextlib import nullcontext
+from contextvars import copy_context
 from functools import partial
 from itertools import product
 from threading import Barrier, Event, Thread
@@ -170,18 +170,18 @@ async def test_a_counter_that_asks_gets_an_answer(made):
     assert [NOTE] in [body["messages"] for body in desk.requests]
 
 
-@pytest.mark.parametrize("handing", ["thread", "executor"])
+@pytest.mark.parametrize("handing", ["to_thread", "copied context"])
 @pytest.mark.anyio
 async def test_a_stage_may_ask_in_another_thread(made, handing):
-    """A stage that calls the same sync client in a thread or an executor waits for no step of its own."""
+    """A stage that calls the same sync client in a thread that has its context waits for no step of its own."""
     desk, client = made(OpenAI)
     asking = Asking("stage")
 
     async def hands_over(context, _call):
-        if handing == "executor":
-            await asyncio.get_running_loop().run_in_executor(None, ask, asking.client, [NOTE])
+        if handing == "to_thread":
+            await anyio.to_thread.run_sync(ask, asking.client, [NOTE])
         else:
-            worker = Thread(target=ask, args=(asking.client, [NOTE]))
+            worker = Thread(target=copy_context().run, args=(ask, asking.client, [NOTE]))
             worker.start()
             worker.join(PATIENCE)
             assert not worker.is_alive()

@@ -1,12 +1,14 @@
 """One at a time, also between event loops."""
 
+import asyncio
+from contextvars import copy_context
 from threading import Thread
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from agentctx.session.lock import SessionLock
+from agentctx.session.lock import SessionLock, Work
 
 pytestmark = pytest.mark.both_loops
 
@@ -17,14 +19,15 @@ async def test_tasks_go_in_the_order_in_which_they_came():
     lock, seen = SessionLock(), []
 
     async def go(number):
-        async with lock:
+        async with lock.during(Work()):
             seen.append(number)
             await anyio.lowlevel.checkpoint()
             seen.append(number)
 
-    async with anyio.create_task_group() as tasks, lock:
+    outside = copy_context()
+    async with anyio.create_task_group() as tasks, lock.during(Work()):
         for number in range(5):
-            tasks.start_soon(go, number)
+            outside.run(tasks.start_soon, go, number)
             await anyio.wait_all_tasks_blocked()
     assert seen == [number for number in range(5) for _ in range(2)]
 
@@ -35,25 +38,24 @@ async def test_a_cancelled_task_leaves_the_others_their_turn():
     lock, seen = SessionLock(), []
 
     async def go(number):
-        async with lock:
+        async with lock.during(Work()):
             seen.append(number)
 
     async with anyio.create_task_group() as tasks:
-        given_up = anyio.CancelScope()
+        given_up, outside = anyio.CancelScope(), copy_context()
 
         async def wait_in_vain():
             with given_up:
                 await go("never")
 
-        await lock.__aenter__()
-        tasks.start_soon(wait_in_vain)
-        await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(go, "next")
-        await anyio.wait_all_tasks_blocked()
-        await lock.__aexit__(None, None, None)
+        async with lock.during(Work()):
+            outside.run(tasks.start_soon, wait_in_vain)
+            await anyio.wait_all_tasks_blocked()
+            outside.run(tasks.start_soon, go, "next")
+            await anyio.wait_all_tasks_blocked()
         given_up.cancel()
     assert seen in (["next"], ["never", "next"])
-    async with lock:
+    async with lock.during(Work()):
         seen.append("after")
     assert seen[-1] == "after"
 
@@ -64,7 +66,7 @@ def test_loops_of_several_threads_exclude_each_other():
 
     async def go():
         for _ in range(50):
-            async with lock:
+            async with lock.during(Work()):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 await anyio.sleep(0.0001)
@@ -80,21 +82,27 @@ def test_loops_of_several_threads_exclude_each_other():
 
 
 def test_a_loop_that_ended_does_not_keep_the_next_one_out():
-    """The turn of a task whose loop has ended goes to the next task."""
-    lock = SessionLock()
+    """The turn of a task whose loop has ended without it goes to the next task, which then is alone in it."""
+    lock, ended, loop, seen = SessionLock(), asyncio.new_event_loop(), asyncio.new_event_loop(), []
 
-    async def take():
-        await lock.__aenter__()
+    async def go(name):
+        async with lock.during(Work()):
+            seen.append(name)
 
-    async def come_and_go():
-        with anyio.move_on_after(0.05):
-            await lock.__aenter__()
-
-    async def leave_and_take():
-        await lock.__aexit__(None, None, None)
-        async with lock:
-            return "in"
-
-    anyio.run(take)
-    anyio.run(come_and_go)
-    assert anyio.run(leave_and_take) == "in"
+    holding = lock.during(Work())
+    loop.run_until_complete(holding.__aenter__())
+    left = ended.create_task(go("left"))
+    ended.run_until_complete(asyncio.sleep(0))
+    ended.set_exception_handler(lambda *_given: None)  # which is told of the task that it leaves behind
+    ended.close()
+    waits = loop.create_task(go("next"))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(holding.__aexit__(None, None, None))
+    loop.run_until_complete(waits)
+    assert seen == ["next"]
+    again = lock.during(Work())
+    loop.run_until_complete(again.__aenter__())
+    left.get_coro().close()
+    assert lock.holder is not None
+    loop.run_until_complete(again.__aexit__(None, None, None))
+    loop.close()
