@@ -1,8 +1,7 @@
 """For people who test their agents and strategies: builders of transcripts, fakes, assertions, and the laws.
 
-The generators of transcripts are in ``agentctx.testing.histories``, the local servers in ``agentctx.testing.servers``;
-these two need ``pip install 'agentctx-middleware[testing]'``. Fixtures for pytest are there by themselves: see
-``agentctx.testing.pytest_plugin``.
+The local servers are in ``agentctx.testing.servers`` and need ``pip install 'agentctx-middleware[testing]'``. Fixtures
+for pytest are there by themselves: see ``agentctx.testing.pytest_plugin``.
 """
 
 from typing import TYPE_CHECKING

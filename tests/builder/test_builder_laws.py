@@ -4,6 +4,7 @@ import json
 from functools import partial
 
 import pytest
+from histories import broken_histories, histories
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -26,7 +27,6 @@ from agentctx import (
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
-from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.writers import WRITERS
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import anyio
 import pytest
+from histories import broken_histories, budgets, histories, tiereds
 from hypothesis import given
 
 from agentctx import Budget, ConfigError, Pipeline, Protect, Tiered, validate
@@ -13,7 +14,6 @@ from agentctx.builder import Tier
 from agentctx.core.tier import TierRule
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, tiereds
 from agentctx.testing.writers import WRITERS
 from agentctx.tokens import FixedCounter
 

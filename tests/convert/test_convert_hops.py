@@ -7,11 +7,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
+from histories import BLANK, broken_histories, histories
 from hypothesis import given
 
 from agentctx import InvalidInput, convert, validate
 from agentctx.providers.registry import format_named
-from agentctx.testing.histories import BLANK, broken_histories, histories
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "../shared/transcripts"

@@ -2,11 +2,11 @@
 
 import pytest
 from attrs import evolve
+from histories import FORMATS, broken_histories
 from hypothesis import given
 
 from agentctx import AgentctxError, Budget, Pipeline, count
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS, broken_histories
 
 MODELS = ["gpt-5.4", "kimi-k2.6", "mistral-large-latest", "glm-4.6"]
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import (
@@ -20,7 +21,6 @@ from agentctx import (
 )
 from agentctx.core.units import server_calls
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, legal_in_legal_out
 from agentctx.testing.writers import Answer, Ask, Code, Plan, Ran, Say, Turn, write
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, input_unchanged
 
 pytestmark = pytest.mark.both_loops

@@ -1,6 +1,7 @@
 """Law 3: what fits and was not asked to change stays."""
 
 import pytest
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -16,7 +17,6 @@ from agentctx import (
     when,
 )
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, what_fits_stays
 
 pytestmark = pytest.mark.both_loops

@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -21,7 +22,6 @@ from agentctx import (
 from agentctx.presets import coding_agent
 from agentctx.providers.cache_markers import unmarked
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, fits_or_overflows
 from agentctx.tokens import FixedCounter
 

@@ -4,11 +4,11 @@ import json
 from copy import deepcopy
 
 import pytest
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, validate
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, same_bytes
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

@@ -12,6 +12,7 @@ from functools import partial
 
 import anyio
 import pytest
+from histories import broken_histories, budgets, histories, single_stages, stages
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -38,7 +39,6 @@ from agentctx.builder import Tier, TierRule
 from agentctx.presets import coding_agent
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, history, result, system, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
 from agentctx.testing.laws import Scenario, protected_survives
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

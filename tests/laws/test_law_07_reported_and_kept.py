@@ -4,6 +4,7 @@ import json
 
 import pytest
 from attrs import evolve
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -32,7 +33,6 @@ from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, reported_and_kept
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

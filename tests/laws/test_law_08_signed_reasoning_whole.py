@@ -4,6 +4,7 @@ import json
 
 import pytest
 from attrs import evolve
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import (
@@ -18,7 +19,6 @@ from agentctx import (
     validate,
 )
 from agentctx.testing import assistant, call, result, thinking, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, signed_reasoning_whole
 
 STAGES = {

@@ -8,6 +8,7 @@ from statistics import median
 from typing import ClassVar
 
 import pytest
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import (
@@ -25,7 +26,6 @@ from agentctx import (
 )
 from agentctx.economics import cache_cold, pays_back
 from agentctx.testing import CountingCounter, assistant, call, history, result, system, tool, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, work_grows_with_the_new
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

@@ -9,12 +9,12 @@ from itertools import product
 import anyio
 import pytest
 from attrs import field, frozen
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import Budget, FitContextWindow, Pipeline, Scope, TrimRounds, TruncateToolOutputs
 from agentctx.stores import MemoryStore
 from agentctx.testing import FlakyStore, Recorder, assistant, call, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario, failures_cost_nothing
 
 pytestmark = pytest.mark.both_loops

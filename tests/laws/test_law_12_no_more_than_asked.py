@@ -1,11 +1,11 @@
 """Law 12: no cut takes more than its target asks, and none takes the user's words while a tool's could go."""
 
 import pytest
+from histories import FORMATS, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS, budgets, histories
 from agentctx.testing.laws import Scenario, takes_no_more
 
 pytestmark = pytest.mark.both_loops

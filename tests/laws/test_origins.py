@@ -5,6 +5,7 @@ from copy import deepcopy
 from itertools import pairwise
 
 import pytest
+from histories import FORMATS, broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -19,7 +20,6 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.testing import assistant, call, fixed_summarizer, result, system, transcript, user
-from agentctx.testing.histories import FORMATS, broken_histories, budgets, histories, stages
 
 MODES = ("stateless", "full", "rebuilt", "rolling", "load", "back", "again")
 IN_THE_MESSAGES = {"openai-chat", "openai-responses"}

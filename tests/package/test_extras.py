@@ -91,7 +91,6 @@ def test_a_name_that_a_good_version_lacks_is_named(error_of):
         ("agentctx.stores.redis", "redis", "redis", "redis"),
         ("agentctx.stores.postgres", "psycopg", "psycopg", "postgres"),
         ("agentctx.sinks.terminal", "rich", "rich", "cli"),
-        ("agentctx.testing.histories", "hypothesis", "hypothesis", "testing"),
         ("agentctx.testing.servers", "starlette", "starlette", "testing"),
     ],
 )

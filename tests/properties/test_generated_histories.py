@@ -6,11 +6,11 @@
 from functools import partial
 
 import pytest
+from histories import FORMATS, broken_histories, budgets, histories, stages
 from hypothesis import given
 
 from agentctx import validate
 from agentctx.testing import check_laws
-from agentctx.testing.histories import FORMATS, broken_histories, budgets, histories, stages
 
 
 def errors(history):

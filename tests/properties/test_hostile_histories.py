@@ -7,6 +7,7 @@ import json
 from copy import deepcopy
 from random import Random
 
+from histories import broken_histories
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -20,7 +21,6 @@ from agentctx import (
     TrimRounds,
     validate,
 )
-from agentctx.testing.histories import broken_histories
 from agentctx.testing.writers import History
 
 MODELS = {

@@ -6,6 +6,7 @@ from functools import partial
 
 import anyio
 import pytest
+from histories import FORMATS
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -26,7 +27,6 @@ from agentctx import (
 from agentctx.providers.registry import FORMATS as WIRES
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
-from agentctx.testing.histories import FORMATS
 from agentctx.testing.writers import Picture, Say
 
 MODELS = {

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 import pytest
+from histories import budgets, histories, stages
 from hypothesis import given, settings, strategies as st
 
 from agentctx import ContextOverflow, InvalidInput, Pipeline, validate
 from agentctx.core.protection import POLICIES
-from agentctx.testing.histories import budgets, histories, stages
 from agentctx.testing.laws import Scenario
 
 BOUND = {"anthropic": "claude-opus-5-5", "bedrock": "us.anthropic.claude-opus-5-5"}

@@ -7,6 +7,7 @@ from itertools import product
 
 import anyio
 from attrs import frozen
+from histories import broken_histories, histories
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -26,7 +27,6 @@ from agentctx.memory import Offload, Recall
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.assertions import texts_of
-from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.laws import Scenario
 
 FORMATS = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")

@@ -4,12 +4,12 @@ import sys
 from copy import deepcopy
 
 import pytest
+from histories import FORMATS, broken_histories, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx.engine.reading import known_profile
 from agentctx.providers.registry import format_named
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS, broken_histories, histories
 
 MODELS = (None, "claude-sonnet-4-5", "claude-opus-5-5", "gpt-5.4", "gemini-3-pro-preview", "deepseek-chat")
 LEAVES = ("", " ", None, 7, [], {"type": "ephemeral"}, "c1", "another", "assistant", "tool_use", "user")

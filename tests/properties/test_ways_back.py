@@ -12,6 +12,7 @@ from collections import Counter
 from copy import deepcopy
 
 from attrs import define, field, frozen
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -43,7 +44,6 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing.assertions import text_of, texts_of
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import Scenario
 from agentctx.testing.writers import WRITERS, Say, Turn
 

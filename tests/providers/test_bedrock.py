@@ -4,12 +4,12 @@ import botocore.session
 import pytest
 from attrs import evolve
 from botocore.validate import ParamValidator
+from histories import plans
 from hypothesis import given
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.units import broken_pair
 from agentctx.providers.bedrock.format import Bedrock
-from agentctx.testing.histories import plans
 from agentctx.testing.writers import BedrockWriter
 from agentctx.wire_format import WireFormat
 

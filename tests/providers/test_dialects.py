@@ -4,12 +4,12 @@ import copy
 from contextlib import suppress
 
 import pytest
+from histories import broken_histories, histories
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Pipeline, convert, validate
 from agentctx.providers.openai_chat.dialects import DIALECTS, dialect_of
 from agentctx.providers.registry import detect, format_named
-from agentctx.testing.histories import broken_histories, histories
 from agentctx.tokens import FixedCounter
 
 ASK = {"role": "user", "content": "go"}

@@ -9,13 +9,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 from attrs import evolve
 from google.genai import types
+from histories import plans
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
 from agentctx.core.units import broken_pair
 from agentctx.providers.gemini.format import Gemini
-from agentctx.testing.histories import plans
 from agentctx.testing.writers import GeminiWriter
 from agentctx.wire_format import WireFormat
 

@@ -3,11 +3,11 @@
 import copy
 
 import pytest
+from histories import PIXEL
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult, convert, count
 from agentctx.providers.openai_chat.format import OpenAIChat
-from agentctx.testing.histories import PIXEL
 
 CHAT = OpenAIChat()
 PNG = "iVBORw0KGgo="

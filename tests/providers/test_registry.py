@@ -3,13 +3,13 @@
 import re
 
 import pytest
+from histories import histories
 from hypothesis import given, strategies as st
 
 from agentctx import AmbiguousFormat, InvalidInput, validate
 from agentctx.engine.reading import reader
 from agentctx.providers.other_tools import TOOLS, tool_of
 from agentctx.providers.registry import FORMATS, detect, detected, format_named
-from agentctx.testing.histories import histories
 
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -5,12 +5,12 @@ import json
 import anyio
 import pytest
 from attrs import evolve
+from histories import FORMATS, plans
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
 from agentctx.testing import assistant, call, history, result, user
 from agentctx.testing.fakes import FlakyError
-from agentctx.testing.histories import FORMATS, plans
 from agentctx.testing.writers import write
 
 pytestmark = pytest.mark.anyio

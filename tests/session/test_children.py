@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from histories import FORMATS
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Session, TruncateToolOutputs
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS
 
 pytestmark = pytest.mark.anyio
 CAP = 200

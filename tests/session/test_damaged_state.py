@@ -10,6 +10,7 @@ from functools import cache
 
 import anyio
 import pytest
+from histories import FORMATS
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -26,7 +27,6 @@ from agentctx import (
 from agentctx.session.record import DIGEST_BYTES, exact_digest
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SHARE = 3

@@ -7,6 +7,7 @@ from copy import deepcopy
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
 from openai.types.chat import ChatCompletionMessage
 
@@ -27,7 +28,6 @@ from agentctx.economics import cache_cold
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.assertions import texts_of
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.tokens import HeuristicCounter
 
 BOUND = "claude-opus-5-5"

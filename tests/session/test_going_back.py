@@ -6,6 +6,7 @@ import json
 from copy import deepcopy
 
 import pytest
+from histories import FORMATS
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -27,7 +28,6 @@ from agentctx import (
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.assertions import texts_of
-from agentctx.testing.histories import FORMATS
 
 pytestmark = pytest.mark.anyio
 BOUND, MANUAL = "claude-opus-5-5", "claude-sonnet-4-5"

@@ -11,6 +11,7 @@ from time import monotonic
 import anyio
 import pytest
 from attrs import define
+from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, settings, strategies as st
 
 from agentctx import (
@@ -39,7 +40,6 @@ from agentctx.sources import redact_secrets
 from agentctx.stores import MemoryStore, RedactingStore, SQLiteStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.assertions import texts_of
-from agentctx.testing.histories import broken_histories, budgets, histories, stages
 
 MODELS = st.sampled_from([None, "claude-opus-5-5", "claude-sonnet-4-5", "gpt-5.4"])
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sessions" / "coding_agent.jsonl"

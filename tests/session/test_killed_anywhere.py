@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from attrs import define, field
+from histories import FORMATS
 
 from agentctx import (
     Budget,
@@ -27,7 +28,6 @@ from agentctx import (
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.assertions import texts_of
-from agentctx.testing.histories import FORMATS
 
 
 class BoomError(Exception):

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from attrs import evolve
+from histories import histories
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -24,7 +25,6 @@ from agentctx import (
     warmup,
 )
 from agentctx.testing import assistant, call, history, result, transcript, user
-from agentctx.testing.histories import histories
 from agentctx.tokens import FixedCounter
 
 MODELS = {

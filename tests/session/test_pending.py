@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from histories import FORMATS
 
 from agentctx import (
     Budget,
@@ -20,7 +21,6 @@ from agentctx import (
     validate,
 )
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS
 
 pytestmark = pytest.mark.anyio
 STAGES = [

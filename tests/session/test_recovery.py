@@ -6,10 +6,10 @@ import json
 
 import anyio
 import pytest
+from histories import FORMATS
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, TruncateToolOutputs, validate
 from agentctx.testing import Recorder, assistant, call, result, system, transcript, user
-from agentctx.testing.histories import FORMATS
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio

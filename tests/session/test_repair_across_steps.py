@@ -4,10 +4,10 @@ import json
 from contextlib import suppress
 
 import pytest
+from histories import FORMATS
 
 from agentctx import InvalidInput, Pipeline, Protect, Session, validate
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}

@@ -7,6 +7,7 @@ import json
 import anyio
 import anyio.lowlevel
 import pytest
+from histories import FORMATS
 from reachable import reachable
 
 from agentctx import (
@@ -21,7 +22,6 @@ from agentctx import (
 )
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import pytest
 from attrs import asdict
+from histories import histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
@@ -14,7 +15,6 @@ from agentctx.core.message import ROLES
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.record import Record, call_ids
 from agentctx.testing import assistant, transcript, user
-from agentctx.testing.histories import histories
 from agentctx.tokens import FixedCounter
 
 BUDGET = Budget(20_000, trigger=0.5, target=0.25)

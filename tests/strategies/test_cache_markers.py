@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from histories import histories
 from hypothesis import example, given, strategies as st
 
 from agentctx import (
@@ -23,7 +24,6 @@ from agentctx import (
 from agentctx.engine.reading import reader
 from agentctx.providers.cache_markers import unmarked
 from agentctx.testing.audit import PassedIn, report_errors
-from agentctx.testing.histories import histories
 from agentctx.tokens import FixedCounter
 
 SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}

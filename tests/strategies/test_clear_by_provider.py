@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from histories import budgets, cleared_by_provider, histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, Session, over, validate, when
 from agentctx.strategies import ClearByProvider
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import budgets, cleared_by_provider, histories
 
 LOG = "a line of a log " * 60
 

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import anyio
 import pytest
+from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import CollapseRepeats, ConfigError, Pipeline, Protect, validate
@@ -15,7 +16,6 @@ from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies.collapse_repeats import without_values
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories
 
 pytestmark = pytest.mark.anyio
 

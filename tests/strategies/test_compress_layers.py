@@ -4,6 +4,7 @@ import json
 from functools import partial
 
 import pytest
+from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutputs, validate
@@ -13,7 +14,6 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies import CompressLayers, ReuseLines, decompress
 from agentctx.strategies.compress_layers import DICTIONARY, compress, folded, left_alone, tidied
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
 
 pytestmark = pytest.mark.anyio

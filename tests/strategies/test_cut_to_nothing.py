@@ -1,10 +1,10 @@
 """Results of which nothing to be seen is left."""
 
 import pytest
+from histories import FORMATS
 
 from agentctx import Pipeline, TruncateToolOutputs, validate
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.histories import FORMATS
 
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 

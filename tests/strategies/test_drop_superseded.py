@@ -5,6 +5,7 @@ from functools import partial
 from re import sub
 
 import pytest
+from histories import broken_histories, budgets, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, count
@@ -14,7 +15,6 @@ from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import broken_histories, budgets, histories
 
 pytestmark = pytest.mark.anyio
 

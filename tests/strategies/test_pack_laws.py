@@ -3,12 +3,12 @@
 from functools import partial
 from itertools import chain, combinations
 
+from histories import broken_histories, budgets, histories, packs
 from hypothesis import given, strategies as st
 
 from agentctx.core.units import Unit
 from agentctx.strategies.pack import Candidates
 from agentctx.testing import check_laws
-from agentctx.testing.histories import broken_histories, budgets, histories, packs
 
 
 @given(packs(), histories(), budgets())

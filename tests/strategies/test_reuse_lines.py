@@ -6,6 +6,7 @@ from functools import partial
 from itertools import repeat
 
 import pytest
+from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import (
@@ -31,7 +32,6 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.audit import _is_cut_of
-from agentctx.testing.histories import broken_histories, budgets, histories
 from agentctx.testing.writers import WRITERS
 
 pytestmark = pytest.mark.anyio

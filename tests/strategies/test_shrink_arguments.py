@@ -4,6 +4,7 @@ import json
 from functools import partial
 
 import pytest
+from histories import NAMES, broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, Message, Pipeline, Protect, ToolCall, count
@@ -12,7 +13,6 @@ from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.histories import NAMES, broken_histories, budgets, histories
 
 pytestmark = pytest.mark.anyio
 

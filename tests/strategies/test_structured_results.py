@@ -5,11 +5,11 @@ from functools import partial
 
 import anyio
 import pytest
+from histories import single_stages
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ContextOverflow, Pipeline, count
 from agentctx.strategies import CompactJson, CompressLayers
-from agentctx.testing.histories import single_stages
 
 pytestmark = pytest.mark.anyio
 

@@ -3,10 +3,7 @@
 import json
 
 import pytest
-from hypothesis import Phase, find, given, settings, strategies as st
-
-from agentctx import Budget, Pipeline
-from agentctx.testing.histories import (
+from histories import (
     BREAKAGES,
     FORMATS,
     broken_histories,
@@ -17,6 +14,9 @@ from agentctx.testing.histories import (
     speaking,
     stages,
 )
+from hypothesis import Phase, find, given, settings, strategies as st
+
+from agentctx import Budget, Pipeline
 from agentctx.testing.laws import Scenario
 from agentctx.testing.writers import Say, write
 

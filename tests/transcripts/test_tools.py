@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from histories import histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import InvalidInput, validate
 from agentctx.economics.costs import Usage
 from agentctx.replay import calls_of
-from agentctx.testing.histories import histories
 from agentctx.transcripts import read_transcripts
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -13,13 +13,13 @@ from operator import mul
 from typing import TypeVar, get_args
 
 from attrs import evolve, frozen
+from hypothesis import strategies as st
 
 from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.core.tier import TierRule
 from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
 from agentctx.engine.shrink import Keep
-from agentctx.extras import unmet
 from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
@@ -56,11 +56,6 @@ from agentctx.testing.writers import (
     Writer,
     write,
 )
-
-try:
-    from hypothesis import strategies as st
-except ImportError as error:
-    raise ImportError(unmet("agentctx.testing.histories", "testing", error, "hypothesis"), name=error.name) from error
 
 VISIBLE = (
     "ok",
