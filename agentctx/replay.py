@@ -7,7 +7,7 @@ what it was made from.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from time import perf_counter
 from typing import Any
@@ -392,27 +392,19 @@ def verdict(summary: Summary) -> str:
 
 def summary_rows(summary: Summary) -> list[tuple[str, str]]:
     """A summary as pairs of a label and what there is to say."""
+    share = summary.prefix_tokens / max(1, summary.tokens_sent)
+    cached = f", {share:.0%} of what was sent: a provider's cache can hold it" if summary.tokens_sent else ""
+    overflowed = f", {summary.overflowed} could not be sent" if summary.overflowed else ""
     rows = [
-        ("model calls", _calls(summary)),
+        ("model calls", f"{summary.steps}, {summary.compactions} compacted (▼){overflowed}"),
         ("tokens given", f"{summary.tokens_given:,} in all, {summary.peak_given:,} at most"),
         ("tokens sent", f"{summary.tokens_sent:,} in all, {summary.peak_sent:,} at most"),
-        ("unchanged prefix", f"{summary.prefix_tokens:,}{_cached(summary)}"),
+        ("unchanged prefix", f"{summary.prefix_tokens:,}{cached}"),
         ("time", f"{summary.seconds:.2f} s, {1000 * summary.seconds / max(1, summary.steps):.1f} ms a call"),
     ]
     for place, item in enumerate(summary.left_out):
         rows.append(("left out" if place == 0 else "", str(item) + " tokens"))
     return rows
-
-
-def _calls(summary: Summary) -> str:
-    overflowed = f", {summary.overflowed} could not be sent" if summary.overflowed else ""
-    return f"{summary.steps}, {summary.compactions} compacted (▼){overflowed}"
-
-
-def _cached(summary: Summary) -> str:
-    if not summary.tokens_sent:
-        return ""
-    return f", {summary.prefix_tokens / summary.tokens_sent:.0%} of what was sent: a provider's cache can hold it"
 
 
 def step_note(step: Step) -> str:
@@ -518,18 +510,13 @@ def shown(view: View, given: Sequence[Message], count: Callable[[Message], int])
         while origin is not None and lost < origin:
             lines.append(_left_out(lost, given[lost], done.get(lost), count))
             lost = next(gone)
-        lines.append(_sent(message, sent, origin, made if origin is None else done, count))
+        changes = made if origin is None else done
+        change = changes.get(sent if origin is None else origin)
+        outcome = change.outcome if change else (Outcome.ADDED if origin is None else Outcome.KEPT)
+        why = (change.stage, change.reason) if change else ("", "")
+        lines.append(Shown(outcome, origin, sent, message.role, count(message), part_texts(message), *why))
     lines += [_left_out(index, given[index], done.get(index), count) for index in (lost, *gone) if index < len(given)]
     return tuple(lines)
-
-
-def _sent(
-    message: Message, sent: int, origin: int | None, changes: Mapping[int, Change], count: Callable[[Message], int]
-) -> Shown:
-    change = changes.get(sent if origin is None else origin)
-    outcome = change.outcome if change else (Outcome.ADDED if origin is None else Outcome.KEPT)
-    why = (change.stage, change.reason) if change else ("", "")
-    return Shown(outcome, origin, sent, message.role, count(message), part_texts(message), *why)
 
 
 def _left_out(index: int, message: Message, change: Change | None, count: Callable[[Message], int]) -> Shown:

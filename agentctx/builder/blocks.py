@@ -31,7 +31,14 @@ def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
     if isinstance(messages, (str, bytes, Mapping, Message)) or not isinstance(messages, Iterable):
         msg = f"Block: messages: expected a list of messages, got {type(messages).__name__}"
         raise ConfigError(msg)
-    return tuple(_own_message(place, message) for place, message in enumerate(messages))
+    copies = []
+    for place, message in enumerate(messages):
+        try:
+            copies.append(own_copy(message))
+        except RecursionError:
+            where = f"messages[{place}]"
+            raise InvalidInput(where, "it is nested too deep, or contains itself") from None
+    return tuple(copies)
 
 
 @frozen
@@ -92,14 +99,6 @@ class Block:
             messages: What it says instead: native messages or ``Message`` values.
         """
         return evolve(self, messages=cast("tuple[Any, ...]", messages))
-
-
-def _own_message(place: int, message: object) -> Native:
-    try:
-        return own_copy(message)
-    except RecursionError:
-        where = f"messages[{place}]"
-        raise InvalidInput(where, "it is nested too deep, or contains itself") from None
 
 
 def own_copy(value: object) -> Native:
@@ -290,23 +289,18 @@ def grants(slots: Sequence[Slot], room: SharedRoom) -> list[Grant]:
     for place, slot in enumerate(slots):
         tiers[slot.block.tier].append(place)
     members = [[slots[place] for place in places] for places in tiers.values()]
-    claims = [_claim(tier, sum(slot.least for slot in one), room) for tier, one in zip(tiers, members, strict=True)]
+    claims = []  # of a tier, by its rule, and at least what its blocks cannot do without
+    for tier, own in zip(tiers, members, strict=True):
+        rule = room.rules.get(tier) or TierRule(tier)
+        floor = max(rule.floor, sum(slot.least for slot in own))
+        claims.append(TierRule(tier, floor if rule.cap is None else min(floor, rule.cap), rule.share, rule.cap))
     found = _divided(members, claims, room.free)
     by_place = {
         place: grant
-        for places, own in zip(tiers.values(), found, strict=True)
-        for place, grant in zip(places, own, strict=True)
+        for places, granted in zip(tiers.values(), found, strict=True)
+        for place, grant in zip(places, granted, strict=True)
     }
     return [by_place[place] for place in range(len(slots))]
-
-
-def _claim(tier: Tier, least: int, room: SharedRoom) -> TierRule:
-    """What a tier may claim: what its rule says, and at least what its blocks cannot do without."""
-    rule = room.rules.get(tier)
-    if rule is None:
-        return TierRule(tier, least)
-    floor = max(rule.floor, least)
-    return TierRule(tier, floor if rule.cap is None else min(floor, rule.cap), rule.share, rule.cap)
 
 
 def _divided(members: Sequence[Sequence[Slot]], claims: Sequence[TierRule], free: int) -> list[list[Grant]]:
@@ -475,13 +469,12 @@ class Slot:
         if self.out.label in (None, "rejected"):
             return ()
         found, left = match(self.given, self.out.messages), self.out.messages
-        gone = (self._change(index, self.given[index], None, self._became(index)) for index in found.dropped)
+        why = self.out.notes.why
+        dropped = ((index, self.given[index]) for index in found.dropped)
+        gone = (self._change(index, one, None, why(one).outcome or Outcome.DROPPED) for index, one in dropped)
         edited = (self._change(at, self.given[at], left[place], Outcome.EDITED) for at, place in found.edited)
         added = (self._change(place, left[place], left[place], Outcome.ADDED) for place in found.added)
         return (*gone, *edited, *added)
-
-    def _became(self, index: int) -> Outcome:
-        return self.out.notes.why(self.given[index]).outcome or Outcome.DROPPED
 
     def _change(self, place: int, one: Message, new: Message | None, outcome: Outcome) -> Change:
         stage, why = declared(self.block.evict).name, f"{self.name} over {self.granted:,} tokens"

@@ -537,20 +537,19 @@ def reader_for(
     blocks: Sequence[Block], tools: object, format_name: str | None, model: str | None, counter: TokenCounter | None
 ) -> Reader:
     """Find out how to read blocks, from all their messages together."""
-    wire = format_named(format_name) if format_name is not None else _found(blocks, tools, model)
+    natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
+    if format_name is not None:
+        wire = format_named(format_name)
+    elif not natives and tools is None:
+        wire = FORMATS[USUAL]
+    else:
+        wire = detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
     profile = known_profile(model)
     return Reader(
         wire,
         MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.overheads),
         profile,
     )
-
-
-def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFormat:
-    natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
-    if not natives and tools is None:
-        return FORMATS[USUAL]
-    return detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
 
 
 @define(eq=False)
@@ -563,17 +562,14 @@ class BlockReader:
         """The blocks with values for messages; what was illegal is repaired, and put into the notes."""
         self.known = {id(block): self.known.get(id(block)) or (block, "", ()) for block in blocks}
         seen: set[str] = set()
-        return [
-            self._legal(block, name, self._values(block, name, source), source, seen, notes)
-            for block, name in zip(blocks, names_of(blocks), strict=True)
-        ]
-
-    def _values(self, block: Block, name: str, source: Reader) -> tuple[Message, ...]:
-        _, format_name, values = self.known[id(block)]
-        if format_name != source.wire.name:
-            values = _read(block, name, source)
-            self.known[id(block)] = (block, source.wire.name, values)
-        return values
+        legal = []
+        for block, name in zip(blocks, names_of(blocks), strict=True):
+            _, format_name, values = self.known[id(block)]
+            if format_name != source.wire.name:
+                values = _read(block, name, source)
+                self.known[id(block)] = (block, source.wire.name, values)
+            legal.append(self._legal(block, name, values, source, seen, notes))
+        return legal
 
     def _legal(
         self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
@@ -691,28 +687,16 @@ def cache_points(
     for section, cache in zip(sections, caches, strict=True):
         place = places.get(id(section.messages[-1]), made)
         if cache and place is not None:
-            point = _point(place, apart, messages, cache)
+            if place < apart:
+                point = CachePoint(SYSTEM, sum(len(message.parts) for message in messages[: place + 1]), cache)
+            else:
+                point = CachePoint(place - apart, len(messages[place].parts), cache)
             found[point.place, point.parts] = point
-    return _longest_first([found[key] for key in sorted(found)][-MOST:])
-
-
-def _point(place: int, apart: int, messages: Sequence[Message], cache: Cache) -> CachePoint:
-    if place >= apart:
-        return CachePoint(place - apart, len(messages[place].parts), cache)
-    return CachePoint(SYSTEM, sum(len(message.parts) for message in messages[: place + 1]), cache)
-
-
-def _longest_first(points: Sequence[CachePoint]) -> list[CachePoint]:
-    last = max((n for n, point in enumerate(points) if _lifetime(point.cache) == LONG), default=-1)
-    return [evolve(point, cache=_for_long(point.cache)) if n < last else point for n, point in enumerate(points)]
-
-
-def _lifetime(cache: Cache) -> object:
-    return cache.get("ttl") if isinstance(cache, Mapping) else cache
-
-
-def _for_long(cache: Cache) -> Cache:
-    return {**cache, "ttl": LONG} if isinstance(cache, Mapping) else LONG
+    points = [found[key] for key in sorted(found)][-MOST:]
+    lifetimes = [point.cache.get("ttl") if isinstance(point.cache, Mapping) else point.cache for point in points]
+    last = max((n for n, lifetime in enumerate(lifetimes) if lifetime == LONG), default=0)
+    longer = [{**point.cache, "ttl": LONG} if isinstance(point.cache, Mapping) else LONG for point in points[:last]]
+    return [*(evolve(point, cache=cache) for point, cache in zip(points, longer, strict=False)), *points[last:]]
 
 
 def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:

@@ -174,7 +174,10 @@ class Division:
         lines = [
             f"Context Budget ({self.window:,} tokens total)",
             "-" * WIDTH,
-            *(self._line(category) for category in Category),
+            *(
+                f"{category.capitalize():<20} {tokens:>10,} ({100 * tokens / self.window:5.1f}%)"
+                for category, tokens in self.tokens.items()
+            ),
             "-" * WIDTH,
             f"{'Remaining':<20} {self.remaining:>10,}",
         ]
@@ -183,10 +186,6 @@ class Division:
             lines.append(f"Conversation: {used:,} / {self.compact_above:,} tokens{needed}")
         lines += [f"{category.capitalize()}: {tokens:,} tokens too many" for category, tokens in self.overfull.items()]
         return "\n".join(lines)
-
-    def _line(self, category: Category) -> str:
-        tokens = self.tokens[category]
-        return f"{category.capitalize():<20} {tokens:>10,} ({100 * tokens / self.window:5.1f}%)"
 
 
 def measure(context: Context, call: Call) -> dict[Category, int]:
@@ -316,10 +315,15 @@ class CategoryBudget:
         wants = [known.get(category, self.laid_out[category]) for category in (*RESERVED, *FIXED)]
         tokens = dict(zip((*RESERVED, *FIXED), allocate(wants, RULES, self.window), strict=True))
         room = self.window - sum(tokens.values())
-        most, least = self._files(room)
+        most = min(self.laid_out[Category.FILES], room // 2)  # never more than half of the room that they share
+        least = self.least_files.tokens(max(self.window, FULL_SIZE)) * min(self.window, FULL_SIZE) // FULL_SIZE
+        least = min(least, most)
         owned = known.get(Category.FILES, most)
         above = room - min(least, owned)
-        files = min(owned, _ramp(known.get(Category.CONVERSATION, 0), most, least, room))
+        # files have the most beside an empty conversation, the least beside one that needs all the rest
+        conversation, needed = known.get(Category.CONVERSATION, 0), room - least
+        ramp = least if conversation >= needed else most - (most - least) * conversation // needed
+        files = min(owned, ramp)
         tokens |= {Category.FILES: files, Category.CONVERSATION: room - files}
         return Division(
             window=self.window,
@@ -350,12 +354,6 @@ class CategoryBudget:
         target = self.window - free - (part.compact_above - part.compact_to)
         return Budget(self.window, free, target=max(1, target))
 
-    def _files(self, room: int) -> tuple[int, int]:
-        """The most and the least of the files; never more than half of the room that they share."""
-        most = min(self.laid_out[Category.FILES], room // 2)
-        least = self.least_files.tokens(max(self.window, FULL_SIZE)) * min(self.window, FULL_SIZE) // FULL_SIZE
-        return most, min(least, most)
-
 
 def _laid_out(slots: Mapping[Category, CategorySlot], window: int) -> dict[Category, int]:
     """The slots in a window: by their own rule from ``FULL_SIZE`` on, below it in the proportions of that size."""
@@ -371,14 +369,6 @@ def _laid_out(slots: Mapping[Category, CategorySlot], window: int) -> dict[Categ
 def _rest(slots: Mapping[Category, CategorySlot], window: int) -> int:
     """What the slots leave in a window of full size."""
     return window - sum(slot.tokens(window) for slot in slots.values())
-
-
-def _ramp(conversation: int, most: int, least: int, room: int) -> int:
-    """The files' tokens: the most beside an empty conversation, the least beside one that needs all the rest."""
-    needed = room - least
-    if needed <= 0 or conversation >= needed:
-        return least
-    return most - (most - least) * conversation // needed
 
 
 def _known(used: Used) -> dict[Category, int]:

@@ -59,10 +59,6 @@ def _callable(_instance: object, _attribute: object, value: Native) -> None:
         raise ConfigError(msg)
 
 
-def _positive(_instance: object, _attribute: object, value: Native) -> None:
-    check_tokens("Facts: max_tokens", value)
-
-
 def _share(_instance: object, _attribute: object, value: Native) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         msg = f"Facts: share: expected a share above 0 and up to 1, got {value!r}"
@@ -94,7 +90,9 @@ class Facts:
     """
 
     extractor: FactExtractor = field(validator=_callable)
-    max_tokens: int | None = field(default=None, validator=_positive)
+    max_tokens: int | None = field(
+        default=None, validator=lambda _facts, _option, value: check_tokens("Facts: max_tokens", value)
+    )
     on: tuple[type[Exception], ...] = (Exception,)
     known: list[str] = field(factory=list)
     read: set[Reading] = field(factory=set, repr=False)
@@ -114,7 +112,10 @@ class Facts:
             return False
         messages = list(unread.values())
         with Noting("while the extractor of facts was running"):
-            found = _as_texts(await answered("FactExtractor", self.extractor(messages)))
+            found: Native = await answered("FactExtractor", self.extractor(messages))
+            a_list = isinstance(found, Sequence) and not isinstance(found, str)
+            if not a_list or not all(isinstance(fact, str) for fact in found):
+                raise StageError("FactExtractor", f"returned {found!r:.80} instead of a list of texts")
         known = set(self.known)
         new = [fact for fact in dict.fromkeys(map(str.strip, found)) if fact and fact not in known]
         self.known.extend(new)
@@ -134,9 +135,3 @@ class Facts:
     def copied(self) -> Facts:
         """Facts that know the same, and learn apart from these."""
         return Facts(self.extractor, self.max_tokens, self.on, list(self.known), set(self.read), share=self.share)
-
-
-def _as_texts(found: object) -> Sequence[str]:
-    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(fact, str) for fact in found):
-        raise StageError("FactExtractor", f"returned {found!r:.80} instead of a list of texts")
-    return found

@@ -157,23 +157,15 @@ class MergeSystem:
             for message in section.messages:
                 if section.tier <= Tier.SYSTEM and message.role in ("system", "developer"):
                     heads.append(message)
-                elif section.tier <= self.upto and _is_plain(message):
+                elif section.tier <= self.upto and all(isinstance(part, (Text, Media)) for part in message.parts):
                     texts.append((section.id, message.text))
-                    rest.extend(_media_of(message))
+                    media = tuple(part for part in message.parts if isinstance(part, Media))
+                    rest.extend([Message("user", media)] if media else [])
                 else:
                     rest.append(message)
         if not texts:
             return [*heads, *rest]
         return [_merged(heads, self.render(texts)), *rest]
-
-
-def _is_plain(message: Message) -> bool:
-    return all(isinstance(part, (Text, Media)) for part in message.parts)
-
-
-def _media_of(message: Message) -> list[Message]:
-    media = tuple(part for part in message.parts if isinstance(part, Media))
-    return [Message("user", media)] if media else []
 
 
 def _merged(heads: Sequence[Message], text: str) -> Message:

@@ -392,18 +392,13 @@ def _side_by_side(console: Console, title: str, lines: Sequence[tuple[str, Seque
     tables, every = 1, range(len(_COLUMNS))
     while True:
         parts = [every[len(every) * part // tables : len(every) * (part + 1) // tables] for part in range(tables)]
-        if tables == len(every) or all(_needed(console, part, lines) <= console.width for part in parts):
+        options = console.options.update(max_width=10_000)
+        widths = (console.measure(_table(console, "", part, lines), options=options).maximum for part in parts)
+        if tables == len(every) or all(width <= console.width for width in widths):
             break
         tables += 1
     for part in parts:
         yield _table(console, "" if part.start else title, part, lines)
-
-
-def _needed(console: Console, columns: Sequence[int], lines: Sequence[tuple[str, Sequence[str]]]) -> int:
-    """How wide a table of these columns is."""
-    return console.measure(
-        _table(console, "", columns, lines), options=console.options.update(max_width=10_000)
-    ).maximum
 
 
 def _table(console: Console, title: str, columns: Sequence[int], lines: Sequence[tuple[str, Sequence[str]]]) -> Table:

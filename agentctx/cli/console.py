@@ -167,7 +167,11 @@ def written(target: str | None) -> Iterator[IO[bytes]]:
     if path.exists() and not path.is_file() and not path.is_dir():
         with tempfile.TemporaryFile() as stream:
             yield stream
-            _into(stream, path)
+            try:
+                with path.open("wb") as device:  # a pipe waits for its reader
+                    _pour(stream, device)
+            except OSError as error:
+                raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
         return
     try:
         path = path.resolve() if path.is_symlink() else path
@@ -187,15 +191,6 @@ def _pour(stream: IO[bytes], into: IO[bytes]) -> None:
     stream.seek(0)
     shutil.copyfileobj(stream, into, 1 << 20)
     into.flush()
-
-
-def _into(stream: IO[bytes], path: Path) -> None:
-    """Write into a pipe, a terminal or another device; a pipe waits for its reader."""
-    try:
-        with path.open("wb") as device:
-            _pour(stream, device)
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
 
 
 def _take_place(stream: IO[bytes], temporary: str, path: Path) -> None:

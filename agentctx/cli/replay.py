@@ -183,8 +183,10 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     if asked.messages is not None:
         return await _show(recording, pipeline, asked, asked.messages)
     warmup(recording.model)  # so that the time of the first call does not hold the loading of the vocabulary
-    watch = _watch(recording) if asked.retention else None
-    if watch is not None:
+    watch = None
+    if asked.retention:
+        given = reader_of(recording).messages(as_list(recording.messages))
+        watch = Watch(given, needs(given, calls_of(recording)))
         recording, pipeline = watched(recording, pipeline, watch.library.store)
     with users_code(asked.named):
         steps = await _walk(recording, pipeline, watch)
@@ -201,12 +203,6 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
             _print_summary(console, [*summary_rows(summary), *costs.rows(), *(_retention_rows(found) if found else ())])
             console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
     return summary.clean
-
-
-def _watch(recording: Recording) -> Watch:
-    """Looks for what the calls of a recording need."""
-    given = reader_of(recording).messages(as_list(recording.messages))
-    return Watch(given, needs(given, calls_of(recording)))
 
 
 async def _walk(recording: Recording, pipeline: Pipeline, watch: Watch | None) -> list[Step]:
@@ -292,7 +288,9 @@ def _print_view(console: Console, step: Step, system: Native, lines: Sequence[Sh
     if beside:
         table.add_column(ratio=1)
     if system is not None:
-        words = _words((_system_text(system),), "", console, full=full)
+        blocks = system if isinstance(system, list) else [{"text": str(system)}]
+        text = "\n".join(block["text"] for block in blocks if isinstance(block, dict) and "text" in block)
+        words = _words((text,), "", console, full=full)
         table.add_row(*_placed("", "", Text("system", style="magenta"), "", words, beside=beside))
     for run in ((line,) for line in lines) if full else in_runs(lines):
         table.add_row(*_placed(*_row(run, console, full=full), beside=beside))
@@ -308,12 +306,6 @@ def _placed(
     return mark, place, Group(*filter(None, (role, words))), tokens
 
 
-def _system_text(system: Native) -> str:
-    if isinstance(system, list):
-        return "\n".join(block["text"] for block in system if isinstance(block, dict) and "text" in block)
-    return str(system)
-
-
 def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, Text, Text, Text, Text]:
     first, last = run[0], run[-1]
     mark, style = _MARKS[first.outcome]
@@ -321,19 +313,12 @@ def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, T
     role, parts = first.role, first.parts
     if len(run) > 1:
         place, role, parts = f"{first.given}-{last.given}", "", (f"{len(run)} messages",)
-    words = _why(first, style, full=full).append_text(
-        _words(parts, "dim" if first.sent is None else "", console, full=full)
-    )
+    why = f"{first.stage}: {first.reason}" if full and first.reason else first.stage
+    words = Text.assemble((f"{printable(why)}  " if why else "", style))
+    words.append_text(_words(parts, "dim" if first.sent is None else "", console, full=full))
     tokens = sum(line.tokens for line in run)
     words.no_wrap, words.overflow = not full, "fold" if full else "ellipsis"
     return Text(mark, style=style), Text(place, style="dim"), Text(role, style="magenta"), Text(f"{tokens:,}"), words
-
-
-def _why(line: Shown, style: str, *, full: bool) -> Text:
-    if not line.stage:
-        return Text("")
-    why = f"{line.stage}: {line.reason}" if full and line.reason else line.stage
-    return Text.assemble((f"{printable(why)}  ", style))
 
 
 def _words(parts: Sequence[str], style: str, console: Console, *, full: bool) -> Text:
@@ -358,7 +343,9 @@ def _print_replay(console: Console, entry: Transcript, budget: Budget, steps: Se
         _print_stacked(console, steps)
     else:
         console.print(_table(steps, bar=console.width >= _WIDE))
-    _print_faults(console, steps)
+    for fault in faults(steps):
+        style = "red" if fault.first.severity == "error" else "yellow"
+        console.print(Text(printable(str(fault)), style=style))
 
 
 def _title(entry: Transcript, budget: Budget) -> Text:
@@ -428,12 +415,6 @@ def _prefix(step: Step, *, bar: bool) -> Text:
         return Text(f"{step.prefix_share:.0%}")
     full = int(_BAR * step.prefix_share)
     return Text.assemble(("━" * full, "green"), ("─" * (_BAR - full), "dim"), f" {step.prefix_share:>4.0%}")
-
-
-def _print_faults(console: Console, steps: Sequence[Step]) -> None:
-    for fault in faults(steps):
-        style = "red" if fault.first.severity == "error" else "yellow"
-        console.print(Text(printable(str(fault)), style=style))
 
 
 def _retention_rows(found: Retention) -> list[tuple[str, str]]:
@@ -574,7 +555,9 @@ def _tell_page(data: SessionData, out: str, size: int, *, content: bool, json: b
     """Say what was written, and what is in it."""
     summary = summarise(data.steps)
     if json:
-        costs = {"unit": data.costs.unit, **{name: way[-1] if way else 0.0 for name, way in _ways(data)}}
+        ways = {name: getattr(data.costs, name) for name in ("prepared", "everything", "trimmed")}
+        ways |= {"billed": data.costs.billed} if data.costs.billed else {}
+        costs = {"unit": data.costs.unit, **{name: way[-1] if way else 0.0 for name, way in ways.items()}}
         told = {"page": out, "bytes": size, "content": content, "id": data.recording.id, "model": data.model}
         print_json({**told, "summary": asdict(summary), "costs": costs})
         return
@@ -586,12 +569,6 @@ def _tell_page(data: SessionData, out: str, size: int, *, content: bool, json: b
             console.print(line, soft_wrap=True)
     if content:
         err().print(_HOLDS, style="dim")
-
-
-def _ways(data: SessionData) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    costs = data.costs
-    known = ("prepared", costs.prepared), ("everything", costs.everything), ("trimmed", costs.trimmed)
-    return (*known, *((("billed", costs.billed),) if costs.billed else ()))
 
 
 def _write_comparison(source: str, out: str, max_bytes: int, *, show: bool, json: bool) -> None:

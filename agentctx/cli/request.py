@@ -242,16 +242,12 @@ def validate(
     tally = Tally()
     for entry in chosen(file, id, max_bytes, wrong=tally.wrong):
         with tally.at(entry.place):
-            found = _violations(entry, format, model)
+            wire = format or entry.recording.format
+            found = violations_of(_request(entry, wire), wire, model or entry.recording.model)
             if any(violation.severity == "error" for violation in found):
                 tally.found()
             _show(entry, found, json=json)
     tally.end()
-
-
-def _violations(entry: Transcript, format: str | None, model: str | None) -> tuple[Violation, ...]:
-    wire = format or entry.recording.format
-    return violations_of(_request(entry, wire), wire, model or entry.recording.model)
 
 
 def _request(entry: Transcript, format: str | None) -> dict[str, Any]:
@@ -293,15 +289,11 @@ def _print_violations(console: Console, entry: Transcript, found: Sequence[Viola
     name, messages = entry.recording.id or entry.place, len(entry.recording.messages)
     console.print(head.append(f"  {printable(name)}, {messages:,} messages{from_tool(entry)}", style="not bold dim"))
     for violation in found:
-        _print_violation(console, violation)
-
-
-def _print_violation(console: Console, violation: Violation) -> None:
-    colour = "red" if violation.severity == "error" else "yellow"
-    place = printable(violation.path) or ("request" if violation.index is None else f"messages[{violation.index}]")
-    line = Text(f"  {violation.severity}  ", style=colour).append(place, style="bold").append(f"  {violation.rule}")
-    console.print(line)
-    console.print(Padding(Text(printable(violation.message), style="dim"), (0, 0, 0, 9)))
+        colour = "red" if violation.severity == "error" else "yellow"
+        place = printable(violation.path) or ("request" if violation.index is None else f"messages[{violation.index}]")
+        line = Text(f"  {violation.severity}  ", style=colour).append(place, style="bold").append(f"  {violation.rule}")
+        console.print(line)
+        console.print(Padding(Text(printable(violation.message), style="dim"), (0, 0, 0, 9)))
 
 
 @in_one_line
@@ -398,8 +390,10 @@ def convert(
                 unknown.tell(from_model or entry.recording.model, otherwise="--from-model")
                 unknown.tell(model)
             reports.append((entry.recording.id or entry.place, done.report))
-            if not json:
-                _tell_left_out(entry)
+            if not json and entry.key is not None and not entry.recorded:
+                settings = [key for key in entry.document if key not in _KNOWN]  # each provider has its own
+                if settings:
+                    err().print(printable(f"{entry.place}: set these anew for the provider: {', '.join(settings)}"))
     tell_reports(reports, json=json)
 
 
@@ -439,14 +433,6 @@ _KNOWN = frozenset(
     {"messages", "input", "contents", "system", "instructions", "system_instruction", "systemInstruction"}
     | {"tools", "toolConfig", "model", "modelId", "id", "format", "meta"}
 )
-
-
-def _tell_left_out(entry: Transcript) -> None:
-    """Name the settings of a request that were not taken along: each provider has its own."""
-    if entry.key is None or entry.recorded:
-        return
-    if left := [key for key in entry.document if key not in _KNOWN]:
-        err().print(printable(f"{entry.place}: set these anew for the provider: {', '.join(left)}"))
 
 
 def _read(entry: Transcript, model: str | None, format: str | None) -> tuple[Reader, Context]:

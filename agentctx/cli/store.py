@@ -291,12 +291,9 @@ def _table(found: Sequence[Stored]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for each in found:
         versions = (_written(each.history), _written(each.state))
-        table.add_row(_named(each.name), f"{each.bytes:,}", f"{each.contents:,}", *versions, _time(each.expires))
+        name = Text("(unowned)", style="dim") if each.name is None else Text(on_one_line(each.name, _WIDTH))
+        table.add_row(name, f"{each.bytes:,}", f"{each.contents:,}", *versions, _time(each.expires))
     return table
-
-
-def _named(name: str | None) -> Text:
-    return Text("(unowned)", style="dim") if name is None else Text(on_one_line(name, _WIDTH))
 
 
 def _written(version: int | None) -> str:
@@ -575,7 +572,11 @@ async def _work(
             store.cipher = cipher
             return await work(store)
     except StoreError as error:
-        raise StoreError(_without_password(str(error), place)) from error
+        said = str(error)  # a driver may quote the URL, with the password in it
+        found = re.search(r"//[^/@]*:([^/@]+)@", place)
+        for secret in (place, *(() if found is None else (found[1],))) if _URL.fullmatch(place) else ():
+            said = said.replace(secret, "***")
+        raise StoreError(said) from error
 
 
 def _cipher(named: str) -> Cipher:
@@ -636,11 +637,3 @@ def _check_port(place: str) -> None:
     except ValueError:
         msg = "--store: what stands behind the host is no port; in a password / # ? : and @ are written as %2F %23 ..."
         raise ConfigError(msg) from None
-
-
-def _without_password(said: str, place: str) -> str:
-    """What a driver said, without the URL that it may quote."""
-    found = re.search(r"//[^/@]*:([^/@]+)@", place)
-    for secret in (place, *(() if found is None else (found[1],))) if _URL.fullmatch(place) else ():
-        said = said.replace(secret, "***")
-    return said

@@ -24,9 +24,9 @@ from attrs import asdict, define, evolve, field, fields, frozen
 
 from agentctx import blocking, warmup
 from agentctx.comparison.contenders import Contender, Size
-from agentctx.core.message import Context, Message, Native
+from agentctx.core.message import Context, Native
 from agentctx.economics.costs import input_cost, priced
-from agentctx.engine.reading import Reader, as_list
+from agentctx.engine.reading import as_list
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
@@ -211,7 +211,8 @@ async def _replayed(recording: Recording, contender: Contender, session: str, mo
     messages = as_list(recording.messages)
     read = reader_of(recording, model)
     given = read.messages(messages)
-    size = _size(read, recording, given)
+    system, tools = read.head(recording.system, recording.tools)
+    size = Size(read.meter.fixed(Context((), system, tools)), sum(map(read.meter.message, given)))
     pipeline = contender.pipeline(name, size)
     watch = Watch(given, needs(given, calls_of(recording, model=name)))
     offered = recording
@@ -226,12 +227,6 @@ async def _replayed(recording: Recording, contender: Contender, session: str, mo
         sums.add(step)
     found = watch.found
     return Measured(session, recording.id, contender.name, name, window, **sums.as_dict(), **asdict(found))
-
-
-def _size(read: Reader, recording: Recording, given: Sequence[Message]) -> Size:
-    """What the whole session comes to, and what of it no request can be without."""
-    system, tools = read.head(recording.system, recording.tools)
-    return Size(read.meter.fixed(Context((), system, tools)), sum(map(read.meter.message, given)))
 
 
 @define
@@ -321,17 +316,12 @@ def _pairs(
     sessions: Iterable[tuple[str, Recording]], contenders: Sequence[Contender], model: str | None
 ) -> Iterator[_Pair]:
     for session, recording in sessions:
-        said, size = _digest(recording, model)
+        told = (list(recording.messages), recording.system, recording.tools, recording.format, recording.pending)
+        words = json.dumps((*told, model or recording.model), sort_keys=True, default=repr)
+        content = words.encode("utf-8", "surrogatepass")
+        said, size = sha256(content).hexdigest()[:32], len(content)
         for contender in contenders:
             yield _Pair(session, recording, contender, f"{said}-{contender.fingerprint}", size)
-
-
-def _digest(recording: Recording, model: str | None) -> tuple[str, int]:
-    """Tells what decides about the row of a session, and how many bytes of JSON that is."""
-    told = (list(recording.messages), recording.system, recording.tools, recording.format, recording.pending)
-    words = json.dumps((*told, model or recording.model), sort_keys=True, default=repr)
-    content = words.encode("utf-8", "surrogatepass")
-    return sha256(content).hexdigest()[:32], len(content)
 
 
 def _measured(recording: Recording, contender: Contender, session: str, model: str | None) -> Measured | Failed:

@@ -144,7 +144,12 @@ def _record(call: PreparedCall[Message], response: Native) -> None:
 
 def _request(context: Native, messages: Sequence[Message], write: _Written) -> Request[Message]:
     options = context.options or {}
-    tools = [each for tool in options.get("tools") or () for each in _tool_of(tool)]
+    tools: list[Any] = []  # functions only: what the provider runs itself is not counted
+    for tool in options.get("tools") or ():
+        if isinstance(tool, Mapping):
+            tools += [tool] if tool.get("type") == "function" and "function" in tool else []
+        elif hasattr(tool, "to_json_schema_spec"):
+            tools += _function_of(tool)
     session = context.session
     return Request(
         name=UNNAMED if session is None else session.session_id,
@@ -155,13 +160,6 @@ def _request(context: Native, messages: Sequence[Message], write: _Written) -> R
         tools=tools or None,
         model=options.get("model") or getattr(context.client, "model", None),
     )
-
-
-def _tool_of(tool: Native) -> list[Any]:
-    """A function's definition; what the provider runs itself is not counted."""
-    if isinstance(tool, Mapping):
-        return [tool] if tool.get("type") == "function" and "function" in tool else []
-    return _function_of(tool) if hasattr(tool, "to_json_schema_spec") else []
 
 
 def _read(message: Message) -> list[Any]:
@@ -319,14 +317,12 @@ def _answered(content: Content, piece: Piece) -> Content:
         return changed
     parts = [{"type": "text", "text": said}] if isinstance(said, str) else said
     known = [(_part(item), item) for item in content.items or ()]
-    changed.items = [next((item for part, item in known if part == each), None) or _text(each) for each in parts]
+    changed.items = [
+        next((item for part, item in known if part == each), None) or Content.from_text(each.get("text") or "")
+        for each in parts
+    ]
     changed.result = "\n".join(part["text"] for part in parts if part["type"] == "text")
     return changed
-
-
-def _text(part: Mapping[str, Any]) -> Content:
-    made: Content = Content.from_text(part.get("text") or "")
-    return made
 
 
 def _made(native: Mapping[str, Any]) -> Message:

@@ -366,15 +366,16 @@ class Converted(Generic[M]):
     def __call__(self, message: M) -> list[Any]:
         """What the message becomes."""
         known, parts = self._known.get(id(message)), self._parts(message)
-        if known is not None and known[0]() is message and _identical(known[1], parts):
+        if (
+            known is not None
+            and known[0]() is message
+            and len(known[1]) == len(parts)
+            and all(map(is_, known[1], parts))
+        ):
             return known[2]
         place, pieces = id(message), self._read(message)
         self._known[place] = (ref(message, lambda _gone: self._known.pop(place, None)), parts, pieces)
         return pieces
-
-
-def _identical(these: Sequence[object], those: Sequence[object]) -> bool:
-    return len(these) == len(those) and all(map(is_, these, those))
 
 
 MOST_TOKENS = 64_000_000
@@ -438,19 +439,19 @@ class Unnamed(Conversations):
         """The name of the session of a request."""
         opening = opening_of(request.messages, request.system, format_named(format_name, request.model))
         with self._finding:
-            known = self._of(owner)
-            name = _going_on(known, opening)
+            held = dict(self.sessions.items())
+            named = ((name, self._known.get(name)) for name in reversed(held))
+            known = [(name, held[name], one.begun) for name, one in named if one is not None and one.owner == owner]
+            alike = [each for each in known if each[2].task == opening.beginning.task]
+            whole = (name for name, session, begun in alike if session.all_shown_by(opening, begun))
+            staying = (name for name, session, begun in alike if session.what_stays_shown_by(opening, begun))
+            edited = (name for name, session, begun in known[:MOST_EDITED] if session.edited_in(opening, begun))
+            name = next(chain(whole, staying, edited), None)
             if name is None:
                 name = self._new(known, opening)
             self._known[name] = _Known(owner, opening.beginning)
             self._forget()
         return name
-
-    def _of(self, owner: str) -> list[_Held]:
-        """The conversations of an owner that are in memory, the one that was used last first."""
-        held = dict(self.sessions.items())
-        named = ((name, self._known.get(name)) for name in reversed(held))
-        return [(name, held[name], known.begun) for name, known in named if known is not None and known.owner == owner]
 
     def _new(self, known: list[_Held], opening: Opening) -> str:
         """A conversation that begins with what was decided about what it shares with another, beyond the task."""
@@ -477,14 +478,6 @@ class Unnamed(Conversations):
             gone = [name for name in self._known if name not in held]
             for name in gone[: -self.sessions.capacity // 2]:
                 del self._known[name]
-
-
-def _going_on(known: list[_Held], opening: Opening) -> Hashable | None:
-    alike = [held for held in known if held[2].task == opening.beginning.task]
-    whole = (name for name, session, begun in alike if session.all_shown_by(opening, begun))
-    staying = (name for name, session, begun in alike if session.what_stays_shown_by(opening, begun))
-    edited = (name for name, session, begun in known[:MOST_EDITED] if session.edited_in(opening, begun))
-    return next(chain(whole, staying, edited), None)
 
 
 def _beginning_with(alike: list[Session], name: str, opening: Opening) -> Session:

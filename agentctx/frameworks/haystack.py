@@ -281,7 +281,9 @@ def _said(was: ChatMessage, piece: Piece) -> list[Any]:
             content += [part] if _thinking(part) in thought else []
         elif isinstance(part, ToolCall):
             call = calls.pop(next(places), None)
-            content += [] if call is None else [_called(part, call)]
+            if call is not None:
+                called, arguments = _with_id(part, call["id"]), _arguments(call)
+                content.append(called if arguments == called.arguments else replace(called, arguments=arguments))
         else:
             content.append(part)
     return [*content, *words, *map(_made_call, calls.values())]
@@ -289,11 +291,6 @@ def _said(was: ChatMessage, piece: Piece) -> list[Any]:
 
 def _made_call(call: dict[str, Any]) -> ToolCall:
     return ToolCall(call["function"]["name"], _arguments(call), id=call["id"])
-
-
-def _called(was: ToolCall, call: dict[str, Any]) -> ToolCall:
-    was, arguments = _with_id(was, call["id"]), _arguments(call)
-    return was if arguments == was.arguments else replace(was, arguments=arguments)
 
 
 def _arguments(call: dict[str, Any]) -> dict[str, Any]:

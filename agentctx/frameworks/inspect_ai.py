@@ -92,10 +92,14 @@ class ContextModel:
         described = [ToolDef(tool) for tool in tools]
         call = await self.agentctx.begin(_request(model, messages, described))
         output = await model.generate(call.messages, list(tools))
-        if output.stop_reason == "model_length" and await call.recover(TooLarge(_words(output))):
+        words = output.error or f"{output.completion} maximum context length"
+        if output.stop_reason == "model_length" and await call.recover(TooLarge(words)):
             output = await model.generate(call.messages, list(tools))
         if output.usage is not None:
-            call.record(_usage(output))
+            usage = output.usage
+            # Inspect counts apart what the provider read from its cache or wrote there
+            told = (usage.input_tokens, usage.input_tokens_cache_read, usage.input_tokens_cache_write)
+            call.record({"prompt_tokens": sum(each or 0 for each in told), "completion_tokens": usage.output_tokens})
             await call.save()
         return output
 
@@ -166,18 +170,6 @@ class ContextCompaction(CompactionStrategy):
         return call.messages, None
 
 
-def _words(output: ModelOutput) -> str:
-    """What Inspect has of the provider's error."""
-    return output.error or f"{output.completion} maximum context length"
-
-
-def _usage(output: ModelOutput) -> dict[str, Any]:
-    """What was billed, with what the provider read from its cache or wrote there, which Inspect counts apart."""
-    usage = output.usage
-    told = (usage.input_tokens, usage.input_tokens_cache_read, usage.input_tokens_cache_write)
-    return {"prompt_tokens": sum(each or 0 for each in told), "completion_tokens": usage.output_tokens}
-
-
 def _request(model: Model, messages: Sequence[ChatMessage], tools: Sequence[Any]) -> Request[ChatMessage]:
     state = sample_state()
     return Request(
@@ -200,7 +192,11 @@ def _described(tool: Native) -> dict[str, Any]:
 
 
 def _read(message: ChatMessage) -> list[Any]:
-    content = _content(message)
+    content: Native = message.content
+    if not isinstance(content, str):
+        visible = [block for block in content if not isinstance(block, ContentReasoning)]
+        words = all(isinstance(block, ContentText) for block in visible)
+        content = "\n".join(block.text for block in visible) if words else [_part(block) for block in visible]
     if isinstance(message, ChatMessageTool):
         said = content if message.error is None else f"{message.error.message}\n{message.text}"
         return [{"role": "tool", "tool_call_id": message.tool_call_id or "", "content": said}]
@@ -217,14 +213,6 @@ def _read(message: ChatMessage) -> list[Any]:
             **({"thinking_blocks": thought} if thought else {}),
         }
     ]
-
-
-def _content(message: ChatMessage) -> Native:
-    if isinstance(message.content, str):
-        return message.content
-    blocks = [block for block in message.content if not isinstance(block, ContentReasoning)]
-    words = all(isinstance(block, ContentText) for block in blocks)
-    return "\n".join(block.text for block in blocks) if words else [_part(block) for block in blocks]
 
 
 def _part(block: Content) -> dict[str, Any]:
@@ -273,17 +261,12 @@ def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
     if isinstance(was, ChatMessageTool):
         changes["tool_call_id"] = native["tool_call_id"]
     if isinstance(was, ChatMessageAssistant):
-        changes["tool_calls"] = _calls_left(was, pieces[0]) or None
+        known = dict(enumerate(was.tool_calls or ()))
+        left = pieces[0].calls.items()
+        calls = [_called(known[place], call) if place in known else _made_call(call) for place, call in left]
+        changes["tool_calls"] = calls or None
     changed: ChatMessage = was.model_copy(update=changes)
     return changed
-
-
-def _calls_left(was: ChatMessageAssistant, piece: Piece) -> list[ToolCall]:
-    """The calls of an answer as they are to be sent, with those that were put in."""
-    before = dict(enumerate(was.tool_calls or ()))
-    return [
-        _called(before[place], call) if place in before else _made_call(call) for place, call in piece.calls.items()
-    ]
 
 
 def _made(native: dict[str, Any]) -> ChatMessage:

@@ -37,8 +37,12 @@ def read(
     first = next((each.id for each in messages if each.type != "system"), None)
     name = (first or UNNAMED) if thread is None else str(thread)
     pieces = [_pieces_of(message) for message in messages]
-    definitions = [_tool_of(tool) for tool in tools] or None
-    return Request(name, FRAMEWORK_CHAT, messages, pieces, write, tools=definitions, model=_name_of(model))
+    definitions = [tool if isinstance(tool, Mapping) else _tool_of_object(tool)[0] for tool in tools] or None
+    while (bound := getattr(model, "bound", None)) is not None:
+        model = bound
+    names = (model, *(getattr(model, key, None) for key in ("model_name", "model", "model_id")))
+    model_name = next((each for each in names if isinstance(each, str)), None)
+    return Request(name, FRAMEWORK_CHAT, messages, pieces, write, tools=definitions, model=model_name)
 
 
 def usage_of(message: object) -> Native:
@@ -60,19 +64,17 @@ def _read_message(message: BaseMessage) -> list[Any]:
         thought = [block for block in content if _kind(block) in _THINKING]
         natives[0]["content"] = [block for block in content if _kind(block) not in _THINKING | _CALLS]
         natives[0].update({"thinking_blocks": thought} if thought else {})
-    if isinstance(message, AIMessage) and (invalid := [*map(_invalid, message.invalid_tool_calls)]):
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:
+        invalid = []  # calls whose arguments are not JSON, as LangChain's integrations send them
+        for call in message.invalid_tool_calls:
+            function = {"name": call["name"] or "", "arguments": call["args"] or ""}
+            invalid.append({"id": call["id"] or "", "type": "function", "function": function})
         ids = {call["id"] for call in invalid}
         in_content = natives[0].get("tool_calls", [])[len(message.tool_calls) :]
         others = [call for call in in_content if call["id"] not in ids]
         valid = natives[0].get("tool_calls", [])[: len(message.tool_calls)]
         natives[0]["tool_calls"] = [*valid, *others, *invalid]
     return natives
-
-
-def _invalid(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call whose arguments are not JSON, as LangChain's integrations send it."""
-    function = {"name": call["name"] or "", "arguments": call["args"] or ""}
-    return {"id": call["id"] or "", "type": "function", "function": function}
 
 
 def _parts(message: BaseMessage) -> Sequence[object]:
@@ -82,18 +84,6 @@ def _parts(message: BaseMessage) -> Sequence[object]:
 
 _pieces_of: Converted[BaseMessage] = Converted(_read_message, _parts)
 _tool_of_object: Converted[Any] = Converted(lambda tool: [convert_to_openai_tool(tool)], lambda _tool: ())
-
-
-def _tool_of(tool: Native) -> Native:
-    """A tool's definition; a provider's own stays as it is."""
-    return tool if isinstance(tool, Mapping) else _tool_of_object(tool)[0]
-
-
-def _name_of(model: Native) -> str | None:
-    while (bound := getattr(model, "bound", None)) is not None:
-        model = bound
-    names = (model, *(getattr(model, name, None) for name in ("model_name", "model", "model_id")))
-    return next((name for name in names if isinstance(name, str)), None)
 
 
 def write(was: BaseMessage | None, pieces: Sequence[Piece]) -> BaseMessage:

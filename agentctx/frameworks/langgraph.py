@@ -78,14 +78,12 @@ class ContextHook(RunnableLambda[Any, Any]):
         request = read(_thread() if thread is None else thread, [*head, *messages], self._tools, self._model)
         self._record(request.name, messages)
         call = await self.agentctx.begin(request)
-        self._remember((request.name, messages[-1].id if messages else None), call)
-        return {"llm_input_messages": call.messages[len(head) :]}
-
-    def _remember(self, key: tuple[object, str | None], call: PreparedCall[BaseMessage]) -> None:
+        key = (request.name, messages[-1].id if messages else None)
         with self._guard:
             self._unanswered[key] = call
             if len(self._unanswered) > MOST_UNANSWERED:
                 self._unanswered.popitem(last=False)
+        return {"llm_input_messages": call.messages[len(head) :]}
 
     def _record(self, name: object, messages: Sequence[BaseMessage]) -> None:
         """Take note of what the last answer cost: it stands behind the last message of the call that it answers."""

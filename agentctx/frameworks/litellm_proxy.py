@@ -121,9 +121,14 @@ class ContextLogger(CustomLogger):
         parts = adapter.read(data)
         if parts is None:
             return None
-        owner, named = _digest(key), _named(data)
+        noted = [data.get("metadata") or {}, data.get("litellm_metadata") or {}]
+        names = (data.get("litellm_session_id"), *(each.get("session_id") for each in noted))
+        made_up = any(each.get(SESSION_ID_GENERATED_METADATA_KEY) for each in noted)
+        own_name = None if made_up else next(filter(None, names), None)
+        owner, named = _digest(key), None if own_name is None else str(own_name)
         if named is None and self.agentctx.sessions.store is not None:  # which keeps what has a name
-            named = _beginning(adapter, parts)
+            begins = opening_of(parts.messages, parts.system, format_named(adapter.format, parts.model)).beginning
+            named = _digest(f"{begins.system.hex()}/{begins.task.hex()}")
         name = UNNAMED if named is None else f"{owner}/{named}"
         given = {"system": parts.system, "tools": parts.tools, "model": parts.model}
         call = await self.agentctx.begin(Request(name, adapter, parts.messages, **given, owner=owner))
@@ -157,21 +162,6 @@ class ContextLogger(CustomLogger):
         if sent is not None and usage is not None:
             sent.call.record(usage)
             await sent.call.save()
-
-
-def _named(data: Mapping[str, Any]) -> str | None:
-    """The client's own name of the conversation."""
-    noted = [data.get("metadata") or {}, data.get("litellm_metadata") or {}]
-    names = (data.get("litellm_session_id"), *(each.get("session_id") for each in noted))
-    made_up = any(each.get(SESSION_ID_GENERATED_METADATA_KEY) for each in noted)
-    name = None if made_up else next(filter(None, names), None)
-    return None if name is None else str(name)
-
-
-def _beginning(adapter: Adapter, parts: RequestParts) -> str:
-    """What stands for the system prompt and the task, by which other workers know the conversation."""
-    begins = opening_of(parts.messages, parts.system, format_named(adapter.format, parts.model)).beginning
-    return _digest(f"{begins.system.hex()}/{begins.task.hex()}")
 
 
 def _digest(text: str) -> str:

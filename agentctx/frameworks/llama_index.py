@@ -211,7 +211,11 @@ def _part(block: Native) -> list[dict[str, Any]]:
     if isinstance(block, ToolCallBlock | ThinkingBlock):
         return []
     if isinstance(block, ImageBlock):
-        url = str(block.url) if block.url else f"data:{block.image_mimetype};base64,{_image(block)}"
+        url = (
+            str(block.url)
+            if block.url
+            else f"data:{block.image_mimetype};base64,{block.resolve_image(as_base64=True).read().decode()}"
+        )
         return [{"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}]
     if isinstance(block, AudioBlock) and not block.url:
         data = block.resolve_audio(as_base64=True).read().decode()
@@ -220,11 +224,6 @@ def _part(block: Native) -> list[dict[str, Any]]:
         url = f"data:{block.document_mimetype};base64,{b64encode(block.resolve_document().read()).decode()}"
         return [{"type": "file", "file": {"file_data": url, "filename": block.title}}]
     return [{"type": "text", "text": block.model_dump_json(exclude={"video"})}]
-
-
-def _image(block: Native) -> str:
-    data: str = block.resolve_image(as_base64=True).read().decode()
-    return data
 
 
 def _thinking(block: Native) -> dict[str, Any]:
@@ -265,7 +264,7 @@ def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
         calls = [_made_call(call) for call in native.get("tool_calls") or ()]
         return ChatMessage(role=native["role"], blocks=[*_words(native), *calls], additional_kwargs=answers)
     calls_left, places = dict(pieces[0].calls), count()
-    older = {"tool_calls": [*calls_left.values()]} if _is_older(was) else {}
+    older = {"tool_calls": [*calls_left.values()]} if was.additional_kwargs.get("tool_calls") else {}
     blocks: list[Any] = []
     words = _words(native)
     for block in was.blocks:
@@ -286,10 +285,6 @@ def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
 def _made_call(call: dict[str, Any]) -> ToolCallBlock:
     function = call["function"]
     return ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=function["arguments"])
-
-
-def _is_older(message: ChatMessage) -> bool:
-    return bool(message.additional_kwargs.get("tool_calls"))
 
 
 def _words(native: dict[str, Any]) -> list[Any]:

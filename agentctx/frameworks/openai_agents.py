@@ -111,13 +111,15 @@ class ContextModel(Model):
     def _read(self, asked: _Asked, given: str | list[Any]) -> Request[Any]:
         if any(asked.more.get(name) is not None for name in ("previous_response_id", "conversation_id")):
             raise ConfigError(_PARTLY.format("ContextModel"))
-        name = next((known[_KEY] for known in _extras(asked.settings) if _KEY in known), UNNAMED)
+        extras = (asked.settings.extra_args, asked.settings.extra_body)
+        name = next((extra[_KEY] for extra in extras if isinstance(extra, Mapping) and _KEY in extra), UNNAMED)
         model = getattr(self.model, "model", None)
         return _request(name, given, asked.instructions, (*asked.tools, *asked.handoffs), model)
 
     def _sent(self, asked: _Asked, call: PreparedCall[Any]) -> tuple[Any, ...]:
         settings = asked.settings
-        if not _names_runs(self.model) and _KEY in (settings.extra_args or {}):
+        names_runs = getattr(self.model, "_supports_default_prompt_cache_key", None)  # whether the SDK gives it the key
+        if not (callable(names_runs) and names_runs()) and _KEY in (settings.extra_args or {}):
             kept = {name: value for name, value in settings.extra_args.items() if name != _KEY}
             settings = replace(settings, extra_args=kept or None)
         return (
@@ -158,16 +160,6 @@ class _Asked:
     handoffs: list[Any]
     tracing: Native
     more: Mapping[str, Any]
-
-
-def _extras(settings: Native) -> list[Mapping[str, Any]]:
-    return [each for each in (settings.extra_args, settings.extra_body) if isinstance(each, Mapping)]
-
-
-def _names_runs(model: Native) -> bool:
-    """Whether the SDK gives a model the key of itself."""
-    known = getattr(model, "_supports_default_prompt_cache_key", None)
-    return bool(known()) if callable(known) else False
 
 
 async def _recorded(call: PreparedCall[Any], events: AsyncIterator[Any]) -> AsyncGenerator[Any]:
@@ -215,7 +207,8 @@ class ContextFilter(RunHooks[Any]):
         tools = await agent.get_all_tools(RunContextWrapper(data.context))
         offered = [each if isinstance(each, Handoff) else handoff(each) for each in agent.handoffs]
         model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", None)
-        request = _request(_named(), items, given.instructions, (*tools, *offered), model)
+        group: str | None = getattr(get_current_trace(), "group_id", None)
+        request = _request(_session_id.get() or group or UNNAMED, items, given.instructions, (*tools, *offered), model)
         call = await self.agentctx.begin(request)
         self._call.set(call)
         return ModelInputData(input=call.messages, instructions=given.instructions)
@@ -229,11 +222,6 @@ class ContextFilter(RunHooks[Any]):
 
 
 _session_id: ContextVar[str | None] = ContextVar("agentctx_session_id", default=None)
-
-
-def _named() -> str:
-    group: str | None = getattr(get_current_trace(), "group_id", None)
-    return _session_id.get() or group or UNNAMED
 
 
 class ContextSession:

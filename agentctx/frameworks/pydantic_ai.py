@@ -283,14 +283,16 @@ def _rewritten(part: Native, piece: Piece) -> Native:
         return part
     if piece.message["role"] == "tool":
         part = _with_id(part, piece.message["tool_call_id"])
-        if content == piece.before["content"] or _is_read_by_framework(part):
+        read_by_framework = isinstance(part, ToolReturnPart) and type(part) is not ToolReturnPart
+        if content == piece.before["content"] or read_by_framework:
             return part
     if part.part_kind == "user-prompt":
         before = part.content if not isinstance(part.content, str) else ()
         known = [(_content(each), each) for each in before]
         return replace(part, content=content if isinstance(content, str) else [_again(each, known) for each in content])
     if piece.message["role"] == "tool":
-        files = [] if isinstance(content, str) else [_again(each, _files(part)) for each in content]
+        known = [(_content(each), each) for each in getattr(part, "files", ())]
+        files = [] if isinstance(content, str) else [_again(each, known) for each in content]
         said = [*files] if any(not isinstance(each, str) for each in files) else _words(content)
         if isinstance(part, ToolReturnPart):
             return replace(part, content=said)
@@ -300,14 +302,6 @@ def _rewritten(part: Native, piece: Piece) -> Native:
 
 def _with_id(part: Native, call_id: str) -> Native:
     return part if part.tool_call_id == call_id else replace(part, tool_call_id=call_id)
-
-
-def _is_read_by_framework(part: Native) -> bool:
-    return isinstance(part, ToolReturnPart) and type(part) is not ToolReturnPart
-
-
-def _files(part: Native) -> list[tuple[Any, Any]]:
-    return [(_content(each), each) for each in getattr(part, "files", ())]
 
 
 def _again(block: Native, known: Sequence[tuple[Any, Any]]) -> Native:
@@ -331,22 +325,15 @@ def _parts_of_response(was: ModelResponse, piece: Piece) -> list[Any]:
     for part in was.parts:
         if isinstance(part, ToolCallPart):
             call = calls.pop(next(places), None)
-            parts += [] if call is None else [_called(part, call)]
+            if call is not None:
+                arguments, called = call["function"]["arguments"], _with_id(part, call["id"])
+                if arguments != called.args_as_json_str() and type(called) is ToolCallPart:
+                    read = arguments if isinstance(called.args, str) else json.loads(arguments)
+                    called = replace(called, args=read)
+                parts.append(called)
         elif isinstance(part, ThinkingPart) and part.signature and part.provider_name == "anthropic":
             parts += [part] if _thinking(part) in thought else []
         elif (block := next(blocks, None)) is not None:
             text = isinstance(part, TextPart) and block != _said(part)
-            parts.append(_worded(part, _words([block])) if text else part)
+            parts.append(replace(part, content=_words([block])) if text else part)
     return [*parts, *map(_made_call, calls.values())]
-
-
-def _worded(part: Native, words: str) -> Native:
-    return replace(part, content=words)
-
-
-def _called(part: ToolCallPart, call: Mapping[str, Any]) -> ToolCallPart:
-    arguments = call["function"]["arguments"]
-    part = _with_id(part, call["id"])
-    if arguments == part.args_as_json_str() or type(part) is not ToolCallPart:
-        return part
-    return replace(part, args=arguments if isinstance(part.args, str) else json.loads(arguments))

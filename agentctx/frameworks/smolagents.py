@@ -175,35 +175,25 @@ def _turns(messages: Sequence[ChatMessage]) -> Iterator[_Turn]:
     """The messages in order; images that were observed stand behind the text of the observation."""
     place = 0
     while place < len(messages):
-        group = _said(messages, place)
-        following = place + len(group)
-        if not group:
-            yield _Turn((messages[place],))
+        first, *following = messages[place : place + 2]
+        if not _is(first, MessageRole.ASSISTANT, MessageRole.TOOL_CALL):
+            yield _Turn((first,))
             place += 1
             continue
-        seen = [each for each in messages[following : following + 1] if _is(each, MessageRole.USER)]
-        results = _results(messages, following + len(seen))
+        calls = following if _is(first, MessageRole.ASSISTANT) else []
+        group = (first, *(each for each in calls if _is(each, MessageRole.TOOL_CALL)))
+        start = place + len(group)
+        seen = [each for each in messages[start : start + 1] if _is(each, MessageRole.USER)]
+        start = end = start + len(seen)
+        while end < len(messages) and _is(messages[end], MessageRole.TOOL_RESPONSE):
+            end += 1
+        results = messages[start:end]
         seen = seen if results else []
         ids = tuple(f"step_{place}_{number}" for number in range(len(results)))
         yield _Turn(group, ids)
         yield from (_Turn((each,), answers=id_) for each, id_ in zip(results, ids, strict=True))
         yield from (_Turn((each,)) for each in seen)
-        place = following + len(results) + len(seen)
-
-
-def _said(messages: Sequence[ChatMessage], place: int) -> Group:
-    """What the model said at a place, with the calls that follow; empty where it said nothing."""
-    two = messages[place : place + 2]
-    if _is(two[0], MessageRole.ASSISTANT) and len(two) > 1 and _is(two[1], MessageRole.TOOL_CALL):
-        return tuple(two)
-    return (two[0],) if _is(two[0], MessageRole.ASSISTANT, MessageRole.TOOL_CALL) else ()
-
-
-def _results(messages: Sequence[ChatMessage], place: int) -> list[ChatMessage]:
-    found: list[ChatMessage] = []
-    while place + len(found) < len(messages) and _is(messages[place + len(found)], MessageRole.TOOL_RESPONSE):
-        found.append(messages[place + len(found)])
-    return found
+        place += len(group) + len(results) + len(seen)
 
 
 def _is(message: ChatMessage, *roles: MessageRole) -> bool:
@@ -236,7 +226,9 @@ def _written(message: ChatMessage, written: dict[str, Any]) -> ChatMessage:
     content: Native = _calls_text(message, written) if _is(message, MessageRole.TOOL_CALL) else written.get("content")
     if content == (_text(message) if isinstance(content, str) else _parts(message.content)):
         return message
-    return ChatMessage(role=message.role, content=_blocks(content, _images_in(message.content)))
+    blocks = message.content if isinstance(message.content, list) else ()
+    images = {_url_of(block["image"]): block["image"] for block in blocks if block.get("type") == "image"}
+    return ChatMessage(role=message.role, content=_blocks(content, images))
 
 
 def _calls_text(message: ChatMessage, written: dict[str, Any]) -> str:
@@ -276,12 +268,6 @@ def _blocks(content: Native, images: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"type": "image", "image": images[part["image_url"]["url"]]} if part["type"] == "image_url" else part
         for part in content
     ]
-
-
-def _images_in(content: Native) -> dict[str, Any]:
-    """The images in a message's content, by their URLs."""
-    blocks = content if isinstance(content, list) else ()
-    return {_url_of(block["image"]): block["image"] for block in blocks if block.get("type") == "image"}
 
 
 def _url_of(image: Native) -> str:

@@ -79,21 +79,16 @@ class ContextConversationManager(ConversationManager):
                 yield event
 
     def _request(self, context: Native) -> Request[Any]:
-        system = context.system_prompt
+        system, agent = context.system_prompt, context.agent
+        session = getattr(getattr(agent, "_session_manager", None), "session_id", None)
         return Request(
-            name=self._name_of(context.agent),
+            name=self._names.setdefault(agent, uuid4().hex) if session is None else f"{session}/{agent.agent_id}",
             adapter=_CONVERSE,
             objects=context.messages,
             system=[{"text": system}] if isinstance(system, str) else system,
             tools=[{"toolSpec": spec} for spec in context.tool_specs] or None,
             model=context.model.get_config().get("model_id"),
         )
-
-    def _name_of(self, agent: Native) -> str:
-        session = getattr(getattr(agent, "_session_manager", None), "session_id", None)
-        if session is not None:
-            return f"{session}/{agent.agent_id}"
-        return self._names.setdefault(agent, uuid4().hex)
 
 
 def _with_view(context: Native, call: PreparedCall[Any]) -> Native:

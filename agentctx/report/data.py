@@ -130,7 +130,12 @@ async def session_data(
     items, sizes = Items(), KindSizes(source.meter)
     log, calls = RowLog(given, items), []
     async for step in replay(recording, pipeline, model=model):
-        calls.append(_call(step, log, sizes))
+        if step.view is None:
+            log.miss(step.number, step.index)
+            calls.append(ShownCall(step, (0,) * len(KINDS), 0))
+        else:
+            unchanged = log.see(step.number, step.index, step.view)
+            calls.append(ShownCall(step.without_view(), sizes.of(step.view.context), unchanged))
         done()
     steps = [call.step for call in calls]
     limit = max((step.limit for step in steps if step.limit is not None), default=None)
@@ -156,14 +161,6 @@ async def session_data(
         ),
         meter=source.meter,
     )
-
-
-def _call(step: Step, log: RowLog, sizes: KindSizes) -> ShownCall:
-    if step.view is None:
-        log.miss(step.number, step.index)
-        return ShownCall(step, (0,) * len(KINDS), 0)
-    unchanged = log.see(step.number, step.index, step.view)
-    return ShownCall(step.without_view(), sizes.of(step.view.context), unchanged)
 
 
 @frozen
@@ -292,7 +289,10 @@ class RowLog:
     def _look(self, call: int, length: int, view: View) -> None:
         done = {change.index: change for change in view.report.in_force if change.outcome is not Outcome.ADDED}
         made = {change.index: change for change in view.report.in_force if change.outcome is Outcome.ADDED}
-        found = {index: self._gone(done.get(index)) for index in range(length)}
+        found = dict.fromkeys(range(length), State(Outcome.DROPPED.value, None))
+        for index, change in done.items():
+            outcome = change.outcome if change.is_gone else Outcome.DROPPED
+            found[index] = State(outcome.value, None, change.stage, change.reason, change.handle)
         messages = view.context.messages
         for place, origin in enumerate(view.origins):
             if origin is not None:
@@ -300,18 +300,15 @@ class RowLog:
         self._note(call, found)
         self._lay(self._layout(call, view, made))
 
-    def _gone(self, change: Change | None) -> State:
-        if change is None:
-            return State(Outcome.DROPPED.value, None)
-        outcome = change.outcome if change.is_gone else Outcome.DROPPED
-        return State(outcome.value, None, change.stage, change.reason, change.handle)
-
     def _sent(self, index: int, message: Message, change: Change | None) -> State:
         item = self.items.place(message)
         if change is None or change.outcome in _SAME:
             same = item == self.places[index] or change is not None
             return State(Outcome.KEPT.value if same else Outcome.EDITED.value, item)
-        outcome = Outcome.OFFLOADED.value if _is_preview(message, self.given[index]) else change.outcome.value
+        starts, started = (  # whether a message has the start of a content that lies in the store
+            any(result.text.startswith(OFFLOADED) for result in one.results) for one in (message, self.given[index])
+        )
+        outcome = Outcome.OFFLOADED.value if starts and not started else change.outcome.value
         return State(outcome, item, change.stage, change.reason, change.handle)
 
     def _note(self, call: int, found: Mapping[int, State]) -> None:
@@ -345,13 +342,6 @@ class RowLog:
 
 
 _SAME = frozenset({Outcome.MARKED, Outcome.KEPT})
-
-
-def _is_preview(message: Message, given: Message) -> bool:
-    """Whether a message has the start of a content that lies in the store now."""
-    return any(result.text.startswith(OFFLOADED) for result in message.results) and not any(
-        result.text.startswith(OFFLOADED) for result in given.results
-    )
 
 
 def _order(origins: Sequence[int | None]) -> tuple[int, ...]:

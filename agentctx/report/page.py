@@ -87,7 +87,8 @@ def comparison_page(rows: Sequence[Measured]) -> str:
         >>> comparison_page([row]).startswith("<!doctype html>")
         True
     """
-    found = {(_Session(printable(row.session), _model(row)), printable(row.pipeline)): row for row in rows}
+    models_of = ((row, printable(row.model or "no model named")) for row in rows)
+    found = {(_Session(printable(row.session), model), printable(row.pipeline)): row for row, model in models_of}
     sessions = list(dict.fromkeys(session for session, _ in found))
     pipelines = list(dict.fromkeys(pipeline for _, pipeline in found))
     return _document(
@@ -116,7 +117,11 @@ def _session_facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
     found = summarise(data.steps)
     could_not = f", {found.overflowed:,} not sent" if found.overflowed else ""
     yield "Model calls", f"{found.steps:,}", f"{found.compactions:,} with a compaction{could_not}"
-    yield "Tokens sent", f"{found.tokens_sent:,}", _beside(found.tokens_sent, found.tokens_given)
+    less = abs(1 - found.tokens_sent / found.tokens_given) if found.tokens_given else 1.0
+    than = f"{'less' if found.tokens_sent < found.tokens_given else 'more'} than the {found.tokens_given:,}"
+    whole = "the full history at each call"
+    beside = whole if found.tokens_sent == found.tokens_given else f"{less:.0%} {than} of the full history"
+    yield "Tokens sent", f"{found.tokens_sent:,}", beside
     share = found.prefix_tokens / found.tokens_sent if found.tokens_sent else 0.0
     yield "Unchanged prefix", f"{share:.0%}", "of what was sent: the provider's cache can serve it"
     yield _cost_fact(data)
@@ -132,14 +137,6 @@ def _cost_fact(data: SessionData) -> tuple[str, str, str]:
     ours, everything, trimmed = (f"{cost:,.0f}" for cost in ways)
     more = f"full-price tokens; full history {everything}, trimming at each call {trimmed}"
     return "Cost", ours, more
-
-
-def _beside(sent: int, given: int) -> str:
-    """What was sent beside what the loop had, in words."""
-    if sent == given:
-        return "the full history at each call"
-    share = abs(1 - sent / given) if given else 1.0
-    return f"{share:.0%} {'less' if sent < given else 'more'} than the {given:,} of the full history"
 
 
 def _session_values(data: SessionData, *, content: bool = True, cap: int | None = None) -> dict[str, Any]:
@@ -301,10 +298,6 @@ class _Session:
     model: str
 
 
-def _model(row: Measured) -> str:
-    return printable(row.model or "no model named")
-
-
 def _comparison_facts(
     found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
@@ -326,17 +319,14 @@ def _comparison_values(
         for (session, _), row in found.items()
     }
     models = sorted({session.model for session in sessions})
+    numbers = {key: [getattr(row, name) for name in _NUMBERS] for key, row in found.items()}
     return {
         "pipelines": pipelines,
         "models": models,
         "sessions": [[names[session], session.place, models.index(session.model)] for session in sessions],
         "numbers": _NUMBERS,
-        "rows": [[_numbers(found.get((session, pipeline))) for pipeline in pipelines] for session in sessions],
+        "rows": [[numbers.get((session, pipeline)) for pipeline in pipelines] for session in sessions],
     }
-
-
-def _numbers(row: Measured | None) -> list[float | None] | None:
-    return None if row is None else [getattr(row, name) for name in _NUMBERS]
 
 
 _CHARTS = "uplot/uPlot.iife.min.js"
@@ -352,9 +342,14 @@ def _document(template: str, scripts: Sequence[str], **values: str) -> str:
         values: HTML for the places of the template.
     """
     code, styles = [_asset(name) for name in (_CHARTS, *scripts)], [_asset(name) for name in _STYLES]
+    scripts_allowed, styles_allowed = (  # the page's own, and no address
+        " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
+        for texts in (code, styles)
+    )
+    policy = f"default-src 'none'; script-src {scripts_allowed}; style-src {styles_allowed}"
     return Template(_asset(template)).substitute(
         values,
-        policy=_policy(code, styles),
+        policy=f"{policy}; base-uri 'none'; form-action 'none'",
         licence=escape(_asset("uplot/LICENSE").replace("--", "")),
         styles="\n".join(f"<style>{style}</style>" for style in styles),
         scripts="\n".join(f"<script>{script}</script>" for script in code),
@@ -378,13 +373,3 @@ def _fact_list(facts: Iterable[tuple[str, str, str]]) -> str:
 
 def _asset(name: str) -> str:
     return files("agentctx.report").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """What the browser allows the page: its own scripts and styles, and no address."""
-    allowed = [" ".join(f"'sha256-{_hash(text)}'" for text in texts) for texts in (scripts, styles)]
-    return f"default-src 'none'; script-src {allowed[0]}; style-src {allowed[1]}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()

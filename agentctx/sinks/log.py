@@ -62,7 +62,8 @@ class LogEvents:
         logger = logging.getLogger(self.logger) if isinstance(self.logger, str) else self.logger
         level = _level(event)
         if logger.isEnabledFor(level):
-            logger.log(level, "%s", _one_line(self._line(event)), extra={"agentctx": _facts(event)})
+            # on one line: who names a conversation or a model writes no line of its own
+            logger.log(level, "%s", printable(self._line(event)).replace("\n", "␊"), extra={"agentctx": _facts(event)})
 
     def _line(self, event: Event) -> str:
         told = _facts(event)
@@ -78,11 +79,6 @@ class LogEvents:
             f"{'cut' if is_cut(event) else 'prepared'}{whose}{by}: {report.messages_before} -> {report.messages_after} "
             f"messages, {report.tokens_before:,} -> {report.tokens_after:,} tokens{less}"
         )
-
-
-def _one_line(text: str) -> str:
-    """The text as one line of a log: who names a conversation or a model writes no line of its own."""
-    return printable(text).replace("\n", "␊")
 
 
 def _level(event: Event) -> int:

@@ -110,7 +110,10 @@ class OpenTelemetry:
             made.sessions.add(-1)
             made.closed.add(1, {"agentctx.why": event.why})
         elif isinstance(event, UsageRecorded) and self.usage:
-            self._usage(event, told)
+            chat = told | {"gen_ai.operation.name": "chat"}
+            self._made.usage.record(event.billed, chat | {"gen_ai.token.type": "input"})
+            if (answer := output_tokens(event.usage)) is not None:
+                self._made.usage.record(answer, chat | {"gen_ai.token.type": "output"})
 
     def _step(self, event: StepPrepared, told: dict[str, Any]) -> None:
         report, less, made = event.report, saved(event), self._made
@@ -155,12 +158,6 @@ class OpenTelemetry:
             span.set_attributes(told | ({} if event.session is None else {"gen_ai.conversation.id": event.session}))
             span.set_status(self._failed)
         span.end()
-
-    def _usage(self, event: UsageRecorded, told: dict[str, Any]) -> None:
-        chat = told | {"gen_ai.operation.name": "chat"}
-        self._made.usage.record(event.billed, chat | {"gen_ai.token.type": "input"})
-        if (answer := output_tokens(event.usage)) is not None:
-            self._made.usage.record(answer, chat | {"gen_ai.token.type": "output"})
 
 
 class _Instruments:

@@ -231,14 +231,12 @@ class Window:
     def __str__(self) -> str:
         """One line: how full, of what, how much is free."""
         whole = max(1, self.tokens)
-        shares = ((section.name, f"{section.tokens / whole:.0%}") for section in self._by_size())
+        sections = sorted(self.sections, key=lambda section: -section.tokens)
+        shares = ((section.name, f"{section.tokens / whole:.0%}") for section in sections)
         parts = " ".join(f"{name} {share}" for name, share in shares if share != "0%")
         if self.limit is None:
             return f"{short(self.tokens)} tokens | {parts}"
         return f"{self.share:.0%} of {self.limit:,} | {parts} | {short(self.free)} free"
-
-    def _by_size(self) -> list[ContentSize]:
-        return sorted(self.sections, key=lambda section: -section.tokens)
 
 
 class Windows:
@@ -257,7 +255,10 @@ class Windows:
 
     def of(self, view: View) -> Window:
         """What a prepared request consists of."""
-        return self.of_context(view.context, self._read_by(view.messages, view.system, view.tools), view.report.limit)
+        if self._reader is None:
+            given = as_list(view.messages)
+            self._reader = reader(given, system=view.system, tools=view.tools, format=self._format, model=self._model)
+        return self.of_context(view.context, self._reader, view.report.limit)
 
     def of_context(self, context: Context, read: Reader, limit: int | None) -> Window:
         """The same of a request as values, counted by a reader."""
@@ -266,12 +267,6 @@ class Windows:
         sizes = dict(zip(KINDS, self._sizes.of(context), strict=True))
         sections = tuple(ContentSize(kind, size) for kind, size in sizes.items() if size)
         return Window(sections, limit, tuple(_advice(sizes, context.messages, read)))
-
-    def _read_by(self, messages: Sequence[object], system: object, tools: object) -> Reader:
-        if self._reader is None:
-            given = as_list(messages)
-            self._reader = reader(given, system=system, tools=tools, format=self._format, model=self._model)
-        return self._reader
 
 
 def short(tokens: int) -> str:

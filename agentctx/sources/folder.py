@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -250,16 +250,12 @@ def _set(written: str) -> str:
     """A set of characters as Python reads it; of a range that ends before it begins the first is in it, as for git."""
     inner = written.rstrip("+")[1:-1]
     outside = inner.startswith("^")
-    items = (_item(found["first"], found["last"]) for found in _ITEM.finditer(inner[outside:]))
+    items = []
+    for found in _ITEM.finditer(inner[outside:]):
+        ends = [end for end in found.groups() if end is not None]
+        ends = ends[:1] if ends[-1][-1] < ends[0][-1] else ends
+        items.append("-".join(f"\\{end}" if end in _OPERATORS else end for end in ends))
     return f"[{'^' * outside}{''.join(items)}]{'+' * written.endswith('+')}"
-
-
-def _item(first: str, last: str | None) -> str:
-    return _literal(first) if last is None or last[-1] < first[-1] else f"{_literal(first)}-{_literal(last)}"
-
-
-def _literal(item: str) -> str:
-    return f"\\{item}" if item in _OPERATORS else item
 
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
@@ -316,8 +312,11 @@ class _Folder:
                 found = sorted(entries, key=lambda entry: entry.name)
         except OSError:
             found = []
-        if gitignore:
-            ignored = (*ignored, *_ignore_file(root, inside, found))
+        if gitignore and any(each.name == ".gitignore" and each.is_file(follow_symlinks=False) for each in found):
+            content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE)
+            if content is not None:
+                patterns = Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True)
+                ignored = (*ignored, _Ignored(inside, patterns))
         return cls(inside, iter(found), ignored)
 
     def ignores(self, path: str) -> bool:
@@ -327,11 +326,3 @@ class _Folder:
             if said is not None:
                 return said
         return False
-
-
-def _ignore_file(root: Path, inside: str, found: Sequence[os.DirEntry[str]]) -> Iterator[_Ignored]:
-    if not any(entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in found):
-        return
-    content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE)
-    if content is not None:
-        yield _Ignored(inside, Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True))

@@ -283,7 +283,10 @@ class _Found:
 
 def _weigh(calls: Sequence[_SourceCall], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
     """Cut, rank and choose what was found."""
-    found = _weighed([item for call in calls for item in call.items], query)
+    found = [item for call in calls for item in call.items]
+    if raw_words(query):
+        shares = coverage(query, [f"{item.title}\n{item.content}" for item in found])
+        found = [item.worth(blended(item.relevance, share)) for item, share in zip(found, shares, strict=True)]
     owners = [call for call in calls for _ in call.items]
     pieces = [_Found(call, item, item) for call, item in zip(owners, found, strict=True)]
     for call in calls:
@@ -292,10 +295,14 @@ def _weigh(calls: Sequence[_SourceCall], query: str, max_tokens: int | None, cou
     items = [item for _, item in fitting]
     if max_tokens is None:
         order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
-        chosen: Mapping[int, ContextItem] = {index: items[index] for index in order}
+        selected: Mapping[int, ContextItem] = {index: items[index] for index in order}
     else:
-        chosen = select_items(items, max_tokens, counter)
-    return _gathered(calls, pieces, {fitting[index][0]: item for index, item in chosen.items()}, counter)
+        selected = select_items(items, max_tokens, counter)
+    chosen = {fitting[index][0]: item for index, item in selected.items()}
+    text = render(tuple(chosen.values()))
+    left_out = tuple(piece.whole for index, piece in enumerate(pieces) if index not in chosen)
+    reports = tuple(_report(call, [(pieces[index], item) for index, item in chosen.items()], counter) for call in calls)
+    return Gathered(tuple(chosen.values()), left_out, text, counter.count(text), reports)
 
 
 def _hold(call: _SourceCall, pieces: Sequence[_Found], counter: TokenCounter) -> None:
@@ -304,34 +311,14 @@ def _hold(call: _SourceCall, pieces: Sequence[_Found], counter: TokenCounter) ->
     if room is None:
         return
     for piece in sorted(pieces, key=lambda piece: -piece.whole.relevance):
-        piece.item = _fitted(piece.whole, room, counter)
+        fitting = room > 0 and fits(written(piece.whole), room, counter)
+        piece.item = piece.whole if fitting else shortened(piece.whole, room, counter)
         room -= 0 if piece.item is None else counter.count(written(piece.item))
-
-
-def _fitted(item: ContextItem, room: int, counter: TokenCounter) -> ContextItem | None:
-    return item if room > 0 and fits(written(item), room, counter) else shortened(item, room, counter)
-
-
-def _weighed(items: Sequence[ContextItem], query: str) -> Sequence[ContextItem]:
-    if not raw_words(query):
-        return items
-    shares = coverage(query, [f"{item.title}\n{item.content}" for item in items])
-    return [item.worth(blended(item.relevance, share)) for item, share in zip(items, shares, strict=True)]
 
 
 def blended(prior: float, share: float) -> float:
     """What something is worth: half what it is worth to any task, half how much it has of this task's words."""
     return (prior + share) / 2
-
-
-def _gathered(
-    calls: Sequence[_SourceCall], pieces: Sequence[_Found], chosen: Mapping[int, ContextItem], counter: TokenCounter
-) -> Gathered:
-    items = tuple(chosen.values())
-    text = render(items)
-    left_out = tuple(piece.whole for index, piece in enumerate(pieces) if index not in chosen)
-    reports = tuple(_report(call, [(pieces[index], item) for index, item in chosen.items()], counter) for call in calls)
-    return Gathered(items, left_out, text, counter.count(text), reports)
 
 
 def _report(call: _SourceCall, chosen: Sequence[tuple[_Found, ContextItem]], counter: TokenCounter) -> SourceReport:

@@ -155,7 +155,7 @@ async def _disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
         given = place / "config.given"
         nowhere = {"GIT_DIR": str(place / "none")}
         settings = _settings_in(await run_git(place, "config", "--list", "-z", variables=nowhere), of_user=True)
-        if await to_thread.run_sync(_copy_config, found, place):
+        if await to_thread.run_sync(_copied, found.common, "config", given):  # to be taken apart
             own = ("config", "--file", str(given), "--no-includes", "--list", "-z")
             settings |= _settings_in(await run_git(place, *own, variables=nowhere | _NO_CONFIG), of_user=False)
         yield await to_thread.run_sync(_copy_repository, found, settings, place) | _NO_CONFIG
@@ -270,16 +270,14 @@ def _git_folder(folder: Path) -> _GitFolder | None:
         raise SourceError("git", f"cannot look into {folder.name!r}: it is no folder")
     folder = Path(os.path.realpath(folder))
     for each in (folder, *folder.parents):
-        if os.path.lexists(each / ".git") and not _is_none(each / ".git"):
+        git = each / ".git"
+        # git passes over a folder of that name without a HEAD as well
+        is_none = git.is_dir() and not git.is_symlink() and not os.path.lexists(git / "HEAD")
+        if os.path.lexists(git) and not is_none:
             return _found(each)
         if (each / "HEAD").is_file() and (each / "objects").is_dir() and (each / "refs").is_dir():
             return _checked(None, each)
     return None
-
-
-def _is_none(place: Path) -> bool:
-    """Whether what is called ``.git`` is no repository: a folder without a ``HEAD``, which git passes over as well."""
-    return place.is_dir() and not place.is_symlink() and not os.path.lexists(place / "HEAD")
 
 
 def _found(tree: Path) -> _GitFolder:
@@ -429,11 +427,6 @@ def _settings_in(listed: str, *, of_user: bool) -> dict[str, str]:
     return {name: value if is_given else "true" for name, is_given, value in pairs if name in kept}
 
 
-def _copy_config(found: _GitFolder, into: Path) -> bool:
-    """Copy the repository's configuration, to be taken apart; whether there is one."""
-    return _copied(found.common, "config", into / "config.given")
-
-
 _MOST_SYMBOLIC = 5
 """So many branches that stand for another are followed, as git does."""
 
@@ -488,15 +481,12 @@ def _copy_refs(found: _GitFolder, own: Path, common: Path) -> None:
             return
         head = _text(found.common, name).strip() or _packed(found.common, name)
         if head:
-            _write_ref(common / name, head)
-
-
-def _write_ref(place: Path, told: str) -> None:
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"{told}\n", encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise SourceError("git", f"cannot copy the branch {place.name!r:.80}: {error.strerror}") from error
+            place = common / name
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(f"{head}\n", encoding="utf-8", errors="surrogateescape")
+            except OSError as error:
+                raise SourceError("git", f"cannot copy the branch {place.name!r:.80}: {error.strerror}") from error
 
 
 def _packed(common: Path, name: str) -> str:
@@ -571,15 +561,13 @@ def redact_diff(text: str, redact: Redactor) -> str:
     The lines that were added, removed or kept are read as text of the file that they are of, without their signs: a
     diff of ``.env`` is no place to find what ``.env`` itself does not tell.
     """
-    return "".join(_of_file(part, redact) for part in _FILE.split(text))
-
-
-def _of_file(text: str, redact: Redactor) -> str:
-    """What is said of one file; a key that goes over lines of several signs goes first, as a whole."""
-    head = _HUNK.split(text, maxsplit=1)[0]
-    names = dict.fromkeys(found["name"] for pattern in (_NAME, _RENAMED) for found in pattern.finditer(head))
-    head, *hunks = _HUNK.split(redact(text, ""))
-    return "@@".join((head, *(_of_hunk(hunk, tuple(names), redact) for hunk in hunks)))
+    told = []
+    for part in _FILE.split(text):
+        head = _HUNK.split(part, maxsplit=1)[0]
+        names = dict.fromkeys(found["name"] for pattern in (_NAME, _RENAMED) for found in pattern.finditer(head))
+        head, *hunks = _HUNK.split(redact(part, ""))  # a key over lines of several signs goes first, as a whole
+        told.append("@@".join((head, *(_of_hunk(hunk, tuple(names), redact) for hunk in hunks))))
+    return "".join(told)
 
 
 def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
@@ -610,30 +598,22 @@ def _within_keys(lines: list[str], redact: Redactor) -> list[str]:
     told: list[str] = []
     place = 0
     while place < len(lines):
-        stop = _end_of_key(lines, place)
-        told += _as_key(lines[place:stop], redact) if stop > place else lines[place : place + 1]
-        place = max(stop, place + 1)
+        stop = place  # where whole lines of what may be a key end, with the shorter line at its end
+        while stop < len(lines) and (line := _KEY_LINE.fullmatch(lines[stop])) is not None:
+            if not all(re.search(kind, line["key"]) for kind in ("[A-Z]", "[a-z]", "[0-9+/]")):
+                break
+            stop += 1
+        if place < stop < len(lines) and _LAST_LINE.fullmatch(lines[stop]):
+            stop += 1
+        if stop == place:
+            told.append(lines[place])
+            place += 1
+            continue
+        # written as a key, so that the redactor of the caller decides whether, and by what, keys are replaced
+        key = redact("\n".join(("-----BEGIN PRIVATE KEY-----", *lines[place:stop], "-----END PRIVATE KEY-----")), "")
+        told += lines[place:stop] if lines[place] in key else [lines[place][:1] + key]
+        place = stop
     return told
-
-
-def _end_of_key(lines: list[str], start: int) -> int:
-    """Where whole lines of what may be a key end, with the shorter line at its end; ``start`` when there is none."""
-    stop = start
-    while stop < len(lines) and _may_be_of_a_key(lines[stop]):
-        stop += 1
-    return stop + 1 if stop > start and stop < len(lines) and _LAST_LINE.fullmatch(lines[stop]) else stop
-
-
-def _may_be_of_a_key(line: str) -> bool:
-    found = _KEY_LINE.fullmatch(line)
-    return found is not None and all(re.search(kind, found["key"]) for kind in ("[A-Z]", "[a-z]", "[0-9+/]"))
-
-
-def _as_key(lines: list[str], redact: Redactor) -> list[str]:
-    # written as a key, so that the redactor of the caller decides whether, and by what, keys are replaced
-    key = "\n".join(("-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"))
-    told = redact(key, "")
-    return lines if lines[0] in told else [lines[0][:1] + told]
 
 
 def _by_names(content: str, names: tuple[str, ...], redact: Redactor) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
 from anyio import Lock, to_thread
@@ -243,7 +243,9 @@ class ReadOnlyFiles:
             file = await to_thread.run_sync(self._read, key, pinned, refresh)
             gone = self._cache.put(key, file)
             if gone is None:
-                raise SourceError(file.name, self._too_large(file))
+                fixed = sum(each.tokens for each in self._cache.shown.values() if each.pinned)
+                too_large = f"adding {file.tokens:,} tokens would exceed the budget of {self.budget:,} tokens"
+                raise SourceError(file.name, f"{too_large} for read-only files, of which {fixed:,} are pinned")
             self._cache.use(key)
             self._removed.discard(key)
             return FilesChanged(added=(file.name,), left_out=gone)
@@ -309,7 +311,9 @@ class ReadOnlyFiles:
         known = (*self._cache.shown.values(), *self._cache.hidden.values())
         if stamp is not None and any(file.stamp is not None and file.stamp.file == stamp.file for file in known):
             return True
-        names = self._names(path, key)
+        written = os.path.normcase(os.path.abspath(self.root / path))  # noqa: PTH100 - it resolves no links, and is to
+        below = (Path(each) for each in dict.fromkeys((key, written)))
+        names = tuple(each.relative_to(self.root).as_posix() for each in below if each.is_relative_to(self.root))
         return any(rule.patterns.fits(name) for rule in self._rules.values() for name in names)
 
     def content(self, path: str | Path) -> str | None:
@@ -335,7 +339,10 @@ class ReadOnlyFiles:
                 found = await to_thread.run_sync(self._found_by, rule)
                 fresh = await to_thread.run_sync(self._fresh, found)
                 changed = _both(changed, await self._show(fresh, rule))
-            back = tuple(self._come_back())
+            hidden, room, back = self._cache.hidden, self._cache.room - self._cache.used, list[str]()
+            for key in each_that_fits(hidden, lambda key: hidden[key].tokens, room):
+                back.append(hidden[key].name)
+                self._cache.put(key, hidden[key])
             left_out = tuple(name for name in changed.left_out if name not in back)
             return evolve(changed, added=(*changed.added, *back), left_out=left_out)
 
@@ -390,26 +397,26 @@ class ReadOnlyFiles:
             stamp = await to_thread.run_sync(stamp_of, file.path)
             if not file.refresh or stamp == file.stamp:
                 continue
-            fresh, problem = await self._tried(key, file) if stamp is not None else (None, "")
+            fresh, problem = None, ""
+            if stamp is not None:
+                try:
+                    fresh = await to_thread.run_sync(self._read, key, file.pinned, file.refresh)
+                except SourceError as error:
+                    problem = error.what
             if self._cache.get(key) is None:  # it was removed meanwhile
                 continue
             if fresh is not None:
                 refreshed.append(file.name)
                 left_out.extend(self._replace(key, fresh))
                 continue
-            self._vanish(key, stamp)
+            if key in self._cache.shown:  # it is not shown any more; whoever writes it anew still must not
+                self._cache.hide(key)
+            self._cache.hidden[key] = evolve(self._cache.hidden[key], tokens=self._cache.room + 1, stamp=stamp)
             if problem:
                 failed.append((file.name, problem))
             else:
                 vanished.append(file.name)
         return FilesChanged((), tuple(refreshed), tuple(left_out), tuple(vanished), tuple(failed))
-
-    async def _tried(self, key: str, file: ReadOnlyFile) -> tuple[ReadOnlyFile | None, str]:
-        """The file as it is now, or why it cannot be read."""
-        try:
-            return await to_thread.run_sync(self._read, key, file.pinned, file.refresh), ""
-        except SourceError as error:
-            return None, error.what
 
     def _replace(self, key: str, fresh: ReadOnlyFile) -> tuple[str, ...]:
         """New content of a file; the names of those that it left no room for, which may be its own."""
@@ -422,20 +429,6 @@ class ReadOnlyFiles:
         name = self._cache.hide(key)
         self._cache.hidden[key] = fresh
         return (name,)
-
-    def _vanish(self, key: str, stamp: Stamp | None) -> None:
-        """A file that cannot be read is not shown; whoever writes it anew still must not."""
-        if key in self._cache.shown:
-            self._cache.hide(key)
-        self._cache.hidden[key] = evolve(self._cache.hidden[key], tokens=self._cache.room + 1, stamp=stamp)
-
-    def _come_back(self) -> Iterator[str]:
-        """Show what there is room for again; the names."""
-        hidden, room = self._cache.hidden, self._cache.room - self._cache.used
-        for key in each_that_fits(hidden, lambda key: hidden[key].tokens, room):
-            file = hidden[key]
-            self._cache.put(key, file)
-            yield file.name
 
     def _fresh(self, keys: Sequence[str]) -> list[str]:
         """Those of the files that are not known yet; one that could not be read is new when it has changed."""
@@ -478,19 +471,6 @@ class ReadOnlyFiles:
     def _name(self, key: str) -> str:
         path = Path(key)
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
-
-    def _names(self, path: str | Path, key: str) -> tuple[str, ...]:
-        """The names of a file below the root, links resolved and as they are written; none when it is elsewhere."""
-        written = os.path.normcase(os.path.abspath(self.root / path))  # noqa: PTH100 - it resolves no links, and is to
-        below = (Path(each) for each in dict.fromkeys((key, written)))
-        return tuple(each.relative_to(self.root).as_posix() for each in below if each.is_relative_to(self.root))
-
-    def _too_large(self, file: ReadOnlyFile) -> str:
-        pinned = sum(each.tokens for each in self._cache.shown.values() if each.pinned)
-        return (
-            f"adding {file.tokens:,} tokens would exceed the budget of {self.budget:,} tokens for read-only files, "
-            f"of which {pinned:,} are pinned"
-        )
 
 
 def _both(one: FilesChanged, other: FilesChanged) -> FilesChanged:

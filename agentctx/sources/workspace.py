@@ -7,6 +7,7 @@ import os
 import platform
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from heapq import nsmallest
 from itertools import islice
@@ -93,28 +94,21 @@ class Environment:
         """One item."""
         del query
         system = f"OS: {platform.system()} {platform.release()} ({platform.machine()})"
-        places = await to_thread.run_sync(self._places)
-        told = [system, f"Python: {platform.python_version()}", *await self._tools(), *places, *self._variables()]
-        text = "\n".join(told)
-        return [ContextItem("environment", text if self.redact is None else self.redact(text, _LIKE), 0.4)]
-
-    def _places(self) -> list[str]:
-        root = self.root.resolve()
-        branch = head_branch(root)
-        shown = f"Working directory: {root if self.full_path else root.name or root}"
-        return [f"Git branch: {branch}", shown] if branch else [shown]
-
-    def _variables(self) -> list[str]:
+        lines = [system, f"Python: {platform.python_version()}"]
+        root = await to_thread.run_sync(self.root.resolve)
+        branch = await to_thread.run_sync(head_branch, root)
+        versions: dict[str, str] = dict.fromkeys(self.tools, "")
+        async with anyio.create_task_group() as tasks:
+            for tool in versions:
+                tasks.start_soon(_ask_version, tool, versions)
+        lines += [f"{tool}: {version}" for tool, version in versions.items() if version]
+        lines += [f"Git branch: {branch}"] if branch else []
+        lines.append(f"Working directory: {root if self.full_path else root.name or root}")
         environ = os.environ if self.environ is None else self.environ
         names = sorted(name for name in environ if any(fnmatchcase(name, each) for each in self.variables))
-        return [f"{one_line(name)}={one_line(environ[name])}" for name in names]
-
-    async def _tools(self) -> list[str]:
-        found: dict[str, str] = dict.fromkeys(self.tools, "")
-        async with anyio.create_task_group() as tasks:
-            for tool in found:
-                tasks.start_soon(_ask_version, tool, found)
-        return [f"{tool}: {said}" for tool, said in found.items() if said]
+        lines += [f"{one_line(name)}={one_line(environ[name])}" for name in names]
+        text = "\n".join(lines)
+        return [ContextItem("environment", text if self.redact is None else self.redact(text, _LIKE), 0.4)]
 
 
 async def _ask_version(tool: str, found: dict[str, str]) -> None:
@@ -173,7 +167,9 @@ class Dependencies:
         for name, shorten in _MANIFESTS.items():
             data = read_below(self.root, name, _LARGEST)
             if data is not None:
-                content = _shortened(data.decode("utf-8", "replace"), shorten)
+                content = data.decode("utf-8", "replace")
+                with suppress(ValueError, RecursionError):  # of no JSON or TOML, or a number that Python does not read
+                    content = shorten(content) or content
                 shown = content if self.redact is None else self.redact(content, name)
                 items.append(ContextItem(name, shown, 0.5))
         return [item for item in items if item.content.strip()]
@@ -211,14 +207,6 @@ def _written(parts: Mapping[str, Any]) -> str:
     """The parts of a manifest; empty without any."""
     told = json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else ""
     return told.encode("utf-8", "replace").decode()  # half a character of an escape cannot be sent
-
-
-def _shortened(content: str, shorten: Callable[[str], str]) -> str:
-    """The parts of a manifest that matter; all of one that is damaged, or has none of them."""
-    try:
-        return shorten(content) or content
-    except (ValueError, RecursionError):  # it is no JSON or TOML, or has a number that Python does not read
-        return content
 
 
 _MANIFESTS: Mapping[str, Callable[[str], str]] = {

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message, Native
+from agentctx.core.message import Context, Native
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap
 from agentctx.core.report import View
@@ -104,7 +104,11 @@ def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = Non
         msg = f"assert_prefix_stable: share is {share!r:.80}; it is from 0 to 1"
         raise ConfigError(msg)
     allowed = 0 if moves is None and share is None else moves
-    pieces = [list(_pieces(each)) for each in _listed(requests)]
+    pieces = []  # of each request in the order in which the provider reads it
+    for messages, system, tools in map(_parts, _listed(requests)):
+        numbered = ((f"messages[{index}]", message) for index, message in enumerate(messages))
+        named = (("tools", tools), ("the system prompt", system), *numbered)
+        pieces.append([(name, text_of(unmarked(native))) for name, native in named])
     moved, kept = [], 0
     for number, (last, now) in enumerate(pairwise(pieces), 2):
         same = next((at for at, (one, other) in enumerate(zip(last, now, strict=False)) if one != other), None)
@@ -158,13 +162,10 @@ def assert_task_survives(
             if task is None:
                 msg = "request 1 has no task: the user says nothing in it"
                 raise AssertionError(msg)
-        if not any(task in message.text for message in _of_the_user(context.messages)):
+        of_the_user = (each for each in context.messages if each.role == "user" and Recap.read(each) is None)
+        if not any(task in message.text for message in of_the_user):
             msg = f"request {number} is without the task, {on_one_line(task, _SHOWN)!r}"
             raise AssertionError(msg)
-
-
-def _of_the_user(messages: Sequence[Message]) -> Iterator[Message]:
-    return (message for message in messages if message.role == "user" and Recap.read(message) is None)
 
 
 def _listed(requests: Request | Sequence[Request]) -> list[Request]:
@@ -209,15 +210,6 @@ def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:
         msg = f"expected a view, or the body of a request with a list of messages, got {type(request).__name__}"
         raise ConfigError(msg)
     return messages, system_of(request), tools_of(request)
-
-
-def _pieces(request: Request) -> Iterator[tuple[str, str]]:
-    """What the provider reads, in its order: the name and the text of each piece."""
-    messages, system, tools = _parts(request)
-    yield "tools", text_of(unmarked(tools))
-    yield "the system prompt", text_of(unmarked(system))
-    for index, message in enumerate(messages):
-        yield f"messages[{index}]", text_of(unmarked(message))
 
 
 def _moved(number: int, last: tuple[str, str], now: tuple[str, str] | None) -> str:

@@ -84,7 +84,10 @@ def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) ->
             yield f"{each.stage} gives no reason for: {each}"
         if each.stage in _ONLY_EDIT and each.outcome is Outcome.ADDED:
             yield f"{each.stage} is said to have added what another stage did: {each}"
-    yield from _head(given, view)
+    on_head = {change.place.partition("[")[0] for change in report.head}
+    for place, one, other in (("system", given.system, view.system), ("tools", given.tools, view.tools)):
+        if (one is other) == (place in on_head):
+            yield f"{place} {'is' if one is other else 'is not'} as it came, and the report says something else"
     named: dict[int, list[Change]] = defaultdict(list)
     for change in lines:
         if change.outcome is not Outcome.ADDED:
@@ -94,17 +97,19 @@ def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) ->
     yield from _copies(given.messages, view, named)
     yield from _origins(given.messages, view, named, added)
     yield from _added(given.messages, view, added, meter)
-    yield from _named(before, named, meter)
-    yield from _counts(len(given.messages), view, named, len(added))
+    for index, changes in named.items():
+        message, first = before.messages[index], changes[0]
+        if (first.role, first.tokens_before) != (message.role, meter.message(message)):
+            yield f"messages[{index}] is the {message.role}'s, of {meter.message(message)} tokens: {first}"
+    before_and_after = len(given.messages), len(view.messages)
+    gone = sum(map(_gone, named.values()))
+    if (report.messages_before, report.messages_after) != before_and_after:
+        came, sent = before_and_after
+        yield f"{came} -> {sent} messages; {report.messages_before} -> {report.messages_after} are said"
+    if len(given.messages) - gone + len(added) != len(view.messages):
+        came, sent = before_and_after
+        yield f"{came} messages, less {gone} that are gone, with {len(added)} added, are not {sent}"
     yield from _tokens(before, view, lines, meter)
-
-
-def _head(given: PassedIn, view: View) -> Iterator[str]:
-    """System prompt and tools are the caller's own objects, or named."""
-    named = {change.place.partition("[")[0] for change in view.report.head}
-    for place, one, other in (("system", given.system, view.system), ("tools", given.tools, view.tools)):
-        if (one is other) == (place in named):
-            yield f"{place} {'is' if one is other else 'is not'} as it came, and the report says something else"
 
 
 def _objects(
@@ -131,7 +136,11 @@ def _objects(
     if strangers != touched + len(added):
         yield f"{strangers} messages are new objects; {touched} are named as touched, {len(added)} as added"
     if max(own.values(), default=0) == 1:
-        yield from _order(given, view, named)
+        places = {id(native): index for index, native in enumerate(given) if index not in named}
+        order = [places[id(native)] for native in view.messages if id(native) in places]
+        for one, other in pairwise(order):
+            if one > other:
+                yield f"messages[{one}] stands before messages[{other}], and neither is named as moved"
 
 
 def _copies(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:
@@ -165,14 +174,6 @@ def _origins(
         yield f"nothing is named as moved, and the origins are {view.origins}"
 
 
-def _order(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:
-    places = {id(native): index for index, native in enumerate(given) if index not in named}
-    order = [places[id(native)] for native in view.messages if id(native) in places]
-    for one, other in pairwise(order):
-        if one > other:
-            yield f"messages[{one}] stands before messages[{other}], and neither is named as moved"
-
-
 def _as_it_came(found: Sequence[Change]) -> bool:
     return all(change.outcome in _AS_IT_CAME for change in found)
 
@@ -190,22 +191,6 @@ def _added(given: Sequence[Any], view: View, added: Mapping[int, Change], meter:
         message = view.context.messages[place]
         if (change.role, change.tokens_after) != (message.role, meter.message(message)):
             yield f"what was added is a message of the {message.role} of {meter.message(message)} tokens: {change}"
-
-
-def _named(before: Context, named: Mapping[int, Sequence[Change]], meter: Meter) -> Iterator[str]:
-    """What is said first of a message tells its role and its size as they came."""
-    for index, changes in named.items():
-        message, first = before.messages[index], changes[0]
-        if (first.role, first.tokens_before) != (message.role, meter.message(message)):
-            yield f"messages[{index}] is the {message.role}'s, of {meter.message(message)} tokens: {first}"
-
-
-def _counts(given: int, view: View, named: Mapping[int, Sequence[Change]], added: int) -> Iterator[str]:
-    report, gone = view.report, sum(map(_gone, named.values()))
-    if (report.messages_before, report.messages_after) != (given, len(view.messages)):
-        yield f"{given} -> {len(view.messages)} messages; {report.messages_before} -> {report.messages_after} are said"
-    if given - gone + added != len(view.messages):
-        yield f"{given} messages, less {gone} that are gone, with {added} added, are not {len(view.messages)}"
 
 
 def _tokens(before: Context, view: View, lines: Sequence[Change], meter: Meter) -> Iterator[str]:
@@ -268,13 +253,10 @@ def with_callers_ids(messages: Iterable[Message], own: Collection[str]) -> list[
     return [evolve(message, parts=tuple(map(with_own_id, message.parts))) for message in messages]
 
 
-def _voice(message: Message) -> str:
-    return "system" if message.role in SYSTEM_ROLES else message.role
-
-
 def _said(messages: Iterable[Message], voice: str) -> list[str]:
     """The texts of a voice; a recap is nobody's."""
-    said = (message for message in messages if _voice(message) == voice and not is_recap(message))
+    roles = SYSTEM_ROLES if voice == "system" else (voice,)
+    said = (message for message in messages if message.role in roles and not is_recap(message))
     parts = (part for message in said for part in message.parts)
     return [part.text for part in parts if isinstance(part, Text) and part.text.strip()]
 

@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property, partial
 from itertools import pairwise
@@ -356,28 +357,19 @@ async def legal_in_legal_out(scenario: Scenario) -> None:
     """Law 1: no view breaks a rule of its provider; when the input does, the report says what was done about it."""
     for step in await scenario.all_steps():
         if step.refusal is not None:
-            _hold(1, not _says_something(scenario, step), f"{step}: {step.refusal}")
+            spoken = [each for each in scenario.read(step.given).messages if each.role not in SYSTEM_ROLES]
+            sendable = any(message.text.strip() or message.calls for message in spoken)
+            _hold(1, not sendable, f"{step}: {step.refusal}")
         if step.view is None:
             continue
         broken = scenario.errors(step.view.messages)
         _hold(1, not broken, f"{step}: {'; '.join(map(str, broken))}")
-        _hold_callers(scenario, step, step.view)
+        said = scenario.read(step.view.messages).messages
+        named = {getattr(part, "caller", None) for message in said for part in message.parts} - {None}
+        gone = named - server_calls(said)[0]
+        _hold(1, not gone, f"{step}: calls of code that is not there: {', '.join(map(str, gone))}")
         if not step.in_session and scenario.errors(step.given):
             _hold(1, step.view.report.acted, f"{step}: an illegal history was repaired in silence")
-
-
-def _hold_callers(scenario: Scenario, step: PreparedCall, view: View) -> None:
-    """No call says that code made it which is not in the request."""
-    said = scenario.read(view.messages).messages
-    named = {getattr(part, "caller", None) for message in said for part in message.parts} - {None}
-    gone = named - server_calls(said)[0]
-    _hold(1, not gone, f"{step}: calls of code that is not there: {', '.join(map(str, gone))}")
-
-
-def _says_something(scenario: Scenario, step: PreparedCall) -> bool:
-    """Whether there is a word or a call in what was passed in, so that there is something to send."""
-    messages = scenario.read(step.given).messages
-    return any(message.text.strip() or message.calls for message in messages if message.role not in SYSTEM_ROLES)
 
 
 async def input_unchanged(scenario: Scenario) -> None:
@@ -387,15 +379,12 @@ async def input_unchanged(scenario: Scenario) -> None:
         _hold(2, scenario.now() == scenario.before, f"{step}: the input was changed")
         _hold(2, list(map(id, scenario.messages)) == objects, f"{step}: the input list was changed")
         if step.view is not None:
-            _hold_own_objects(step, step.view)
-
-
-def _hold_own_objects(step: PreparedCall, view: View) -> None:
-    kept = [step.given[index] for index, fate in enumerate(outcomes(view.report)) if fate is Outcome.KEPT]
-    remaining = iter(view.messages)
-    for native in kept:
-        found = any(native is candidate for candidate in remaining)
-        _hold(2, found, f"{step}: a message reported as kept is not the caller's own object, or not in its place")
+            kept = [step.given[index] for index, fate in enumerate(outcomes(step.view.report)) if fate is Outcome.KEPT]
+            remaining = iter(step.view.messages)
+            for native in kept:
+                found = any(native is candidate for candidate in remaining)
+                what = "a message reported as kept is not the caller's own object, or not in its place"
+                _hold(2, found, f"{step}: {what}")
 
 
 async def what_fits_stays(scenario: Scenario) -> None:
@@ -443,15 +432,12 @@ async def same_bytes(scenario: Scenario) -> None:
     views = [(step, step.view) for step in walked if step.view is not None]
     for (_, last), (step, view) in pairwise(views):
         before, now = (texts_of(list(map(unmarked, each.messages))) for each in (last, view))  # markers are no prefix
-        _hold_prefix(step, before, now, view.report.first_changed)
-
-
-def _hold_prefix(step: PreparedCall, last: list[str], now: list[str], said: int | None) -> None:
-    pairs = enumerate(zip(last, now, strict=False))
-    moved = next((index for index, (one, other) in pairs if one != other), None)
-    if moved is None and len(now) < len(last):
-        moved = len(now)
-    _hold(5, moved == said, f"{step}: the prefix moved at {moved}, the report says {said}")
+        pairs = enumerate(zip(before, now, strict=False))
+        moved = next((index for index, (one, other) in pairs if one != other), None)
+        if moved is None and len(now) < len(before):
+            moved = len(now)
+        reported = view.report.first_changed
+        _hold(5, moved == reported, f"{step}: the prefix moved at {moved}, the report says {reported}")
 
 
 async def protected_survives(scenario: Scenario) -> None:
@@ -474,13 +460,9 @@ async def protected_survives(scenario: Scenario) -> None:
         said = [words(message) for message in scenario.read(step.view.messages).messages]
         for index in sorted(always(messages) | pinned):
             native, message = repaired.view.messages[index], messages[index]
-            kept = sent[text_of(unmarked(native))] > 0 or (index not in pinned and _still_said(message, said))
+            cut = index not in pinned and bool(message.results)  # its results may be cut, and its words are there
+            kept = sent[text_of(unmarked(native))] > 0 or (cut and words(message) in said)
             _hold(6, kept, f"{step}: messages[{index}] ({message.role}) is protected and is not there")
-
-
-def _still_said(message: Message, said: Sequence[tuple[object, ...]]) -> bool:
-    """Whether the words of a message with tool results are there, though its results may be cut."""
-    return bool(message.results) and words(message) in said
 
 
 async def reported_and_kept(scenario: Scenario) -> None:
@@ -501,15 +483,12 @@ async def reported_and_kept(scenario: Scenario) -> None:
         sent = set(map(id, step.view.messages))
         for index, native in enumerate(step.given):
             if id(native) not in sent:
-                await _hold_kept(step, step.view, index, store)
-
-
-async def _hold_kept(step: PreparedCall, view: View, index: int, store: MemoryStore) -> None:
-    changes = [change for change in view.report.in_force if change.index == index]
-    changes = [change for change in changes if change.outcome is not Outcome.ADDED]
-    kept = [await store.get(change.handle) for change in changes if change.handle is not None]
-    originals = [json.dumps(json.loads(content.decode("utf-8", "surrogatepass"))) for content in kept]
-    _hold(7, text_of(step.given[index]) in originals, f"{step}: the original of messages[{index}] is not in the store")
+                changes = [change for change in step.view.report.in_force if change.index == index]
+                changes = [change for change in changes if change.outcome is not Outcome.ADDED]
+                kept = [await store.get(change.handle) for change in changes if change.handle is not None]
+                originals = [json.dumps(json.loads(content.decode("utf-8", "surrogatepass"))) for content in kept]
+                original = text_of(native)
+                _hold(7, original in originals, f"{step}: the original of messages[{index}] is not in the store")
 
 
 async def signed_reasoning_whole(scenario: Scenario) -> None:
@@ -532,16 +511,14 @@ def _signed(scenario: Scenario, natives: Sequence[Any]) -> list[Thinking]:
 
 async def composing_changes_nothing(scenario: Scenario) -> None:
     """Law 11: stages in ``first_of``, ``when`` and a pipeline send the same, and reports name them the same."""
-    within = scenario.pipeline(first_of(Pipeline(when(_always, Pipeline(*scenario.pipeline().stages)))))
+    within = scenario.pipeline(
+        first_of(Pipeline(when(lambda _context, _call: True, Pipeline(*scenario.pipeline().stages))))
+    )
     _, *alone = await scenario.all_steps()
     composed = await scenario.walk(within)
     for one, other in zip(alone, composed, strict=True):
         _hold(11, _sent(one) == _sent(other), f"{one}: within other stages something else is sent")
         _hold(11, _named(one) == _named(other), f"{one}: within other stages the reports say {_named(other)}")
-
-
-def _always(_context: Context, _call: Call) -> bool:
-    return True
 
 
 def _named(step: PreparedCall) -> list[str]:
@@ -572,14 +549,10 @@ async def takes_no_more(scenario: Scenario) -> None:
                 _hold_cut(scenario, step, stage, int(reasons[0].group(1).replace(",", "")))
             elif stage.stage == ClearToolResults.__name__ and scenario.budget is not None:
                 aim = scenario.budget.target_tokens if step.in_session else scenario.budget.limit
-                _hold_newest_cleared(step, stage, stage.changes, aim - await _for_the_recap(scenario))
-
-
-async def _for_the_recap(scenario: Scenario) -> int:
-    """The most that the engine has the stages leave free for what stands for what went."""
-    empty = scenario.read([])
-    call = Call(scenario.source.meter, budget=scenario.budget, wire=scenario.source.wire, start=empty)
-    return await reserved(scenario.pipeline().stages, call)
+                empty = scenario.read([])
+                call = Call(scenario.source.meter, budget=scenario.budget, wire=scenario.source.wire, start=empty)
+                for_the_recap = await reserved(scenario.pipeline().stages, call)
+                _hold_newest_cleared(step, stage, stage.changes, aim - for_the_recap)
 
 
 def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: int) -> None:
@@ -599,7 +572,9 @@ def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: i
             break
         if bundle[-1].is_round and gone.issuperset(bundle[-1].places):
             more = sum(_bare(scenario, messages[place], cuts[place]) for place in turn & cuts.keys())
-            spare = _spare(stage, aim) + _summary_tokens(stage)
+            spare = _spare(stage, aim)
+            if any(change.outcome is Outcome.SUMMARISED for change in stage.changes):  # the aim had no place for it
+                spare += sum(change.tokens_after for change in stage.changes if change.outcome is Outcome.ADDED)
             _hold(12, more > spare, f"{step}: {stage.stage} left {spare} tokens free; what went in {turn} takes {more}")
             break
     told = {index: change for index, change in cuts.items() if change.outcome is not Outcome.SUMMARISED}
@@ -616,13 +591,6 @@ def _hold_newest_cleared(step: PreparedCall, stage: StageReport, changes: Sequen
 
 def _spare(stage: StageReport, aim: int) -> int:
     return aim - stage.tokens_after - int(NEAR * aim) - FEW
-
-
-def _summary_tokens(stage: StageReport) -> int:
-    """The tokens of the summary that a stage wrote: what it came down to had no place for it."""
-    changes = stage.changes
-    summed = any(change.outcome is Outcome.SUMMARISED for change in changes)
-    return sum(change.tokens_after for change in changes if change.outcome is Outcome.ADDED) if summed else 0
 
 
 def _bare(scenario: Scenario, message: Message, change: Change) -> int:
@@ -712,18 +680,12 @@ async def _costs_nothing(scenario: Scenario, part: str, pipeline: Pipeline, expe
     session = pipeline.session(format=scenario.format)
     for given, sent in zip(scenario.calls(), expected, strict=True):
         before = texts_of(given)
-        step = await _insist(scenario, session, given)
+        step = None
+        while step is None:  # until nothing fails any more
+            with suppress(FlakyError, StoreError):
+                step = await scenario.step(session, given)
         _hold(10, texts_of(given) == before, f"{step}: the failing {part} changed the input")
         _hold(10, _sent(step) == sent, f"{step}: after the {part} had failed, something else is sent")
-
-
-async def _insist(scenario: Scenario, session: Session, given: list[Any]) -> PreparedCall:
-    """Prepare again and again, until nothing fails any more."""
-    while True:
-        try:
-            return await scenario.step(session, given)
-        except (FlakyError, StoreError):
-            continue
 
 
 def _sent(step: PreparedCall) -> object:

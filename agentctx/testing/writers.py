@@ -459,13 +459,16 @@ class AnthropicWriter(Writer):
             case Picture(data, media_type):
                 yield {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
             case Think():
-                yield self._thinking(item)
+                thinking = {"type": "thinking", "thinking": item.text, "signature": item.signature}
+                yield {"type": "redacted_thinking", "data": item.text} if item.redacted else thinking
             case Ask(call_id, name):
                 yield {"type": "tool_use", "id": call_id, "name": name, "input": _given(item), **self._called_by(item)}
             case Answer():
                 yield self._answer(item)
             case Hosted():
-                yield from self._hosted(item)
+                yield {"type": "server_tool_use", "id": item.id, "name": item.name, "input": dict(item.input)}
+                if item.result is not None:
+                    yield {"type": f"{item.name}_tool_result", "tool_use_id": item.id, "content": item.result}
             case Code(call_id, text):
                 yield {"type": "server_tool_use", "id": call_id, "name": "code_execution", "input": {"code": text}}
             case Ran(call_id, output):
@@ -473,11 +476,6 @@ class AnthropicWriter(Writer):
                 yield {"type": "code_execution_tool_result", "tool_use_id": call_id, "content": said | {"content": []}}
             case Foreign(kind, data):
                 yield {"type": kind, **data}
-
-    def _thinking(self, item: Think) -> Object:
-        if item.redacted:
-            return {"type": "redacted_thinking", "data": item.text}
-        return {"type": "thinking", "thinking": item.text, "signature": item.signature}
 
     def _called_by(self, item: Ask) -> Object:
         return {} if item.caller is None else {"caller": {"type": "code_execution_20250825", "tool_id": item.caller}}
@@ -489,11 +487,6 @@ class AnthropicWriter(Writer):
         elif item.content is not None:
             block["content"] = self._content(item.content, blocks=True)
         return block | ({"is_error": True} if item.is_error else {})
-
-    def _hosted(self, item: Hosted) -> Iterator[Object]:
-        yield {"type": "server_tool_use", "id": item.id, "name": item.name, "input": dict(item.input)}
-        if item.result is not None:
-            yield {"type": f"{item.name}_tool_result", "tool_use_id": item.id, "content": item.result}
 
 
 @frozen
@@ -510,11 +503,12 @@ class BedrockWriter(Writer):
 
     def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
         """The native tool definitions, as ``toolConfig.tools`` lists them."""
-        return [{"systemTool": {"name": spec.name}} if spec.hosted else self._tool(spec) for spec in specs]
-
-    def _tool(self, spec: ToolSpec) -> Object:
-        described = {"description": spec.description} if spec.description else {}
-        return {"toolSpec": {"name": spec.name, **described, "inputSchema": {"json": _schema(spec)}}}
+        tools: list[Object] = []
+        for spec in specs:
+            described = {"description": spec.description} if spec.description else {}
+            function = {"name": spec.name, **described, "inputSchema": {"json": _schema(spec)}}
+            tools.append({"systemTool": {"name": spec.name}} if spec.hosted else {"toolSpec": function})
+        return tools
 
     def _blocks(self, item: Item) -> Iterator[Object]:
         match item:
@@ -530,8 +524,12 @@ class BedrockWriter(Writer):
                 yield {"toolUse": {"toolUseId": call_id, "name": name, "input": _given(item)}}
             case Answer():
                 yield {"toolResult": self._answer(item)}
-            case Hosted():
-                yield from self._hosted(item)
+            case Hosted(call_id, name, asked):
+                use = {"toolUseId": call_id, "name": name, "input": dict(asked), "type": "server_tool_use"}
+                yield {"toolUse": use}
+                if item.result is not None:
+                    content = [{"json": {"found": item.result}}]
+                    yield {"toolResult": {"toolUseId": call_id, "type": f"{name}_tool_result", "content": content}}
             case Foreign(kind, data):
                 yield {kind: dict(data)}
 
@@ -541,13 +539,6 @@ class BedrockWriter(Writer):
         said = [block for part in content for block in self._blocks(part)]
         said = said or [{"json": {}}]  # a result needs a block, and a text in it may not be blank
         return {"toolUseId": item.call_id, "content": said} | ({"status": "error"} if item.is_error else {})
-
-    def _hosted(self, item: Hosted) -> Iterator[Object]:
-        asked = {"toolUseId": item.id, "name": item.name, "input": dict(item.input), "type": "server_tool_use"}
-        yield {"toolUse": asked}
-        if item.result is not None:
-            found = [{"json": {"found": item.result}}]
-            yield {"toolResult": {"toolUseId": item.id, "type": f"{item.name}_tool_result", "content": found}}
 
 
 @frozen
@@ -594,8 +585,11 @@ class GeminiWriter(Writer):
             case Answer(call_id):
                 answer = {"name": asked.get(call_id, "unknown"), **self._answer(item)}
                 yield {"functionResponse": ({"id": call_id} if self.result_ids else {}) | answer}
-            case Hosted():
-                yield from self._hosted(item)
+            case Hosted(call_id):
+                hosted = {"id": call_id, "toolType": "GOOGLE_SEARCH_WEB"}
+                yield {"toolCall": {**hosted, "args": dict(item.input)}}
+                if item.result is not None:
+                    yield {"toolResponse": {**hosted, "response": {"found": item.result}}}
             case Foreign(kind, data):
                 yield {kind: dict(data)}
 
@@ -609,12 +603,6 @@ class GeminiWriter(Writer):
         pictures = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in shown]
         said = {key: "".join(part.text for part in item.content if isinstance(part, Say))}
         return {"response": said} | ({"parts": pictures} if pictures else {})
-
-    def _hosted(self, item: Hosted) -> Iterator[Object]:
-        yield {"toolCall": {"id": item.id, "toolType": "GOOGLE_SEARCH_WEB", "args": dict(item.input)}}
-        if item.result is not None:
-            found = {"found": item.result}
-            yield {"toolResponse": {"id": item.id, "toolType": "GOOGLE_SEARCH_WEB", "response": found}}
 
 
 @frozen
@@ -662,15 +650,16 @@ class ChatWriter(Writer):
 
     def _content(self, items: Sequence[Item], *, blocks: bool) -> str | list[Object]:
         """A lone text as a string, anything else as parts; what chat has no part for is left out."""
-        parts = [self._part(item) for item in items if isinstance(item, Say | Picture)]
+        parts: list[Object] = [
+            {"type": "text", "text": item.text}
+            if isinstance(item, Say)
+            else {"type": "image_url", "image_url": {"url": f"data:{item.media_type};base64,{item.data}"}}
+            for item in items
+            if isinstance(item, Say | Picture)
+        ]
         if len(items) <= 1 and not blocks and all(part["type"] == "text" for part in parts):
             return "".join(part["text"] for part in parts)
         return parts
-
-    def _part(self, item: Say | Picture) -> Object:
-        if isinstance(item, Say):
-            return {"type": "text", "text": item.text}
-        return {"type": "image_url", "image_url": {"url": f"data:{item.media_type};base64,{item.data}"}}
 
 
 @frozen
@@ -716,8 +705,12 @@ class ResponsesWriter(Writer):
             case Ask(call_id, name):
                 call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": _given_text(item)}
                 return {**call, "id": f"fc_{number}", **self._called_by(item)}
-            case Code() | Ran():
-                return self._programmed(item) | {"id": f"pr_{number}"}
+            case Code(call_id, text):
+                written = {"type": "program", "call_id": call_id, "code": text, "fingerprint": "RmluZ2VycHJpbnQ="}
+                return {**written, "id": f"pr_{number}"}
+            case Ran(call_id, output):
+                written = {"type": "program_output", "call_id": call_id, "result": output, "status": "completed"}
+                return {**written, "id": f"pr_{number}"}
             case Hosted(_, name, given):
                 return {"type": f"{name}_call", "id": f"ws_{number}", "status": "completed", "action": dict(given)}
             case Foreign(kind, data):
@@ -726,11 +719,6 @@ class ResponsesWriter(Writer):
                 said: list[Object] = [{"type": "output_text", "text": getattr(item, "text", ""), "annotations": []}]
                 message = {"type": "message", "role": "assistant", "status": "completed", "content": said}
                 return {**message, "id": f"msg_{number}"}
-
-    def _programmed(self, item: Code | Ran) -> Object:
-        if isinstance(item, Code):
-            return {"type": "program", "call_id": item.id, "code": item.text, "fingerprint": "RmluZ2VycHJpbnQ="}
-        return {"type": "program_output", "call_id": item.id, "result": item.output, "status": "completed"}
 
     def _answer(self, item: Answer) -> Object:
         given = item.content or ""

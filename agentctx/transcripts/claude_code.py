@@ -46,12 +46,16 @@ def read(lines: LogLines) -> Iterator[Read]:
     log, others = _Log(), list[Fields]()
     for _, line in lines:
         log.add(line)
-        if not _is_known(line):
+        kind = str(line.get("type"))
+        if kind not in _REMARKS and not (kind in _SAID_IN and isinstance(line.get("message"), Mapping)):
             others.append({"type": line.get("type")})
     if not log.said:
         raise InvalidInput(lines.name, "this is a Claude Code session in which nothing was said: no model was called")
     main = [said for said in log.said if not said.side]
-    chains = _chains(log)
+    chains: dict[str | None, list[_Said]] = {}  # of sub-agents, by the agent's name, or by how the chain begins
+    for one in log.said:
+        if one.side:
+            chains.setdefault(one.agent or log.root(one.uuid), []).append(one)
     if not main:
         agent, main = next(iter(chains.items()))
         del chains[agent]
@@ -64,12 +68,6 @@ def read(lines: LogLines) -> Iterator[Read]:
     yield _read(log, main, log.id, notes)
     for place, (agent, said) in enumerate(chains.items(), 1):
         yield _read(log, said, f"{log.id}/{agent or place}", ())
-
-
-def _is_known(line: Fields) -> bool:
-    """Whether a line is of a kind that Claude Code writes."""
-    kind = str(line.get("type"))
-    return kind in _REMARKS or (kind in _SAID_IN and isinstance(line.get("message"), Mapping))
 
 
 def glance(lines: Iterable[bytes]) -> Glance:
@@ -160,14 +158,6 @@ class _Log:
         begins = parent is None and "parentUuid" in line and not summed
         return None if begins else self._last.get(chain)
 
-    def ancestors(self, uuid: str | None) -> set[str]:
-        """The names of a line and of all that it stands on."""
-        found: set[str] = set()
-        while uuid is not None and uuid not in found:
-            found.add(uuid)
-            uuid = self.parents.get(uuid)
-        return found
-
     def root(self, uuid: str | None) -> str | None:
         """The name of the first line that a line stands on."""
         seen: set[str] = set()
@@ -175,15 +165,6 @@ class _Log:
             seen.add(uuid)
             uuid = self.parents[uuid]
         return uuid
-
-
-def _chains(log: _Log) -> dict[str | None, list[_Said]]:
-    """What sub-agents said, by the agent's name, or by how the chain begins."""
-    chains: dict[str | None, list[_Said]] = {}
-    for said in log.said:
-        if said.side:
-            chains.setdefault(said.agent or log.root(said.uuid), []).append(said)
-    return chains
 
 
 def _read(log: _Log, said: Sequence[_Said], name: str | None, notes: tuple[str, ...]) -> Read:
@@ -212,7 +193,10 @@ def _last_branch(log: _Log, said: Sequence[_Said]) -> list[_Said]:
     last = next((one.uuid for one in reversed(said) if one.uuid is not None), None)
     if last is None:
         return list(said)
-    branch = log.ancestors(last)
+    branch: set[str | None] = set()  # the last line, and all that it stands on
+    while last is not None and last not in branch:
+        branch.add(last)
+        last = log.parents.get(last)
     on_it = [one for one in said if one.uuid is None or one.uuid in branch]
     answers = {string_of(one.message, "id") for one in on_it if one.message.get("role") == "assistant"} - {None}
     whole = [one for one in said if one.uuid in branch or one.uuid is None or string_of(one.message, "id") in answers]
@@ -244,7 +228,11 @@ def _joined(said: Iterable[_Said]) -> tuple[list[Native], list[Billed]]:
             messages.append({"role": "assistant", "content": []})
             if isinstance(answer, str):
                 answers[answer] = place
-        _add_blocks(messages[place], one.message)
+        calls = {string_of(block, "id") for block in _blocks(messages[place])} - {None}
+        for block in _as_blocks(one.message["content"]):
+            call = isinstance(block, Mapping) and block.get("type") == "tool_use" and string_of(block, "id")
+            if call not in calls:
+                messages[place]["content"].append(block)
         _bill(billed, place, one)
     return messages, [billed[place] for place in sorted(billed)]
 
@@ -259,14 +247,6 @@ def _hear(messages: list[dict[str, Any]], message: Fields) -> None:
     results = [block for block in both if isinstance(block, Mapping) and block.get("type") == "tool_result"]
     rest = [block for block in both if not (isinstance(block, Mapping) and block.get("type") == "tool_result")]
     messages[-1]["content"] = [*results, *rest]
-
-
-def _add_blocks(answer: dict[str, Any], message: Fields) -> None:
-    calls = {string_of(block, "id") for block in _blocks(answer)} - {None}
-    for block in _as_blocks(message["content"]):
-        known = isinstance(block, Mapping) and block.get("type") == "tool_use" and string_of(block, "id") in calls
-        if not known:
-            answer["content"].append(block)
 
 
 def _bill(billed: dict[int, Billed], place: int, said: _Said) -> None:
@@ -290,7 +270,11 @@ def _seen_by_the_model(line: Fields) -> dict[str, Any] | None:
     """
     message = line.get("message")
     if line.get("type") == "attachment":
-        return _queued(line.get("attachment"))
+        attachment = line.get("attachment")  # what the user said while the model worked, or the program's own
+        if not isinstance(attachment, Mapping) or attachment.get("type") != "queued_command":
+            return None
+        prompt = attachment.get("prompt")
+        return {"role": "user", "content": prompt} if prompt and isinstance(prompt, (str, list)) else None
     if line.get("type") not in ("user", "assistant") or not isinstance(message, Mapping):
         return None
     if line.get("isApiErrorMessage") or message.get("model") == _SYNTHETIC:
@@ -301,14 +285,6 @@ def _seen_by_the_model(line: Fields) -> dict[str, Any] | None:
     if not content or not isinstance(content, (str, list)):
         return None
     return {**message, "role": line["type"]}
-
-
-def _queued(attachment: Native) -> dict[str, Any] | None:
-    """What the user said while the model worked; other attachments are the program's, and only partly in the log."""
-    if not isinstance(attachment, Mapping) or attachment.get("type") != "queued_command":
-        return None
-    prompt = attachment.get("prompt")
-    return {"role": "user", "content": prompt} if prompt and isinstance(prompt, (str, list)) else None
 
 
 def _is_side(line: Fields) -> bool:

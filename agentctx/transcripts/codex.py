@@ -104,7 +104,16 @@ class _Rollout:
         elif kind == "response_item":
             self._add_item(payload)
         elif kind == "event_msg":
-            self._hear(payload, seconds(line.get("timestamp")))
+            at = seconds(line.get("timestamp"))
+            if payload.get("type") == "token_count":
+                self._bill(payload.get("info"), at)
+            elif payload.get("type") == "thread_rolled_back":
+                turns = payload.get("num_turns")
+                asked = [place for place, item in enumerate(self.items) if item.get("role") == "user"]
+                if isinstance(turns, int) and 0 < turns <= len(asked):
+                    del self.items[asked[-turns] :]
+                    self.billed = [one for one in self.billed if one.index < len(self.items)]
+                    self.rolled_back += turns
         else:
             self.others.append({"type": kind})
 
@@ -120,14 +129,15 @@ class _Rollout:
         self.system = string_of(prompt, "text") if isinstance(prompt, Mapping) else string_of(payload, "instructions")
 
     def _add_early(self, line: Fields) -> None:
+        kind = line.get("type")
         if "record_type" in line:
             return
         if "id" in line and "timestamp" in line and "type" not in line:
             self._begin(line)
-        elif _is_item(line):
+        elif "role" in line if kind is None else str(kind).endswith(_ENDS_OF_ITEMS) or str(kind) in _NEVER_SENT:
             self._add_item(line)
         else:
-            self.others.append({"type": line.get("type")})
+            self.others.append({"type": kind})
 
     def _add_item(self, item: Fields) -> None:
         kind = item.get("type") or ("message" if "role" in item else None)
@@ -135,13 +145,11 @@ class _Rollout:
             return
         if not kind.endswith(_HEARD) and item.get("role", "assistant") == "assistant":
             self._answered = len(self.items)
-        self.items.append({"type": kind, **{key: value for key, value in item.items() if _is_said(key, value)}})
-
-    def _hear(self, event: Fields, at: float | None) -> None:
-        if event.get("type") == "token_count":
-            self._bill(event.get("info"), at)
-        elif event.get("type") == "thread_rolled_back":
-            self._roll_back(event.get("num_turns"))
+        # a request has no field that is empty, nor the date of early versions
+        fields = ((key, value) for key, value in item.items() if key not in ("type", "timestamp"))
+        self.items.append(
+            {"type": kind, **{key: value for key, value in fields if value is not None or key == "content"}}
+        )
 
     def _bill(self, info: Native, at: float | None) -> None:
         """Note what a call was billed: an event may come again without one, with the same sum."""
@@ -153,32 +161,11 @@ class _Rollout:
         if total is not None and total == before:
             return
         self._total = total
-        usage = usage_of(info.get("last_token_usage")) or _more(usage_of(total), usage_of(before))
+        usage = usage_of(info.get("last_token_usage"))
+        if usage is None:  # the sums tell it
+            usage, last = usage_of(total), usage_of(before)
+            if usage is not None and last is not None:
+                fresh, cached = max(0, usage.fresh - last.fresh), max(0, usage.cached - last.cached)
+                usage = Usage(fresh, cached, 0, 0, max(0, usage.output - last.output))
         if usage is not None and (usage.prompt or usage.output):
             self.billed.append(Billed(self._answered, usage, self.model, at))
-
-    def _roll_back(self, turns: Native) -> None:
-        asked = [place for place, item in enumerate(self.items) if item.get("role") == "user"]
-        if isinstance(turns, int) and 0 < turns <= len(asked):
-            del self.items[asked[-turns] :]
-            self.billed = [one for one in self.billed if one.index < len(self.items)]
-            self.rolled_back += turns
-
-
-def _is_item(line: Fields) -> bool:
-    """Whether a line of an early version is an item."""
-    kind = line.get("type")
-    return "role" in line if kind is None else str(kind).endswith(_ENDS_OF_ITEMS) or str(kind) in _NEVER_SENT
-
-
-def _more(now: Usage | None, before: Usage | None) -> Usage | None:
-    """What was billed since the sum was ``before``."""
-    if now is None or before is None:
-        return now
-    fresh, cached, output = now.fresh - before.fresh, now.cached - before.cached, now.output - before.output
-    return Usage(max(0, fresh), max(0, cached), 0, 0, max(0, output))
-
-
-def _is_said(key: str, value: Native) -> bool:
-    """Whether a field of an item is one that a request has: not what is empty, nor the date of early versions."""
-    return key not in ("type", "timestamp") and (value is not None or key == "content")

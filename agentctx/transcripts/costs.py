@@ -51,24 +51,15 @@ def usage_of(native: Native) -> Usage | None:
     details: Mapping[str, Native] = next((native[key] for key in _DETAILS if isinstance(native.get(key), Mapping)), {})
     cached = _first(native, _READ) or _first(details, _DETAILS_READ) or 0
     written = _first(native, _WRITTEN) or _first(details, _DETAILS_WRITTEN) or 0
-    apart = any(key in native for key in _APART) or _is_apart(native, cached + written)
+    held = cached + written
+    in_total = held > 0 and _first(native, ("total_tokens",)) == (whole or 0) + (output or 0) + held
+    apart = in_total or any(key in native for key in _APART)
     fresh = (whole or 0) if apart else max(0, (whole or 0) - cached - written)
-    long = _long(native, written)
+    writes = native.get("cache_creation")
+    long = _first(writes, ("ephemeral_1h_input_tokens",)) if isinstance(writes, Mapping) else None
+    long = min(written, long or 0)
     answer = (output or 0) + (_first(native, _THOUGHTS) or 0)
     return Usage(fresh, cached, written - long, long, answer)
-
-
-def _is_apart(native: Mapping[str, Native], held: int) -> bool:
-    """Whether a total shows that what the cache held is not in the input."""
-    total, whole, output = (_first(native, keys) for keys in (("total_tokens",), _WHOLE, _ANSWER))
-    return held > 0 and total is not None and total == (whole or 0) + (output or 0) + held
-
-
-def _long(native: Mapping[str, Native], written: int) -> int:
-    """What of the tokens written to the cache was written for its long time."""
-    details = native.get("cache_creation")
-    long = _first(details, ("ephemeral_1h_input_tokens",)) if isinstance(details, Mapping) else None
-    return min(written, long or 0)
 
 
 def _first(native: Mapping[str, Native], keys: tuple[str, ...]) -> int | None:

@@ -152,15 +152,13 @@ def _with_messages(value: Native) -> Fields | None:
 def _unwrapped(value: Native) -> Native:
     """A body, where it is kept beside what HTTP says of it."""
     value = _decoded(value)
-    if not isinstance(value, Mapping) or _speaks(value):
+    speaks = ("choices", "candidates", "role", "usage", *_MESSAGES)
+    if not isinstance(value, Mapping) or any(key in value for key in speaks):
+        return value
+    if isinstance(value.get("output"), (list, dict)):
         return value
     inside = (_decoded(value[key]) for key in _INSIDE if key in value)
     return next((body for body in inside if isinstance(body, Mapping)), value)
-
-
-def _speaks(value: Fields) -> bool:
-    known = ("choices", "candidates", "role", "usage", *_MESSAGES)
-    return any(key in value for key in known) or (isinstance(value.get("output"), (list, dict)))
 
 
 def _decoded(value: Native) -> Native:
@@ -178,16 +176,21 @@ def _answer(answer: Native) -> tuple[list[Native], tuple[str, ...]]:
         return [], ("the answer is a stream, or no JSON, and is left out",)
     if not isinstance(answer, Mapping):
         return [], ()
-    found = [*_of_chat(answer), *_of_responses(answer), *_of_anthropic(answer), *_of_gemini(answer)]
-    return found or _of_bedrock(answer), ()
-
-
-def _of_chat(answer: Fields) -> list[Native]:
-    message = chat_message(answer)
-    if message is None:
-        return []
-    kept = {key: value for key, value in message.items() if value is not None and value != []}
-    return [{"content": None, **kept, "role": "assistant"}]
+    messages: list[Native] = []
+    if (message := chat_message(answer)) is not None:
+        kept = {key: value for key, value in message.items() if value is not None and value != []}
+        messages.append({"content": None, **kept, "role": "assistant"})
+    output, content = answer.get("output"), answer.get("content")
+    if isinstance(output, list):  # Responses
+        messages += [item for item in output if isinstance(item, Mapping)]
+    if (answer.get("role") == "assistant" or answer.get("type") == "message") and isinstance(content, list) and content:
+        messages.append({"role": "assistant", "content": content})
+    candidate = _first(answer, "candidates")
+    content = candidate.get("content") if isinstance(candidate, Mapping) else None
+    if isinstance(content, Mapping) and content.get("parts"):
+        messages.append({"role": "model", **content})
+    message = output.get("message") if isinstance(output, Mapping) else None
+    return messages or ([message] if isinstance(message, Mapping) else []), ()  # the last is Bedrock's
 
 
 def chat_message(answer: Fields) -> Fields | None:
@@ -195,29 +198,6 @@ def chat_message(answer: Fields) -> Fields | None:
     choice = _first(answer, "choices")
     message = choice.get("message") if isinstance(choice, Mapping) else None
     return message if isinstance(message, Mapping) else None
-
-
-def _of_responses(answer: Fields) -> list[Native]:
-    output = answer.get("output")
-    return [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
-
-
-def _of_anthropic(answer: Fields) -> list[Native]:
-    content = answer.get("content")
-    named = answer.get("role") == "assistant" or answer.get("type") == "message"
-    return [{"role": "assistant", "content": content}] if named and isinstance(content, list) and content else []
-
-
-def _of_gemini(answer: Fields) -> list[Native]:
-    candidate = _first(answer, "candidates")
-    content = candidate.get("content") if isinstance(candidate, Mapping) else None
-    return [{"role": "model", **content}] if isinstance(content, Mapping) and content.get("parts") else []
-
-
-def _of_bedrock(answer: Fields) -> list[Native]:
-    output = answer.get("output")
-    message = output.get("message") if isinstance(output, Mapping) else None
-    return [message] if isinstance(message, Mapping) else []
 
 
 def _first(fields: Fields, key: str) -> Native:
@@ -232,14 +212,9 @@ def _format(request: Fields, key: str, more: Sequence[Native], fields: Fields) -
         return "gemini" if key == "contents" else "openai-responses"
     if url.endswith("/chat/completions") or "params" in fields:
         return "openai-chat" if "params" not in fields else "anthropic"
-    if "anthropic_version" in request or _has_blocks_of_anthropic(more):
-        return "anthropic"
-    return None
-
-
-def _has_blocks_of_anthropic(more: Sequence[Native]) -> bool:
     content = more[0].get("content") if len(more) == 1 else None
-    return isinstance(content, list) and all(isinstance(block, Mapping) and "type" in block for block in content)
+    typed = isinstance(content, list) and all(isinstance(block, Mapping) and "type" in block for block in content)
+    return "anthropic" if "anthropic_version" in request or typed else None
 
 
 def _billed(fields: Fields, answer: Native, index: int, model: str | None) -> tuple[Billed, ...]:

@@ -306,24 +306,23 @@ class Turns:
         """The conversation as it would have been sent."""
         model = model or next((bill.model for bill in reversed(self._bills) if bill.model), None)
         reasoning = (part for one in self.messages for part in one.parts if isinstance(part, Thinking))
-        signed = any(part.signed for part in reasoning) and _may_be_claude(model)
+        signed = any(part.signed for part in reasoning)
+        if signed and model is not None:  # by Anthropic, where the model is one of Claude's, or in no table
+            signed = "claude" in model.lower() or find(model) is None
         natives, places, system = (_for_anthropic if signed else _for_chat)(self.messages)
         billed = (Billed(places[bill.place], bill.usage, bill.model or model, bill.at) for bill in self._bills)
+        format_name = "anthropic" if signed else "openai-chat"
+        definitions = [_tool(tool, format_name) for tool in tools or () if isinstance(tool, Mapping)]
         return Recording(
             natives,
             system=system,
-            tools=_tools(tools, "anthropic" if signed else "openai-chat"),
-            format="anthropic" if signed else "openai-chat",
+            tools=[tool for tool in definitions if tool is not None] or None,
+            format=format_name,
             model=model,
             id=id,
             pending=False,
             billed=tuple(billed),
         )
-
-
-def _may_be_claude(model: str | None) -> bool:
-    """Whether what is signed may be Anthropic's: the model is one of Claude's, or nobody knows it."""
-    return model is None or "claude" in model.lower() or find(model) is None
 
 
 def _for_chat(messages: Sequence[Message]) -> tuple[list[Native], list[int], Native]:
@@ -352,7 +351,11 @@ def _for_anthropic(messages: Sequence[Message]) -> tuple[list[Native], list[int]
     places = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        parts = () if message.role == "system" else tuple(map(_without_name, filter(_may_stay, message.parts)))
+        parts = tuple(
+            evolve(part, name=None) if isinstance(part, ToolResult) else part
+            for part in (() if message.role == "system" else message.parts)
+            if not isinstance(part, Thinking) or part.signed
+        )
         if not parts or (merged and role == "user" and merged[-1].role == "user"):
             if parts:
                 merged[-1] = merged[-1].with_parts(_results_first((*merged[-1].parts, *parts)))
@@ -362,22 +365,8 @@ def _for_anthropic(messages: Sequence[Message]) -> tuple[list[Native], list[int]
     return [wire.write_message(message) for message in merged], places, "\n\n".join(system) or None
 
 
-def _without_name(part: Part) -> Part:
-    return evolve(part, name=None) if isinstance(part, ToolResult) else part
-
-
-def _may_stay(part: Part) -> bool:
-    return not isinstance(part, Thinking) or part.signed
-
-
 def _results_first(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(sorted(parts, key=lambda part: not isinstance(part, ToolResult)))
-
-
-def _tools(tools: Sequence[Native] | None, format_name: str) -> list[Native] | None:
-    """Definitions as ``{"name", "description", "parameters"}``, or as Chat Completions has them, for a format."""
-    found = [_tool(tool, format_name) for tool in tools or () if isinstance(tool, Mapping)]
-    return [tool for tool in found if tool is not None] or None
 
 
 def _tool(tool: Fields, format_name: str) -> dict[str, Any] | None:
@@ -435,7 +424,11 @@ def _part(block: Native, calls: set[str]) -> Part | None:
     if kind in ("thinking", "reasoning", "redacted_thinking"):
         return _thinking(block)
     if kind in ("tool_use", "tool_call", "function_call", "server_tool_call"):
-        return _call(block, calls)
+        names = [each for key in ("id", "call_id") if isinstance(each := block.get(key), str)]
+        if not names or not calls.isdisjoint(names):
+            return None
+        given = next((block[key] for key in ("input", "args", "arguments") if key in block), None)
+        return ToolCall(names[0], str(block.get("name")), arguments(given))
     media = _media(block) if kind in _MEDIA else None
     return media or Text(json.dumps(block, ensure_ascii=False))
 
@@ -450,14 +443,6 @@ def _thinking(block: Fields) -> Thinking | None:
     if not text and not isinstance(hidden, str):
         return None
     return Thinking(text, signed if isinstance(signed, str) else None, hidden if isinstance(hidden, str) else None)
-
-
-def _call(block: Fields, calls: set[str]) -> Part | None:
-    names = [each for key in ("id", "call_id") if isinstance(each := block.get(key), str)]
-    if not names or not calls.isdisjoint(names):
-        return None
-    given = next((block[key] for key in ("input", "args", "arguments") if key in block), None)
-    return ToolCall(names[0], str(block.get("name")), arguments(given))
 
 
 def _media(block: Fields) -> Media | None:

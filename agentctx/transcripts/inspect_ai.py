@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from agentctx.core.message import Native, Part, ToolResult
 from agentctx.errors import InvalidInput
@@ -133,7 +133,8 @@ def read(messages: Sequence[Native], sample: Fields) -> Read:
         else:
             others.append(message)
     name = None if sample.get("id") is None else f"{sample.get('id')}/{sample.get('epoch', 1)}"
-    return Read(turns.recording(tools=_tools(sample), model=model, id=name), left_out(others, "message"))
+    tools = next((event["tools"] for event in _model_events(sample) if isinstance(event.get("tools"), list)), None)
+    return Read(turns.recording(tools=tools or None, model=model, id=name), left_out(others, "message"))
 
 
 def _whole(value: Native, apart: Mapping[str, Native]) -> Native:
@@ -170,8 +171,3 @@ def _bills(sample: Fields) -> dict[str, tuple[Native, float | None]]:
         if isinstance(output, Mapping) and (message := chat_message(output)) is not None:
             found[str(message.get("id"))] = output.get("usage"), seconds(event.get("timestamp"))
     return found
-
-
-def _tools(sample: Fields) -> list[Any] | None:
-    tools = next((event["tools"] for event in _model_events(sample) if isinstance(event.get("tools"), list)), None)
-    return tools or None

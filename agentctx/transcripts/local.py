@@ -190,13 +190,8 @@ def _of_codex(environment: Mapping[str, str]) -> Iterator[LocalSession]:
     for folder in _codex_folders(environment):
         for path in _files(folder):
             if path.name.startswith("rollout-"):
-                yield from _session(codex.NAME, path, _id_of_rollout(_stem(path)), (), None)
-
-
-def _id_of_rollout(stem: str) -> str:
-    """The id in ``rollout-2026-01-05T10-00-00-019a...``: what stands behind the date."""
-    words = stem.split("-")
-    return "-".join(words[6:]) or stem
+                stem = _stem(path)  # as in rollout-2026-01-05T10-00-00-019a...: the id comes after the date
+                yield from _session(codex.NAME, path, "-".join(stem.split("-")[6:]) or stem, (), None)
 
 
 def _session(tool: str, path: Path, name: str, agents: tuple[Path, ...], project: str | None) -> Iterator[LocalSession]:

@@ -26,8 +26,12 @@ _LISTS = ("history", "trajectory", "events")
 
 def read(events: Sequence[Native], beside: Fields) -> Read:
     """The events of a conversation."""
-    said = [event for event in _flat(events) if isinstance(event, Mapping)]
-    conversation = _Conversation(answered=set(_answered(said)))
+    # early versions keep an action together with its observation
+    flat = (one for event in events for one in (event if isinstance(event, list) else [event]))
+    said = [event for event in flat if isinstance(event, Mapping)]
+    ends = ("ObservationEvent", "AgentErrorEvent")
+    answered = {_call_of(event) for event in said if "observation" in event or event.get("kind") in ends}
+    conversation = _Conversation(answered=answered)
     for event in said:
         _take_in(conversation, event)
     conversation.flush()
@@ -107,30 +111,13 @@ class _Conversation:
         """The answer that is open is whole, and so are its results."""
         if self._answer is not None:
             _, parts, bill = self._answer
-            self.turns.add("assistant", [part for part in parts if self._stays(part)])
+            # the call that ends a task has no result, and is no call for those after it
+            ends = [each for each in parts if isinstance(each, ToolCall) and each.name == "finish"]
+            self.turns.add("assistant", [each for each in parts if each not in ends or each.id in self.answered])
             self.turns.bill(usage_of(bill.get("usage")), string_of(bill, "model"), seconds(bill.get("timestamp")))
             self._answer = None
         self.turns.add("tool", self._results)
         self._results = []
-
-    def _stays(self, part: Part) -> bool:
-        """Whether a part was sent again: the call that ends a task has no result, and is no call for those after it."""
-        return not (isinstance(part, ToolCall) and part.name == "finish" and part.id not in self.answered)
-
-
-def _flat(events: Sequence[Native]) -> Iterator[Native]:
-    """The events one by one: early versions keep an action together with what came of it."""
-    for event in events:
-        if isinstance(event, list):
-            yield from event
-        else:
-            yield event
-
-
-def _answered(events: Sequence[Fields]) -> Iterator[str]:
-    for event in events:
-        if "observation" in event or event.get("kind") in ("ObservationEvent", "AgentErrorEvent"):
-            yield _call_of(event)
 
 
 def _is_known(event: Fields) -> bool:
@@ -168,7 +155,8 @@ def _act(conversation: _Conversation, event: Fields) -> None:
 
 
 def _answer(conversation: _Conversation, event: Fields, args: dict[str, Any]) -> None:
-    response = _response_of(event)
+    found = (_metadata(event) or {}).get("model_response")
+    response = found if isinstance(found, Mapping) else {}
     bill = {"usage": response.get("usage"), "model": response.get("model"), "timestamp": event.get("timestamp")}
     if (message := chat_message(response)) is not None:
         conversation.ask(string_of(response, "id"), _parts(message), bill)
@@ -203,12 +191,6 @@ def _call_of(event: Fields) -> str:
 def _metadata(event: Fields) -> Fields | None:
     found = event.get("tool_call_metadata")
     return found if isinstance(found, Mapping) else None
-
-
-def _response_of(event: Fields) -> Fields:
-    """The model's whole answer, as LiteLLM gave it; empty when the event does not have it."""
-    found = (_metadata(event) or {}).get("model_response")
-    return found if isinstance(found, Mapping) else {}
 
 
 def _parts(message: Fields) -> list[Part]:

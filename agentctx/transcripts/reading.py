@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import cache
 from itertools import chain, starmap
@@ -127,7 +128,11 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | 
         tell = _raised if wrong is None else wrong
         start = stream.peek()
         if start.startswith(ZIP):
-            yield from _archive(source, name, max_bytes)
+            if source == "-":
+                raise InvalidInput(name, "this is a zip archive: give the file by its name")
+            with Path(source).open("rb") as file:
+                for number, read in enumerate(inspect_ai.read_archive(file, name, max_bytes), 1):
+                    yield _of_a_tool(read, inspect_ai.NAME, f"{name}, sample {number}")
             return
         refuse_other_kinds(name, start)
         lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
@@ -239,15 +244,6 @@ def _as_json(value: Native, *, indent: int | None = None) -> bytes:
     return escaped(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
 
 
-def _archive(source: str, name: str, max_bytes: int) -> Iterator[Transcript]:
-    """The samples of an ``.eval`` file; it is opened again, since an archive is read from its end."""
-    if source == "-":
-        raise InvalidInput(name, "this is a zip archive: give the file by its name")
-    with Path(source).open("rb") as file:
-        for number, read in enumerate(inspect_ai.read_archive(file, name, max_bytes), 1):
-            yield _of_a_tool(read, inspect_ai.NAME, f"{name}, sample {number}")
-
-
 def _one(name: str, line: Line) -> Iterator[Transcript]:
     value = parse(name, line)
     where = place(name, line[0])
@@ -266,7 +262,9 @@ def _many(
     try:
         value = parse(name, first)
     except InvalidInput as error:
-        after = _parsed(name, second)
+        after: Native = None
+        with suppress(InvalidInput):
+            after = parse(name, second)
         tool, how = _reader_of(after)
         if how.log is not None:  # a log whose first line is damaged
             yield from _logged(tool, how.log, LogLines(name, chain((first, second), lines)))
@@ -274,7 +272,9 @@ def _many(
             wrong(error)  # lines of which the first is damaged
             yield from _each(name, chain((second,), lines), wrong)
         else:  # a document over several lines begins with half a value
-            yield from _pretty(name, first, second, stream)
+            gap = b"\n" * (second[0] - first[0] - 1)
+            value = parse(name, (first[0], first[1] + gap + second[1] + stream.read()))
+            yield from _document(value, Layout.PRETTY, place(name, first[0]))
         return
     where, rest = place(name, first[0]), chain((second,), lines)
     every = LogLines(name, chain((first,), rest))
@@ -313,20 +313,6 @@ def _exchanges(name: str, lines: LogLines, wrong: Wrong) -> Iterator[exchanges.E
             yield exchanges.read(fields, where), kind, where
         except InvalidInput as error:
             wrong(error)
-
-
-def _parsed(name: str, line: Line) -> Native:
-    """The value of a line, None when it is none."""
-    try:
-        return parse(name, line)
-    except InvalidInput:
-        return None
-
-
-def _pretty(name: str, first: Line, second: Line, stream: IO[bytes]) -> Iterator[Transcript]:
-    gap = b"\n" * (second[0] - first[0] - 1)
-    value = parse(name, (first[0], first[1] + gap + second[1] + stream.read()))
-    yield from _document(value, Layout.PRETTY, place(name, first[0]))
 
 
 def _document(value: Native, layout: Layout, where: str) -> Iterator[Transcript]:

@@ -153,7 +153,8 @@ def responses(desk: Desk) -> Starlette:
         said = desk.answer(body)
         whole = _response(desk, body, said, _usage(said, found.tokens))
         if body.get("stream"):
-            return events(_numbered(_stream(desk, whole, said, found)), desk.pause)
+            numbered = ({**event, "sequence_number": n} for n, event in enumerate(_stream(desk, whole, said, found)))
+            return events(((event["type"], event) for event in numbered), desk.pause)
         if body.get("background"):
             kept[whole["id"]] = whole
             return JSONResponse({**whole, "status": "queued", "output": [], "usage": None})
@@ -182,13 +183,10 @@ def _wrong(body: Object) -> str | None:
         return "Missing required parameter: 'model'."
     told = body.get("instructions")
     if told is not None and not isinstance(told, str):
-        return f"Invalid type for 'instructions': expected a string, but got {_kind(told)} instead."
+        kind = "an array" if isinstance(told, list) else "an object" if isinstance(told, Mapping) else "something else"
+        return f"Invalid type for 'instructions': expected a string, but got {kind} instead."
     unknown = unknown_field(body, "openai-responses")
     return None if unknown is None else _unknown_parameter(unknown)
-
-
-def _kind(value: object) -> str:
-    return "an array" if isinstance(value, list) else "an object" if isinstance(value, Mapping) else "something else"
 
 
 def _stream(desk: Desk, whole: Object, said: Said, found: Verdict) -> Iterator[Object]:
@@ -224,11 +222,6 @@ def _pieces(said: Said, item: Object) -> Iterator[Object]:
         yield {"type": "response.output_text.delta", **at, "delta": word, "logprobs": []}
     yield {"type": "response.output_text.done", **at, "text": said.text, "logprobs": []}
     yield {"type": "response.content_part.done", **at, "part": part}
-
-
-def _numbered(sent: Iterator[Object]) -> Iterator[Event]:
-    for number, event in enumerate(sent):
-        yield event["type"], {**event, "sequence_number": number}
 
 
 def _response(desk: Desk, body: Mapping[str, Any], said: Said, usage: Object) -> Object:
