@@ -173,7 +173,8 @@ class _Log:
         outcome = self.outcomes.get(index, Outcome.EDITED)
         reason = "; ".join(dict.fromkeys(self.why[index]))
         tokens = self.source.meter.message(message)
-        return Change(index, message.role, outcome, _STAGE, reason, tokens, 0 if outcome is Outcome.DROPPED else tokens)
+        after = 0 if outcome is Outcome.DROPPED else tokens
+        return Change(index, message.role, outcome, _STAGE, reason, tokens, after, by="fit")
 
 
 def _may_keep(model: str | None, from_model: str | None) -> bool:

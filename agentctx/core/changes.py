@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as Abstra
 from enum import StrEnum
 from itertools import chain, compress, count, pairwise
 from operator import is_not, lt
+from typing import Literal, get_args
 
 from attrs import define, evolve, field, frozen
 
@@ -40,6 +41,16 @@ class Outcome(StrEnum):
     """It says what it said, with other cache markers."""
 
 
+By = Literal["repair", "arrival", "step", "pressure", "fit"]
+"""Who caused a change.
+
+``"repair"``: the history alone asks for it. ``"arrival"``, ``"step"`` and ``"pressure"``: a stage that runs on new
+messages, at every step, or when the context has grown too large (``Scope``). ``"fit"``: the model would refuse the
+request without it.
+"""
+
+CAUSES: tuple[By, ...] = get_args(By)
+
 _THERE = frozenset({Outcome.KEPT, Outcome.MARKED, Outcome.ADDED})
 
 
@@ -57,6 +68,7 @@ class Change:
         tokens_before: Its size before, in tokens; 0 when it was added.
         tokens_after: Its size after, in tokens; 0 when it is gone.
         handle: Where the original is kept in the store, when there is one.
+        by: Who caused it.
 
     Example:
         >>> from agentctx import Pipeline, TrimRounds
@@ -76,6 +88,7 @@ class Change:
     tokens_before: int = 0
     tokens_after: int = 0
     handle: str | None = None
+    by: By = "pressure"
 
     @property
     def is_gone(self) -> bool:
@@ -321,6 +334,7 @@ class Span:
         outcome: What became of them.
         stage: The stage that did it.
         reason: Why.
+        by: Who caused it.
     """
 
     start: int
@@ -328,6 +342,7 @@ class Span:
     outcome: Outcome
     stage: str
     reason: str
+    by: By = "pressure"
 
 
 @frozen(eq=False, repr=False)
@@ -359,7 +374,7 @@ class ChangesInForce:
 
     def _gone(self, span: Span, index: int) -> Change:
         role, size = ROLES[self.roles[index]], self.sizes[index]
-        return Change(index, role, span.outcome, span.stage, span.reason, size, 0, self.handles.get(index))
+        return Change(index, role, span.outcome, span.stage, span.reason, size, 0, self.handles.get(index), span.by)
 
 
 @define
@@ -469,10 +484,10 @@ def _resized(changes: Sequence[Change], before: int, after: int) -> Iterator[Cha
 
 def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:
     """The spans and the messages that are gone, in order, neighbours that say the same as one."""
-    lines = [(span.start, span.stop, (span.outcome, span.stage, span.reason)) for span in spans]
-    lines += [(each.index, each.index + 1, (each.outcome, each.stage, each.reason)) for each in gone]
+    lines = [(span.start, span.stop, (span.outcome, span.stage, span.reason, span.by)) for span in spans]
+    lines += [(each.index, each.index + 1, (each.outcome, each.stage, each.reason, each.by)) for each in gone]
     lines.sort(key=lambda line: line[0])
-    joined: list[tuple[int, int, tuple[Outcome, str, str]]] = []
+    joined: list[tuple[int, int, tuple[Outcome, str, str, By]]] = []
     for start, stop, said in paced(lines):
         if joined and joined[-1][1] >= start and joined[-1][2] == said:
             joined[-1] = joined[-1][0], max(stop, joined[-1][1]), said

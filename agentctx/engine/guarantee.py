@@ -24,8 +24,8 @@ from agentctx.engine.cut import cut, lay_out
 from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.recap import counted, giving_way, line_for, reserved
-from agentctx.engine.repair import REPAIR, arranged_by
-from agentctx.engine.run_stages import Trail, run_stage
+from agentctx.engine.repair import RepairHistory, arranged_by
+from agentctx.engine.run_stages import Adjustment, Trail, run_stage
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow, InvalidInput
 from agentctx.protocols import Call, ContextStrategy, Stage, whole_text
@@ -307,22 +307,22 @@ async def guarantee(
     await _arrange(trail, call)
     acted = not all(report.marks_only for report in trail.reports)  # markers alone leave nothing out
     if acted and call.start is not None and trail.context is not call.start:
-        await run_stage(RecapCounts(), trail, call)
+        await run_stage(RecapCounts(), trail, call, by="fit")
     if budget is not None:
         if budget.media.images is not None:
-            await run_stage(LimitImages(budget.media.images), trail, call)
+            await run_stage(LimitImages(budget.media.images), trail, call, by="fit")
         await _fit_or_say(trail, call, budget.limit, last, most, telling)
         if budget.request_bytes is not None:
             room = budget.request_bytes - (call.meter.weight(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0)
-            await run_stage(FitRequestBytes(room, trail.origins), trail, call)
+            await run_stage(FitRequestBytes(room, trail.origins), trail, call, by="fit")
     await _arrange(trail, call)  # which costs nothing: it was counted before
     await settle_reasoning(trail, call, before)
     await _arrange(trail, call)
     if _lacks_end(trail, call, last):
-        await run_stage(_append_go_on, trail, call, trusted=True)
+        await run_stage(Adjustment(_ARRANGES, _append_go_on), trail, call, by="fit", trusted=True)
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
-    await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
+    await run_stage(LimitCacheMarkers(), trail, call, by="fit", trusted=True)  # the request only gets smaller by it
     if not trail.start:
         refuse_empty(trail)
 
@@ -366,7 +366,7 @@ async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: S
         call = evolve(call, reserved=await reserved(telling, evolve(call, start=given)))
     while trail.tokens + closing() > limit:
         try:
-            await run_stage(FitGuarantee(aim, trail.origins), trail, call)
+            await run_stage(FitGuarantee(aim, trail.origins), trail, call, by="fit")
         except ContextOverflow as error:
             raise ContextOverflow(error.tokens + limit - aim, limit, error.biggest) from None
         await _arrange(trail, call)
@@ -374,7 +374,7 @@ async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: S
     if trail.context is not given:
         for stage in telling:
             await run_stage(stage, trail, call)
-        await run_stage(RecapGivesWay(limit - closing()), trail, call)
+        await run_stage(RecapGivesWay(limit - closing()), trail, call, by="fit")
 
 
 _GO_ON_MESSAGE = Message("user", (Text(GO_ON),))
@@ -431,7 +431,7 @@ async def let_answers_follow(
     if not answers:
         return
 
-    async def parted(context: Context, call: Call, /) -> Context:
+    def parted(context: Context, call: Call) -> Context:
         out: list[Message] = []
         for message in context.messages:
             if id(message) in answers:
@@ -440,8 +440,8 @@ async def let_answers_follow(
             out.append(message)
         return context.with_messages(tuple(out))
 
-    parted.__name__ = REPAIR  # it follows from the history alone, too
-    await run_stage(parted, trail, call, trusted=True)
+    stage = Adjustment(RepairHistory.__name__, parted)
+    await run_stage(stage, trail, call, by="repair", trusted=True)  # it follows from the history alone, too
 
 
 def _ended(messages: Sequence[Message], call: Call) -> bool:
@@ -451,47 +451,40 @@ def _ended(messages: Sequence[Message], call: Call) -> bool:
     return not calls and not open_at_end(messages) and lacks_end(messages[-1], "user", call)
 
 
-async def _append_go_on(context: Context, call: Call, /) -> Context:
+def _append_go_on(context: Context, call: Call) -> Context:
     """Let the user speak last, who did so when the request came in."""
     said = Message(_GO_ON_MESSAGE.role, _GO_ON_MESSAGE.parts)
     call.note(said, "the request came in ending on the user or a tool, and would end on the assistant for this model")
     return context.with_messages((*context.messages, said))
 
 
-_append_go_on.__name__ = "ArrangeMessages"  # as all that is done so that messages stand where the model takes them
+_ARRANGES = "ArrangeMessages"
+"""How reports name all that is done so that messages stand where the model takes them."""
 
 
 async def _arrange(trail: Trail, call: Call) -> None:
     """Let messages stand where the model takes them, after what stood around them went."""
-    if trail.start:
+    wire = call.wire
+    if trail.start or wire is None:
         return
-    await run_stage(_arranged, trail, call, trusted=True)
-    if trail.reports and call.wire is not None and call.wire.reads_places:
-        await run_stage(_neighboured, trail, call, trusted=True)
 
+    def arranged(context: Context, call: Call) -> Context:
+        made = wire.arrange_for(context.messages, call.profile, call.note)
+        return context if made is context.messages else context.with_messages(tuple(made))
 
-async def _arranged(context: Context, call: Call, /) -> Context:
-    if call.wire is None:
-        return context
-    arranged = call.wire.arrange_for(context.messages, call.profile, call.note)
-    return context if arranged is context.messages else context.with_messages(tuple(arranged))
+    def neighboured(context: Context, call: Call) -> Context:
+        made = arranged_by(context.messages, call, wire)
+        return context if made is context.messages else context.with_messages(tuple(made))
 
-
-async def _neighboured(context: Context, call: Call, /) -> Context:
-    if call.wire is None:
-        return context
-    arranged = arranged_by(context.messages, call, call.wire)
-    return context if arranged is context.messages else context.with_messages(tuple(arranged))
-
-
-_neighboured.__name__ = "ArrangeMessages"
-_arranged.__name__ = "ArrangeMessages"
+    await run_stage(Adjustment(_ARRANGES, arranged), trail, call, by="fit", trusted=True)
+    if trail.reports and wire.reads_places:
+        await run_stage(Adjustment(_ARRANGES, neighboured), trail, call, by="fit", trusted=True)
 
 
 async def _keep_markers(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
     """Move markers whose blocks went, where the request still fits with them: nothing is left out for a marker."""
     known = trail.copy()
-    await run_stage(KeepCacheMarkers(before.messages), trail, call, trusted=True)
+    await run_stage(KeepCacheMarkers(before.messages), trail, call, by="fit", trusted=True)
     if trail.context is known.context or budget is None:
         return
     most = budget.request_bytes

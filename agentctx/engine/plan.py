@@ -147,19 +147,9 @@ class Plan(Holder):
         return in_phase(self.stages, Phase.ARRIVALS, self.governing)
 
     @cached_property
-    def named_on_arrival(self) -> frozenset[str]:
-        """The names of the stages that a session runs on new messages, with those in them."""
-        return frozenset(declared(stage).name for stage in _all_stages(self.on_arrival))
-
-    @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on the whole view at every step, in order."""
         return in_phase(self.stages, Phase.EVERY_STEP, self.governing)
-
-    @cached_property
-    def named_at_every_step(self) -> frozenset[str]:
-        """The names of the stages that a session runs at every step, with those in them."""
-        return frozenset(declared(stage).name for stage in _all_stages(self.at_every_step))
 
     @cached_property
     def under_pressure(self) -> tuple[ContextStrategy, ...]:

@@ -98,7 +98,7 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
     at_stake = any(signed(message) for message in messages[max(first, opened) :])
     leave = at_stake and call.thinking == "drop_block" and bool(call.wire and call.wire.drop_reasoning)
     remark = LEFT if leave and trail.unbound_from is None else ""
-    await run_stage(DropBoundThinking(first, opened if leave else None, remark), trail, call, trusted=True)
+    await run_stage(DropBoundThinking(first, opened if leave else None, remark), trail, call, by="fit", trusted=True)
     trail.unbound_from = first if leave else None
     trail.lost_open = trail.lost_open or (at_stake and not leave)
 

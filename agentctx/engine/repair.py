@@ -271,10 +271,6 @@ class RepairHistory(Stage):
         return context if repaired is None else context.with_messages(tuple(repaired))
 
 
-REPAIR = RepairHistory.__name__
-"""Repair as reports and records call it: what it does to a message follows from the history alone."""
-
-
 @define(eq=False, repr=False)
 class Earlier:
     """What stands before messages that are repaired, as far as it matters to them.

@@ -6,7 +6,7 @@ what a stage did, from what it was given and what it returned.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import isawaitable
 from itertools import accumulate, chain
@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
 
-from agentctx.core.changes import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
+from agentctx.core.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.core.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, words
@@ -29,7 +29,7 @@ from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
 from agentctx.engine.repair import sendable
 from agentctx.errors import StageError
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain
+from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared, run_plain
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -127,8 +127,33 @@ class _Mending(Stage):
     def name(self) -> str:
         return self.stage.name
 
+    @property
+    def scope(self) -> Scope:
+        return self.stage.scope
+
     def apply(self, context: Context, call: Call, /) -> Context:
         return self.stage.mended(context, self.before, call)
+
+
+@frozen(eq=False, repr=False)
+class Adjustment(Stage):
+    """What the engine itself does to a request.
+
+    Args:
+        name: The name in reports and errors.
+        work: Returns the adjusted context.
+    """
+
+    name: str
+    work: Callable[[Context, Call], Context]
+
+    def effort(self, _context: Context, _call: Call, /) -> Iterable[int]:
+        """Return nothing: the work reads no text."""
+        return ()
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """Return the adjusted context."""
+        return self.work(context, call)
 
 
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:
@@ -271,13 +296,20 @@ class Trail:
             setattr(self, each.name, getattr(copy, each.name))
 
 
-async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
+_BY: Mapping[Scope, By] = {Scope.ARRIVALS: "arrival", Scope.ALWAYS: "step"}
+"""Who causes the changes of a stage that runs then; of all others the pressure."""
+
+
+async def run_stage(
+    stage: ContextStrategy, trail: Trail, call: Call, *, by: By | None = None, trusted: bool = False
+) -> StageReport | None:
     """Run one stage and put what it did into the trail; of one that holds stages, what each of those did.
 
     Args:
         stage: The stage.
         trail: Where the step stands; brought up to date.
         call: What the stage is told.
+        by: Who causes its changes; None: as its scope says.
         trusted: Do not check the stage: for the engine's own, which may change what is protected where the provider
             would refuse it; of what the caller protects the report says so.
 
@@ -293,7 +325,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     if declared(stage).recaps:
         trail.told.append(stage)
     before = trail.context
-    report = await _run_one(stage, trail, call, trusted=trusted)
+    report = await _run_one(stage, trail, call, by, trusted=trusted)
     if trail.context is not before and (report is None or not report.marks_only):
         await mend(trail, before, call)
     return report
@@ -310,7 +342,7 @@ async def mend(trail: Trail, before: Context, call: Call) -> None:
         for place, mender in enumerate(call.mending):
             for was in (before, left[place]) if trail.context is not left[place] else ():
                 if was is not None:
-                    await _run_one(_Mending(mender, was), trail, call, trusted=True)
+                    await _run_one(_Mending(mender, was), trail, call, None, trusted=True)
             left[place] = trail.context
         if trail.context is known:
             return
@@ -320,8 +352,11 @@ _ROUNDS = 4
 """For each stage whose words refer to others; each puts less back than the one before."""
 
 
-async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool) -> StageReport | None:
+async def _run_one(
+    stage: ContextStrategy, trail: Trail, call: Call, by: By | None, *, trusted: bool
+) -> StageReport | None:
     before, started = trail.context, perf_counter()
+    by = _BY.get(declared(stage).scope, "pressure") if by is None else by
     try:
         after, shared = await run(stage, before, call)
         trail.asked = trail.asked or call.notes.asked
@@ -332,7 +367,7 @@ async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted:
             return None
         await call.meter.settle(after.messages[shared:])
         anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
-        compare = partial(_compared, stage, before, Made(after, shared), call, trail, trusted=trusted)
+        compare = partial(_compared, stage, before, Made(after, shared), call, trail, by, trusted=trusted)
         diff, account, shared = await offload(compare, len(before.messages) - (0 if anywhere else shared))
         report = _report(diff, account, trail.tokens, started)
     finally:
@@ -392,7 +427,7 @@ async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
 
 
 def _compared(
-    stage: ContextStrategy, before: Context, made: Made, call: Call, trail: Trail, *, trusted: bool
+    stage: ContextStrategy, before: Context, made: Made, call: Call, trail: Trail, by: By, *, trusted: bool
 ) -> tuple[StageDiff, Account, int]:
     """What a stage returned, laid beside what it was given, and held to its promises: what it did.
 
@@ -402,6 +437,7 @@ def _compared(
         made: What it returned.
         call: What it was told.
         trail: Where the step stands; it stays as it is.
+        by: Who causes the changes.
         trusted: See ``run_stage``. What a user's stage returned is mended, so that the provider takes it.
 
     Returns:
@@ -423,7 +459,7 @@ def _compared(
     after = _with_own(before, after, found, call)
     known = trail.made | _carried(before, after, start, found, trail.made) if trail.made else trail.made
     pinned = call.frozen(before) if trusted else frozenset()
-    diff = StageDiff(name, before, after, found, call, trail.origins, trail.start, known, pinned)
+    diff = StageDiff(name, before, after, found, call, trail.origins, trail.start, known, pinned, by)
     return diff, diff.account(), start
 
 
@@ -557,6 +593,7 @@ class StageDiff:
         start: How many messages of the request stand before these, out of the stages' sight.
         made: The messages that stages had made before, by identity, each with what is said of it.
         pinned: The messages that the caller protects, where the stage may do something to them all the same.
+        by: Who causes the changes.
     """
 
     name: str
@@ -568,6 +605,7 @@ class StageDiff:
     start: int
     made: Mapping[int, tuple[Message, Change]]
     pinned: frozenset[int]
+    by: By
 
     def account(self) -> Account:
         """What the stage did."""
@@ -622,7 +660,7 @@ class StageDiff:
 
     def _change(self, index: int, old: Message, new: Message | None, outcome: Outcome, why: str) -> Change:
         size = 0 if new is None else self.call.count(new)
-        return Change(index, old.role, outcome, self.name, why, self.call.count(old), size)
+        return Change(index, old.role, outcome, self.name, why, self.call.count(old), size, by=self.by)
 
     def _moved(self, origin: int, position: int, index: int) -> Change:
         """A message that stands elsewhere; one of which nothing was said made way for another."""
@@ -671,7 +709,7 @@ class StageDiff:
         for position in places:
             made, place = self.after.messages[position], self.start + position
             why = said.get(made.identity) or UNSAID
-            line = Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made))
+            line = Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made), by=self.by)
             yield self._by_its_maker(line, remade.get(position)), made
 
     def _by_its_maker(self, line: Change, origin: int | None) -> Change:
@@ -680,7 +718,8 @@ class StageDiff:
         if known is None:
             return line
         first, now = known[1], f"{self.name}: {line.reason}"
-        return evolve(line, stage=first.stage, reason=first.reason if now in first.reason else f"{first.reason}; {now}")
+        reason = first.reason if now in first.reason else f"{first.reason}; {now}"
+        return evolve(line, stage=first.stage, reason=reason, by=first.by)
 
 
 def marks_differ(one: Message, other: Message, call: Call) -> bool:

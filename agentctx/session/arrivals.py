@@ -19,10 +19,9 @@ from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refu
 from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import begins_at
 from agentctx.engine.reasoning import DropForeignReasoning
-from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, paired
-from agentctx.engine.run_stages import Trail, mend, naming, run_stage
+from agentctx.engine.repair import Earlier, RepairHistory, cleaned, has_server_calls, is_legal, paired
+from agentctx.engine.run_stages import Adjustment, Trail, mend, naming, run_stage
 from agentctx.offload import SOME, offload
-from agentctx.protocols import Call
 from agentctx.session.matching import answered_from, decided_until
 from agentctx.session.record import (
     Record,
@@ -207,9 +206,10 @@ async def _repair(step: Step) -> None:
     ctx, call, read, trail = step.ctx, step.call(), step.read, step.trail
     wire = ctx.reader.wire
     if carries_refused(read.messages, wire, ctx.reader.profile):
-        await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
+        await run_stage(LiftCacheMarkers(), trail, call, by="fit", trusted=True)
     if step.record.foreign_count > read.origins[0]:
-        await run_stage(DropForeignReasoning(read.origins, step.record.foreign_count), trail, call, trusted=True)
+        foreign = DropForeignReasoning(read.origins, step.record.foreign_count)
+        await run_stage(foreign, trail, call, by="fit", trusted=True)
     bare = trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
@@ -223,12 +223,9 @@ async def _repair(step: Step) -> None:
     legal, step.tail_from = await offload(looked, len(bare))
     if legal is None:
         return
-
-    async def repaired(context: Context, _call: Call) -> Context:
-        return context.with_messages(tuple(legal))
-
-    repaired.__name__ = REPAIR
-    await run_stage(repaired, trail, call, trusted=True)
+    messages = tuple(legal)
+    repaired = Adjustment(RepairHistory.__name__, lambda context, _call: context.with_messages(messages))
+    await run_stage(repaired, trail, call, by="repair", trusted=True)
 
 
 async def _treat(step: Step) -> None:

@@ -119,7 +119,7 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     elif not step.trail.reports:
         return  # nothing new was touched, and `_needs_whole_view` has seen that it fits
     if foreign:
-        await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), trusted=True)
+        await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), by="fit", trusted=True)
     begun = step.trail.copy() if step.trail.start == 0 else step.trail
     call = evolve(step.call(aim), late=step.late, given=partial(begun.after, -1))
     if begun is not step.trail:  # the stages see all of the request

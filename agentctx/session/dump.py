@@ -14,7 +14,7 @@ from typing import Any
 from attrs import asdict, evolve, fields, frozen
 
 from agentctx.core.budget import Budget, MediaLimits
-from agentctx.core.changes import Change, ChangeLog, Outcome, Span, numbers
+from agentctx.core.changes import CAUSES, By, Change, ChangeLog, Outcome, Span, numbers
 from agentctx.core.message import ROLES, Message, Native
 from agentctx.core.units import broken_pair
 from agentctx.economics.silent_truncation import Suspicion
@@ -336,7 +336,7 @@ _RECORD = (
     "uncounted",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
-_SPAN = tuple(attribute.name for attribute in fields(Span))
+SPAN = tuple(attribute.name for attribute in fields(Span))
 
 
 def dump_record(record: Record) -> dict[str, Any]:
@@ -405,9 +405,9 @@ def has_payload_of_its_own(record: Record, place: int) -> bool:
     return (message.source if record.origins[place] is None else message.given) is not None
 
 
-def _said(change: Change) -> tuple[str, Outcome, str, str]:
+def _said(change: Change) -> tuple[str, Outcome, str, str, By]:
     """What neighbouring changes mostly have in common."""
-    return change.role, change.outcome, change.stage, change.reason
+    return change.role, change.outcome, change.stage, change.reason, change.by
 
 
 def _dump_run(run: Sequence[Change]) -> dict[str, Any]:
@@ -422,6 +422,7 @@ def _dump_run(run: Sequence[Change]) -> dict[str, Any]:
         "tokens_before": [change.tokens_before for change in run],
         "tokens_after": [change.tokens_after for change in run],
         "handle": handles if any(handles) else None,
+        "by": run[0].by,
     }
 
 
@@ -696,7 +697,7 @@ def _changes(known: Fields, length: int, places: int) -> tuple[list[Change], lis
 
 def _run(known: Fields, outcome: Outcome, most: int) -> list[Change]:
     """Changes that say the same; as many of them as there are indexes."""
-    role, stage, reason = known.text("role"), known.text("stage"), known.text("reason")
+    role, stage, reason, by = known.text("role"), known.text("stage"), known.text("reason"), _by(known)
     indexes = known.wholes("index", most=most)
     before, after = known.wholes("tokens_before"), known.wholes("tokens_after")
     handles = [None] * len(indexes) if known.values["handle"] is None else known.texts_or_none("handle")
@@ -704,7 +705,7 @@ def _run(known: Fields, outcome: Outcome, most: int) -> list[Change]:
         if len(column) != len(indexes):
             raise known.fail(name, f"it has {len(column):,} entries for {len(indexes):,} changes")
     return [
-        Change(index, role, outcome, stage, reason, one, other, handle)
+        Change(index, role, outcome, stage, reason, one, other, handle, by)
         for index, one, other, handle in zip(indexes, before, after, handles, strict=True)
     ]
 
@@ -716,6 +717,14 @@ def _outcome(known: Fields) -> Outcome:
     return Outcome(said)
 
 
+def _by(known: Fields) -> By:
+    text = known.text("by")
+    for cause in CAUSES:
+        if cause == text:
+            return cause
+    raise known.fail("by", f"{text[:80]!r} is none of {', '.join(CAUSES)}")
+
+
 def _spans(known: Fields, origins: Sequence[int | None], length: int) -> list[Span]:
     """What is said of messages that are gone: of each message of the history that is not in the view."""
     spans: list[Span] = []
@@ -724,13 +733,13 @@ def _spans(known: Fields, origins: Sequence[int | None], length: int) -> list[Sp
         if origin is not None:
             there[origin] = 1
     for each, where in known.listed("spans"):
-        one = Fields.of(each, where, _SPAN)
+        one = Fields.of(each, where, SPAN)
         start = one.whole("start", spans[-1].stop if spans else 0, length)
         stop = one.whole("stop", start + 1, length)
         if (kept := there.find(1, start, stop)) >= 0:
             raise known.fail("spans", f"message {kept:,} of the history is said to be gone, and is in the view")
         there[start:stop] = b"\1" * (stop - start)
-        spans.append(Span(start, stop, _outcome(one), one.text("stage"), one.text("reason")))
+        spans.append(Span(start, stop, _outcome(one), one.text("stage"), one.text("reason"), _by(one)))
     if (lost := there.find(0)) >= 0:
         raise known.fail("spans", f"message {lost:,} of the history is neither in the view nor said to be gone")
     return spans

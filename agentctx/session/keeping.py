@@ -51,6 +51,7 @@ from agentctx.protocols import Listeners, StateStore
 from agentctx.providers.native import from_json, to_json
 from agentctx.session.dump import (
     LETTERS,
+    SPAN,
     VERSION,
     dump_around,
     dump_head_seen,
@@ -360,7 +361,7 @@ class _Changed:
         known, log = self.after, record.log
         if known.spans == log.spans and known.handles == log.handles:
             return
-        spans = [[span.start, span.stop, span.outcome, span.stage, span.reason] for span in log.spans]
+        spans = [[span.start, span.stop, span.outcome, span.stage, span.reason, span.by] for span in log.spans]
         handles = list(log.handles.items())
         if spans or handles:
             self.put("gone", _encode([spans, handles]).encode("ascii"))
@@ -396,8 +397,8 @@ def _dump_message(record: Record, place: int) -> bytes:
 
 
 def _dump_change(change: Change) -> list[Any]:
-    before, after = change.tokens_before, change.tokens_after
-    return [change.index, change.role, change.outcome, change.stage, change.reason, before, after, change.handle]
+    said = change.index, change.role, change.outcome, change.stage, change.reason, change.by
+    return [*said, change.tokens_before, change.tokens_after, change.handle]
 
 
 def _dump_begun(begun: Beginning | None) -> list[str] | None:
@@ -533,8 +534,8 @@ def _state(head: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, 
             "settled": head["settled"],
             "tail": tail,
             "tail_origin": list(range(length - len(tail), length)),
-            "changes": [_as_run(list(run)) for _, run in groupby(changes, lambda change: change[1:5])],
-            "spans": [dict(zip(("start", "stop", "outcome", "stage", "reason"), span, strict=True)) for span in spans],
+            "changes": [_as_run(list(run)) for _, run in groupby(changes, lambda change: change[1:6])],
+            "spans": [dict(zip(SPAN, span, strict=True)) for span in spans],
             "handles": {str(index): handle for index, handle in handles},
             "quiet_until": head["quiet_until"],
             "unbound_from": head["unbound_from"],
@@ -583,9 +584,8 @@ def _read_changes(said: Mapping[str, Any], contents: Mapping[str, bytes]) -> lis
 
 def _as_run(changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Changes that say the same, as a dump has them."""
-    index, _, _, _, _, before, after, handles = map(list, zip(*changes, strict=True))
-    _, role, outcome, stage, reason = changes[0][:5]
-    said = {"role": role, "outcome": outcome, "stage": stage, "reason": reason}
+    index, _, _, _, _, _, before, after, handles = map(list, zip(*changes, strict=True))
+    said = dict(zip(("role", "outcome", "stage", "reason", "by"), changes[0][1:6], strict=True))
     told = handles if any(handles) else None
     return {"index": index, **said, "tokens_before": before, "tokens_after": after, "handle": told}
 

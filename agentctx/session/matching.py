@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import evolve
 
+from agentctx.core.changes import By
 from agentctx.core.message import ROLES, Message, Native, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import knowing_the_recap, unread
@@ -23,7 +24,7 @@ from agentctx.core.recap import Recap, is_recap, stands_for
 from agentctx.core.units import Unit, awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
-from agentctx.engine.repair import REPAIR, stands_in
+from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.providers.native import snapshot
@@ -134,18 +135,14 @@ def _unread_since(record: Record, natives: Sequence[Any], length: int, ctx: Step
         return set()
     told = {index for index in cut for message in legible(natives, index, wire) if message.results}
     lost = told and told - record.whole()
-    return lost and lost & _cut_for_room(record, ctx)
+    # what is done to all that arrives comes out alike
+    return lost and lost & _cut_by_others(record, ("repair", "arrival"))
 
 
-def _cut_for_room(record: Record, ctx: StepContext) -> set[int]:
-    """The indexes of what was cut for others to have room; what is done to all that arrives comes out alike."""
-    return _cut_by_others(record, ctx.plan.named_on_arrival | {REPAIR})
-
-
-def _cut_by_others(record: Record, names: Collection[str]) -> set[int]:
-    """The indexes of what was cut by other stages than these."""
-    gone = (range(span.start, span.stop) for span in record.log.spans if span.stage not in names)
-    return {change.index for change in record.log.changes if change.stage not in names}.union(*gone)
+def _cut_by_others(record: Record, causes: Collection[By]) -> set[int]:
+    """The indexes of messages that were cut for other causes than these."""
+    gone = (range(span.start, span.stop) for span in record.log.spans if span.by not in causes)
+    return {change.index for change in record.log.changes if change.by not in causes}.union(*gone)
 
 
 async def _changed(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
@@ -171,21 +168,21 @@ def decided_until(
         ctx: What is known beside the messages.
         unchanged_until: How many messages of the history still stand.
     """
-    length = _told_until(record, _whole_until(record, natives, length, ctx), ctx)
+    length = _told_until(record, _whole_until(record, natives, length, ctx))
     given, weights = len(natives), ctx.weigh(record.view)
     return rewound(
         record, length, weights, unchanged_until=unchanged_until, history_length=given, binds_reasoning=ctx.binds
     )
 
 
-def _told_until(record: Record, length: int, ctx: StepContext) -> int:
+def _told_until(record: Record, length: int) -> int:
     """The index up to ``length`` before a recap that tells of what is not left out any more; ``length`` when none does.
 
     It is decided anew with all that it stands for: what it says of the rest was chosen beside what has gone.
     """
     made = (place for place, origin in enumerate(record.origins) if origin is None and is_recap(record.view[place]))
     place = next(made, None)
-    if place is None or max(_cut_for_room(record, ctx), default=-1) < length:
+    if place is None or max(_cut_by_others(record, ("repair", "arrival")), default=-1) < length:
         return length
     before = (origin for origin in reversed(record.origins[:place]) if origin is not None)
     return min(length, next(before, 0))
@@ -261,7 +258,9 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, ctx:
     late = record.decided_later(length)
     if not late:
         return moved
-    spare = late & _cut_for_size(record, ctx) if await _fits_whole(record, natives, length, ctx) else set()
+    spare: set[int] = set()
+    if await _fits_whole(record, natives, length, ctx):
+        spare = late & _cut_by_others(record, ("repair", "arrival", "step"))  # those ran for nothing but the size
     needed = await offload(lambda: _first_needed(record, natives, length, late, spare, ctx), len(natives))
     return min(moved, needed)
 
@@ -269,7 +268,7 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, ctx:
 async def _fits_whole(record: Record, natives: Sequence[Any], length: int, ctx: StepContext) -> bool:
     """Whether the history has room below the trigger with nothing of it left out, but by stages for arrivals."""
     budget, meter = ctx.budget, ctx.reader.meter
-    left = -1 if budget is None else budget.trigger_tokens - ctx.head_tokens - _on_arrival(record, length, ctx)
+    left = -1 if budget is None else budget.trigger_tokens - ctx.head_tokens - _on_arrival(record, length)
     if left < 0:
         return False
     new = ctx.reader.messages(natives)[length:]
@@ -277,21 +276,16 @@ async def _fits_whole(record: Record, natives: Sequence[Any], length: int, ctx: 
     return sum(map(meter.message, new)) <= left
 
 
-def _on_arrival(record: Record, length: int, ctx: StepContext) -> int:
+def _on_arrival(record: Record, length: int) -> int:
     """Tokens of the first messages of the history after repair and the stages for arrivals."""
-    first, sizes = ctx.plan.named_on_arrival | {REPAIR}, record.sizes[:length]
+    first, sizes = ("repair", "arrival"), record.sizes[:length]
     for change in record.log.changes:
-        if change.stage in first and change.index < length:
+        if change.by in first and change.index < length:
             sizes[change.index] = change.tokens_after
     for span in record.log.spans:
-        for index in range(span.start, min(span.stop, length) if span.stage in first else 0):
+        for index in range(span.start, min(span.stop, length) if span.by in first else 0):
             sizes[index] = 0
     return sum(sizes)
-
-
-def _cut_for_size(record: Record, ctx: StepContext) -> set[int]:
-    """The indexes of what was cut for the request to get smaller, by stages that run for nothing else."""
-    return _cut_by_others(record, ctx.plan.named_on_arrival | ctx.plan.named_at_every_step | {REPAIR})
 
 
 def _first_needed(
@@ -501,9 +495,9 @@ def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: Wire
 def _repaired(record: Record) -> Iterator[int]:
     """The indexes of what repair left out, or edited."""
     for span in record.log.spans:
-        if span.stage == REPAIR:
+        if span.by == "repair":
             yield from range(span.start, span.stop)
-    yield from (change.index for change in record.log.changes if change.stage == REPAIR)
+    yield from (change.index for change in record.log.changes if change.by == "repair")
 
 
 def _in_view(

@@ -20,7 +20,7 @@ from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
 from agentctx.core.pace import EVERY, paced
 from agentctx.core.recap import recaps, stands_for
 from agentctx.engine.reading import first_unanswered_call, whole_until
-from agentctx.engine.repair import REPAIR, Earlier, names_of
+from agentctx.engine.repair import Earlier, names_of
 from agentctx.errors import InvalidInput
 from agentctx.providers.cache_markers import unmarked
 from agentctx.providers.native import BYTES, PLAIN, mapping_or_none, snapshot
@@ -256,7 +256,7 @@ class Record:
     def _gone(self, length: int) -> Iterator[Uncounted]:
         """What is gone of the first ``length`` messages, a run of them at a time."""
         for span in self.log.before(length).spans:
-            if span.stage != REPAIR:
+            if span.by != "repair":
                 many = [each for place, each in self.stands.items() if span.start <= place < span.stop]
                 messages = min(span.stop, len(self)) - span.start + sum(told - 1 for told, _ in many)
                 calls = sum(self.calls[span.start : span.stop]) + sum(calls for _, calls in many)
@@ -409,7 +409,7 @@ class Record:
     def note_decided(self, changes: Iterable[Change]) -> None:
         """Note of which messages of the history something was decided now, with all of it known."""
         for change in paced(changes):
-            if change.outcome is not Outcome.ADDED and change.stage != REPAIR:
+            if change.outcome is not Outcome.ADDED and change.by != "repair":
                 self.decided[change.index] = len(self)
 
     def decided_later(self, length: int) -> set[int]:
@@ -493,7 +493,7 @@ def rewound(
         digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )
-    gone = any(span.stage != REPAIR for span in new.log.spans)
+    gone = any(span.by != "repair" for span in new.log.spans)
     new.unsaid = record.unsaid if gone else record.unsaid.at(decided_until)
     stands = unchanged_until if unchanged_until < len(record.seen) else len(record.seen) + 1
     new.uncounted = tuple(each for each in record.uncounted if each.at < stands)
@@ -564,7 +564,7 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     A message that a stage made stands for what was left out. When some of that is no part of the history any more, it
     goes, and all that was left out is read again: only then, with ``gone`` not empty, the cut is at such a message.
     """
-    gone = [span for span in record.log.spans if span.stage != REPAIR]
+    gone = [span for span in record.log.spans if span.by != "repair"]
     outdated = any(span.stop > length for span in gone)
     places = (
         place
@@ -592,7 +592,7 @@ def _joined_from(record: Record, length: int) -> int:
 
     ``length`` when there is none. Providers want the results of one turn in one message, and the words of one turn.
     """
-    if not any(span.stage == REPAIR and span.stop > length for span in record.log.spans):
+    if not any(span.by == "repair" and span.stop > length for span in record.log.spans):
         return length
     stop = next((at for at, origin in enumerate(record.origins) if (origin or 0) >= length), len(record.view))
     start = stop
@@ -608,7 +608,7 @@ def _joined_from(record: Record, length: int) -> int:
 def _stands_for_others(record: Record, place: int) -> bool:
     """Whether a stage made the message at this place of the view; one of repair belongs to what is beside it."""
     made = record.made.get(id(record.view[place]))
-    return made is not None and made[1].stage != REPAIR
+    return made is not None and made[1].by != "repair"
 
 
 def _still_unbound(record: Record, cut: int) -> int | None:

@@ -20,7 +20,6 @@ from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader as reader_of
 from agentctx.engine.reasoning import head_of
-from agentctx.engine.repair import REPAIR
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
@@ -397,8 +396,8 @@ class Step:
         record, read = self.record, self.read
         known = record.tail_origin[0] if record.tail_origin and read.seen else len(record)
         messages, calls = record.left_out(known)
-        for change in (change for report in reports if report.stage != REPAIR for change in report.changes):
-            if change.is_gone:
+        for change in (change for report in reports for change in report.changes):
+            if change.is_gone and change.by != "repair":
                 index, new = change.index, change.index - len(record)
                 more = record.stands_for(index) if new < 0 else stands_for(read.new[new])
                 messages, calls = messages + more[0], calls + more[1]

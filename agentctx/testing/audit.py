@@ -23,7 +23,6 @@ from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, 
 from agentctx.core.recap import is_recap
 from agentctx.core.references import written_out
 from agentctx.core.report import Report, View
-from agentctx.engine.repair import REPAIR
 from agentctx.engine.run_stages import UNSAID
 from agentctx.protocols import Meter
 from agentctx.strategies.fold_output import FOLDS
@@ -44,7 +43,7 @@ _SAY_WHY = _ONLY_EDIT | {
     "LimitCacheMarkers",
     "Pack",
     "PlaceCacheMarkers",
-    REPAIR,
+    "RepairHistory",
     "Tiered",
     "TrimRounds",
 }

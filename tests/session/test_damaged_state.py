@@ -320,6 +320,7 @@ def test_any_field_may_be_nested_too_deep():
     [
         (("changes", 0, "index"), 29, "changes[0].index"),
         (("changes", 0, "outcome"), "x", "changes[0].outcome"),
+        (("changes", 0, "by"), "x", "changes[0].by"),
         (("changes", 0, "tokens_after"), [], "changes[0].tokens_after"),
         (("changes", 0, "handle"), [None] * 99, "changes[0].handle"),
         (("changes", 0, "handle"), [5], "changes[0].handle[0]"),
@@ -389,7 +390,8 @@ async def test_a_view_with_a_broken_pair_is_refused(open_round):
     session = Pipeline().session(format="openai-chat")
     await session.prepare(messages)
     state = json.loads(json.dumps(session.dump()))
-    record, gone = state["record"], {"start": 2, "stop": 3, "outcome": "dropped", "stage": "X", "reason": "x"}
+    record, why = state["record"], {"outcome": "dropped", "stage": "X", "reason": "x", "by": "fit"}
+    gone = {"start": 2, "stop": 3, **why}
     if open_round:
         without = {**record, "settled": 2, "tail": record["tail"][1:], "tail_origin": [2]}
     else:
