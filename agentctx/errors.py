@@ -6,8 +6,12 @@ The tree::
     ├── InvalidInput        what came in cannot be read: names the place (``messages[3].role``) and what is wrong
     │   └── AmbiguousFormat the payload fits several wire formats: pass ``format=``
     ├── ConfigError         an option makes no sense (also a ValueError)
-    │   └── UnknownModel    the model table does not know this name: says what to pass
-    ├── StageError          a stage broke a promise (a pair, a protected message): names the stage
+    │   ├── UnknownModel    the model table does not know this name: says what to pass
+    │   └── NoBudget        a stage cuts to a budget, and there is none: names the stage
+    ├── StageError          a stage broke a promise: names the stage
+    │   ├── BrokenPair        a tool call and its result were parted
+    │   ├── EditedReasoning   signed reasoning was edited; it is kept whole or dropped
+    │   └── LostProtected     a protected message, or the system prompt, was changed or dropped
     ├── ContextOverflow     the request cannot be made to fit: raised before anything is sent
     ├── VocabularyError     a shipped vocabulary is damaged
     ├── SummaryError        what a summarizer gave is no summary: says why
@@ -64,6 +68,10 @@ class InvalidInput(AgentctxError, ValueError):
 class AmbiguousFormat(InvalidInput):
     """The payload could belong to more than one wire format, and the caller named none.
 
+    Args:
+        where: The place.
+        which: Which formats it could be.
+
     Example:
         >>> from agentctx import AmbiguousFormat, validate
         >>> try:
@@ -72,6 +80,10 @@ class AmbiguousFormat(InvalidInput):
         ...     validate({"messages": [{"role": "user", "content": "Hi"}]}, format="anthropic")
         ()
     """
+
+    def __init__(self, where: str, which: str) -> None:
+        super().__init__(where, f"they could be {which}: pass format=")
+        self.which = which
 
 
 class ConfigError(AgentctxError, ValueError):
@@ -99,6 +111,30 @@ class UnknownModel(ConfigError):
     """
 
 
+class NoBudget(ConfigError):
+    """A stage comes down to a budget, and there is none.
+
+    Args:
+        stage: Name of the stage.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.errors import NoBudget
+        >>> try:
+        ...     await Pipeline(FitContextWindow()).prepare([{"role": "user", "content": "Hi"}])
+        ... except NoBudget as error:
+        ...     print(error.stage)
+        FitContextWindow
+    """
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(
+            f"{stage}: no budget in force: pass {stage}(max_tokens=...), "
+            "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
+        )
+        self.stage = stage
+
+
 class StageError(AgentctxError):
     """A stage broke a promise; its output was never sent.
 
@@ -121,6 +157,50 @@ class StageError(AgentctxError):
         super().__init__(f"stage {stage}: {what}")
         self.stage = stage
         self.what = what
+
+
+class BrokenPair(StageError):
+    """A stage parted a tool call from its result.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.errors import BrokenPair
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> def lose_the_result(context, call):
+        ...     return context.with_messages(context.messages[:2])
+        >>> messages = transcript("openai-chat", user("Read it."), assistant(call("c1", "read")), result("c1", "text"))
+        >>> try:
+        ...     await Pipeline(lose_the_result).prepare(messages)
+        ... except BrokenPair as error:
+        ...     print(error.stage)
+        lose_the_result
+    """
+
+
+class EditedReasoning(StageError):
+    """A stage edited signed reasoning, or made some; it is kept whole or dropped.
+
+    Example:
+        >>> from agentctx.errors import EditedReasoning, StageError
+        >>> issubclass(EditedReasoning, StageError)
+        True
+    """
+
+
+class LostProtected(StageError):
+    """A stage changed or dropped the system prompt, or a message that is protected.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.errors import LostProtected
+        >>> def lose_everything(context, call):
+        ...     return context.with_messages(())
+        >>> try:
+        ...     await Pipeline(lose_everything).prepare([{"role": "user", "content": "Hi"}])
+        ... except LostProtected as error:
+        ...     print(error.what)
+        dropped messages[0] (user), which is protected
+    """
 
 
 class BigItem(tuple[str, str, int]):

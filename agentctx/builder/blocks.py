@@ -22,7 +22,16 @@ from agentctx.core.units import broken_pair
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.options import check_tokens
 from agentctx.engine.run_stages import Noting, run_alone
-from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
+from agentctx.errors import (
+    BigItem,
+    BrokenPair,
+    ConfigError,
+    ContextOverflow,
+    EditedReasoning,
+    InvalidInput,
+    LostProtected,
+    StageError,
+)
 from agentctx.protocols import Call, ContextStrategy, Notes, declared
 from agentctx.strategies.drop_units import Drop, Strict, staying
 
@@ -447,7 +456,7 @@ class Slot:
         keep = self.keep
         if keep is not None and (keep not in origins or keep in dict(found.edited)):
             role = self.given[keep].role
-            raise StageError(name, f"lost or changed messages[{keep}] ({role}), the user's newest words")
+            raise LostProtected(name, f"lost or changed messages[{keep}] ({role}), the user's newest words")
         check_whole(name, self.given, after.messages)
 
     def report(self) -> BlockReport:
@@ -486,11 +495,13 @@ def check_whole(name: str, before: Sequence[Message], after: Sequence[Message]) 
     """Hold what a stage or a formatter returned to what holds for all messages."""
     problem = broken_pair(after)
     if problem is not None and broken_pair(before) is None:
-        raise StageError(name, f"broke a pair: {problem}")
+        raise BrokenPair(name, f"broke a pair: {problem}")
     known = {seal for message in before for seal in signed_thinking(message)}
     for place, message in enumerate(after):
         if not signed_thinking(message) <= known:
-            raise StageError(name, f"edited or made signed reasoning in messages[{place}]; it is kept whole or dropped")
+            raise EditedReasoning(
+                name, f"edited or made signed reasoning in messages[{place}]; it is kept whole or dropped"
+            )
 
 
 def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:

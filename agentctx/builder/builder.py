@@ -32,7 +32,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
-from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
+from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, LostProtected, StageError
 from agentctx.printable import printable, said_by
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
 from agentctx.providers.registry import FORMATS, detect, format_named
@@ -508,7 +508,7 @@ def check_formatter(
     there = set(map(id, messages))
     for message in keep:
         if id(message) not in there and message not in messages:
-            raise StageError(name, f"lost or changed the user's newest words ({message.text[:40]!r})")
+            raise LostProtected(name, f"lost or changed the user's newest words ({message.text[:40]!r})")
     check_whole(name, before, messages)
     return messages
 

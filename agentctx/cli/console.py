@@ -356,8 +356,8 @@ def at(place: str) -> Iterator[None]:
     try:
         yield
     except AmbiguousFormat as error:
-        said = error.what.partition(": pass format=")[0]
-        raise InvalidInput(place, f"{error.where}: {said}: pass --format, or a --model that decides it") from error
+        what = f"{error.where}: they could be {error.which}: pass --format, or a --model that decides it"
+        raise InvalidInput(place, what) from error
     except InvalidInput as error:
         raise InvalidInput(place, str(error)) from error
     except RecursionError as error:

@@ -9,7 +9,7 @@ from inspect import iscoroutinefunction, signature
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
 from agentctx.engine.listeners import is_async
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, NoBudget
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared
 
 _OURS = ("agentctx.strategies.", "agentctx.memory.", "agentctx.engine.")
@@ -30,15 +30,11 @@ def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
         call: What the stage is told.
 
     Raises:
-        ConfigError: If there is neither.
+        NoBudget: If there is neither.
     """
     hard = max_tokens if call.budget is None else call.budget.limit
     if hard is None:
-        msg = (
-            f"{stage}: no budget in force: pass {stage}(max_tokens=...), "
-            "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
-        )
-        raise ConfigError(msg)
+        raise NoBudget(stage)
     limit = hard if max_tokens is None else min(hard, max_tokens)
     return limit, limit if call.limit is None else min(limit, call.limit)
 

@@ -16,7 +16,7 @@ from agentctx.core.changes import Matched
 from agentctx.core.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls
-from agentctx.errors import StageError
+from agentctx.errors import BrokenPair, StageError
 from agentctx.protocols import Call, Stage
 from agentctx.wire_format import Repaired, WireFormat
 
@@ -868,5 +868,5 @@ def _made_whole(
     whole = tuple(paired(mended, call, wire, earlier=known))
     problem = broken_pair(whole, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
     if problem is not None:
-        raise StageError(name, f"returned what cannot be mended: {problem}")
+        raise BrokenPair(name, f"returned what cannot be mended: {problem}")
     return whole

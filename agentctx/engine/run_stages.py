@@ -27,7 +27,7 @@ from agentctx.engine.listeners import is_async
 from agentctx.engine.options import is_ours
 from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
 from agentctx.engine.repair import sendable
-from agentctx.errors import StageError
+from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared, run_plain
 from agentctx.users_code import FAILURES
@@ -444,8 +444,9 @@ def _compared(
         The two beside each other, what the stage did, and how many messages at the start are the same objects.
 
     Raises:
-        StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
-            ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
+        BrokenPair: If it parted a call and its result.
+        EditedReasoning: If it edited signed reasoning.
+        LostProtected: If it changed the system prompt, or lost what is protected; names the caller's index.
     """
     after, start = made
     found, name = match(before.messages, after.messages, start), declared(stage).name
@@ -468,7 +469,7 @@ def _check(
 ) -> None:
     name = declared(stage).name
     if after.system is not before.system and after.system != before.system:
-        raise StageError(name, "changed the system prompt, which survives byte for byte")
+        raise LostProtected(name, "changed the system prompt, which survives byte for byte")
     if found.first_changed is None:
         return
     only_results = not (found.dropped or found.added or found.moved) and all(
@@ -499,7 +500,7 @@ def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
     merges, anywhere = (True, False) if wire is None else (wire.merges_turns, wire.results_anywhere)
     problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere, known=start)
     if problem is not None:
-        raise StageError(name, f"broke a pair: {problem}")
+        raise BrokenPair(name, f"broke a pair: {problem}")
 
 
 def _check_protected(
@@ -515,13 +516,13 @@ def _check_protected(
     pinned = call.frozen(before)
     for index in found.dropped:
         if index in survivors or index in pinned:
-            raise StageError(name, f"dropped {place(index)} ({before.messages[index].role}), which is protected")
+            raise LostProtected(name, f"dropped {place(index)} ({before.messages[index].role}), which is protected")
     for origin, position in found.edited:
         old, new = before.messages[origin], after.messages[position]
         if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
-            raise StageError(name, f"edited {place(origin)} ({old.role}), which is protected")
+            raise LostProtected(name, f"edited {place(origin)} ({old.role}), which is protected")
         if (kept := signed_thinking(new)) and not kept <= signed_thinking(old):
-            raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
+            raise EditedReasoning(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
 
 
 def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Context:

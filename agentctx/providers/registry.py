@@ -228,8 +228,7 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     named = named if isinstance(named, str) else None
     likely = fitting if len(fitting) == 1 or named is None else _usual(named, fitting)
     if len(likely) > 1 and not _read_alike(request, likely):
-        where = "messages"
-        raise AmbiguousFormat(where, f"they could be {_listed(likely)}: pass format=")
+        raise AmbiguousFormat("messages", _listed(likely))
     wire = FORMATS[likely[0]]
     return Detected(wire if named is None else wire.as_called(named), certain=len(fitting) == 1)
 

@@ -34,7 +34,16 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.engine.recap import reserved
 from agentctx.engine.shrink import cleared, edit_results
-from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError, StoreError
+from agentctx.errors import (
+    BrokenPair,
+    ConfigError,
+    ContextOverflow,
+    EditedReasoning,
+    InvalidInput,
+    NoBudget,
+    StageError,
+    StoreError,
+)
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.cache_markers import unmarked
@@ -120,19 +129,17 @@ async def check_laws(
     for law in LAWS:
         try:
             await law(scenario)
+        except BrokenPair as error:
+            _hold(1, ok=False, what=str(error))
+        except EditedReasoning as error:
+            _hold(8, ok=False, what=str(error))
         except StageError as error:
-            _hold(_law_of(error), ok=False, what=str(error))
-        except ConfigError as error:
-            what, lacks, _ = str(error).partition(": pass ")
-            if not (lacks and budget is None and what.endswith("no budget in force")):
+            _hold(6, ok=False, what=str(error))
+        except NoBudget as error:
+            if budget is not None:
                 raise
-            msg = f"{what}: pass budget=, such as budget=8_000"
+            msg = f"{error.stage}: no budget in force: pass budget=, such as budget=8_000"
             raise ConfigError(msg) from error
-
-
-def _law_of(error: StageError) -> int:
-    """The law that a stage broke when the pipeline refused its output: found by the words of the runner's errors."""
-    return next((law for law, word in ((1, "pair"), (8, "signed")) if word in error.what), 6)
 
 
 async def check_laws_on(

@@ -122,9 +122,8 @@ def parse(name: str, line: Line) -> Native:
         raise InvalidInput(place(name, number), "not UTF-8 text; expected JSON or JSON lines") from None
     except RecursionError:
         raise InvalidInput(place(name, number), "nested too deep to be read") from None
-    except ValueError as error:  # a whole number with more digits than Python reads
-        what = "holds a whole number of more digits than are read"
-        raise InvalidInput(place(name, number), what if "digits" in str(error) else f"not JSON: {error}") from None
+    except ValueError:  # the only other one that ``json`` raises
+        raise InvalidInput(place(name, number), "holds a whole number of more digits than are read") from None
 
 
 def object_of(line: bytes) -> Fields:

@@ -14,12 +14,12 @@ from agentctx import (
     Outcome,
     Pipeline,
     Session,
-    StageError,
     TrimRounds,
     count,
     validate,
 )
 from agentctx.core.units import server_calls
+from agentctx.errors import BrokenPair
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.laws import Scenario, legal_in_legal_out
 from agentctx.testing.writers import Answer, Ask, Code, Plan, Ran, Say, Turn, write
@@ -141,7 +141,7 @@ async def test_a_stage_that_breaks_a_pair_is_named(format_name, preparing):
     pipeline = Pipeline(behead)
     messages = transcript(format_name, user("task"), *ROUND, user("go on"))
     prepare = preparing(pipeline, format_name)
-    with pytest.raises(StageError, match="behead") as caught:
+    with pytest.raises(BrokenPair, match="behead") as caught:
         await prepare(messages)
     assert caught.value.stage == "behead"
 
@@ -155,7 +155,7 @@ async def test_a_stage_that_breaks_a_pair_within_another_is_named(format_name):
         return context.with_messages(tuple(message for message in context.messages if not message.results))
 
     messages = transcript(format_name, user("task"), *ROUND, user("go on"))
-    with pytest.raises(StageError):
+    with pytest.raises(BrokenPair):
         await Pipeline(Pipeline(behead)).prepare(messages, format=format_name)
 
 

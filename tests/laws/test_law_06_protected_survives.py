@@ -26,7 +26,6 @@ from agentctx import (
     PlaceCacheMarkers,
     Protect,
     Session,
-    StageError,
     Tiered,
     TrimRounds,
     TruncateToolOutputs,
@@ -36,6 +35,7 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Tier, TierRule
+from agentctx.errors import LostProtected
 from agentctx.presets import coding_agent
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, history, result, system, transcript, user
@@ -192,7 +192,7 @@ async def test_a_stage_that_touches_the_protected_is_named(format_name, preparin
     pipeline = Pipeline(stage)
     messages = transcript(format_name, user("task"), assistant("ok"), user("latest"))
     prepare = preparing(pipeline, format_name)
-    with pytest.raises(StageError, match=stage.__name__):
+    with pytest.raises(LostProtected, match=stage.__name__):
         await prepare(messages)
 
 
@@ -200,7 +200,7 @@ async def test_a_stage_that_touches_the_protected_is_named(format_name, preparin
 async def test_a_stage_that_drops_a_system_message_is_named():
     """Chat: system messages stand within the messages and are protected there."""
     request = history("openai-chat", system("rules"), user("task"))
-    with pytest.raises(StageError, match="lose_system"):
+    with pytest.raises(LostProtected, match="lose_system"):
         await Pipeline(lose_system).prepare(request.messages, format="openai-chat")
 
 
@@ -212,7 +212,7 @@ async def test_a_stage_that_changes_the_system_prompt_is_named():
         return type(context)(context.messages, None, context.tools)
 
     request = history("anthropic", system("rules"), user("task"))
-    with pytest.raises(StageError, match="reform"):
+    with pytest.raises(LostProtected, match="reform"):
         await Pipeline(reform).prepare(request.messages, request.system, format="anthropic")
 
 
@@ -226,7 +226,7 @@ async def test_a_stage_that_replaces_the_user_by_a_lookalike_is_named(format_nam
         return context.with_messages((type(first)(first.role, first.parts), *rest))
 
     messages = [message | {"x_id": 1} for message in transcript(format_name, user("task"))]
-    with pytest.raises(StageError, match="forge"):
+    with pytest.raises(LostProtected, match="forge"):
         await Pipeline(forge).prepare(messages, format=format_name)
 
 

@@ -12,12 +12,12 @@ from agentctx import (
     ClearToolResults,
     FitContextWindow,
     Pipeline,
-    StageError,
     Thinking,
     TrimRounds,
     TruncateToolOutputs,
     validate,
 )
+from agentctx.errors import EditedReasoning
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.laws import Scenario, signed_reasoning_whole
 
@@ -100,7 +100,7 @@ async def test_a_stage_that_edits_signed_reasoning_is_named(preparing, change):
 
     pipeline = Pipeline(retell)
     prepare = preparing(pipeline, "anthropic")
-    with pytest.raises(StageError, match="retell"):
+    with pytest.raises(EditedReasoning, match="retell"):
         await prepare(thoughtful())
 
 
