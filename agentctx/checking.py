@@ -10,7 +10,6 @@ from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_d
 from agentctx.errors import InvalidInput
 from agentctx.models.table import encoding_for
 from agentctx.protocols import TokenCounter
-from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.graphemes import ceiling
@@ -67,8 +66,8 @@ def validate(
         before: The request that this one was made from: signed bytes are checked against it.
 
     Raises:
-        InvalidInput: If the request is no mapping, is another tool's file or a record of a data set, its format is
-            unknown or ambiguous, or a message is nested too deep to be looked at.
+        InvalidInput: If the request is no mapping, its format is unknown or ambiguous, or a message is nested too deep
+            to be looked at.
 
     Example:
         >>> from agentctx import validate
@@ -81,7 +80,6 @@ def validate(
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
     with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):
-        refuse_file_of_a_tool(request)
         wire = format_named(format, known) if format is not None else detect(request, known)
         return wire.validate(request, known_profile(known), before)
 

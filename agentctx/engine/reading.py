@@ -27,7 +27,6 @@ from agentctx.models.table import find
 from agentctx.printable import said_by
 from agentctx.protocols import Meter, TokenCounter
 from agentctx.providers.native import DEEPEST, too_deep
-from agentctx.providers.other_tools import refuse_messages_of_a_tool
 from agentctx.providers.registry import Detected, detected, format_named, is_registered
 from agentctx.tokens.counting import default_counter, remembering
 from agentctx.tokens.meter import MessageMeter
@@ -195,11 +194,10 @@ def found_format(
 
     Raises:
         AmbiguousFormat: If several formats fit and none was named.
-        InvalidInput: If no format fits, the named one is unknown, or it is a transcript of another tool.
+        InvalidInput: If no format fits, or the named one is unknown.
     """
     if format is None:
         return detected(_request(messages, system, tools), model)
-    refuse_messages_of_a_tool(messages)
     return Detected(format_named(format, model))
 
 

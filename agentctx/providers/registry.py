@@ -13,7 +13,6 @@ from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.models.table import family_of
 from agentctx.printable import said_by
 from agentctx.providers.native import fields_or_none
-from agentctx.providers.other_tools import refuse_file_of_a_tool, refuse_messages_of_a_tool
 from agentctx.wire_format import UsageKeys, WireFormat
 
 _PROVIDERS: Mapping[str, tuple[str, str]] = {
@@ -214,10 +213,8 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
 
     Raises:
         AmbiguousFormat: If it fits several, no known model is named, and they would read it differently.
-        InvalidInput: If it fits none, or is a transcript of another tool.
+        InvalidInput: If it fits none.
     """
-    refuse_file_of_a_tool(request)
-    refuse_messages_of_a_tool(messages_of(request))
     scores, failed = _scores(request)
     best = max(scores.values())
     if best == 0:

@@ -18,11 +18,11 @@ from agentctx.economics.costs import Usage
 from agentctx.errors import InvalidInput
 from agentctx.models.table import find
 from agentctx.providers.native import string_of
-from agentctx.providers.other_tools import tool_of
 from agentctx.providers.registry import format_named
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, Read, left_out
+from agentctx.transcripts.other_tools import tool_of
 
 LANGCHAIN = "LangChain"
 LANGGRAPH_STATE = "LangGraph (state)"

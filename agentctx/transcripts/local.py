@@ -15,10 +15,10 @@ from typing import IO
 from attrs import evolve, field, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.providers.other_tools import tool_of
 from agentctx.replay import Billed
 from agentctx.transcripts import claude_code, codex
 from agentctx.transcripts.files import MAX_BYTES, Glance, object_of, unpacked
+from agentctx.transcripts.other_tools import tool_of
 
 _AGENT = "agent-"
 _SUBAGENTS = "subagents"

@@ -30,7 +30,6 @@ from agentctx.core.message import Native
 from agentctx.engine.reading import found_format
 from agentctx.errors import InvalidInput
 from agentctx.printable import escaped
-from agentctx.providers.other_tools import LOOKED_AT, described, tool_of
 from agentctx.providers.registry import FORMATS, format_named
 from agentctx.replay import Recording
 from agentctx.transcripts import claude_code, codex, exchanges, frameworks, inspect_ai, openhands
@@ -48,6 +47,7 @@ from agentctx.transcripts.files import (
     refuse_other_kinds,
     translated,
 )
+from agentctx.transcripts.other_tools import LOOKED_AT, TOOLS, described, tool_of
 
 LogReader = Callable[[LogLines], Iterator[Read]]
 MessagesReader = Callable[[Sequence[Native], Fields], Read]
@@ -90,7 +90,7 @@ READERS: Mapping[str, ToolReader] = {
     openhands.NAME: ToolReader(messages=openhands.read),
     openhands.TRAJECTORY: ToolReader(document=openhands.read_trajectory),
 }
-"""The tools whose files are read, by the name that ``agentctx.providers.other_tools`` knows their shape by."""
+"""The tools whose files are read, by the name that ``agentctx.transcripts.other_tools`` knows their shape by."""
 
 
 def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | None = None) -> Iterator[Transcript]:
@@ -390,8 +390,9 @@ def _is_message(value: object) -> bool:
 
 def _own(value: Native, layout: Layout, where: str) -> Transcript:
     """Messages, or a request, of a provider; or a recorded session of ours."""
-    shape = next(filter(None, map(tool_of, value[:1] if isinstance(value, list) else (value,))), None)
-    if shape is not None:
+    whole = value[0] if isinstance(value, list) and value else value
+    shapes = (tool_of(whole), *(tool_of(message, TOOLS) for message in _listed(value)[0][:LOOKED_AT]))
+    if (shape := next(filter(None, shapes), None)) is not None:
         raise InvalidInput(where, described(shape))
     if isinstance(value, list):
         return Transcript(Recording(value), value, None, layout, where)

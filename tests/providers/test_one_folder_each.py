@@ -12,7 +12,6 @@ ROOT = Path(agentctx.__file__).parent
 KNOWING = {
     "providers/registry.py": "the one table",
     "wire_format.py": "what stands for messages that every format would write alike",
-    "providers/other_tools.py": "a tool that writes the name into its transcripts",
     "models/profile.py": "families of models, and formulas of pictures",
     "models/table.py": "who serves a model",
     "tokens/media.py": "formulas of pictures",

@@ -11,7 +11,6 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.errors import InvalidInput
 from agentctx.providers.native import fields_or_none
 
 Fields = Mapping[str, Any]
@@ -308,49 +307,6 @@ DOCUMENTS: tuple[OtherTool, ...] = (
     OtherTool("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
 )
 """The same for what a file holds as a whole."""
-
-_PACKAGES = {
-    "langchain": "LangChain",
-    "langchain_core": "LangChain",
-    "pydantic_ai": "pydantic-ai (ModelMessages)",
-    "llama_index": "LlamaIndex",
-    "haystack": "Haystack",
-    "autogen_core": "AutoGen",
-    "autogen_agentchat": "AutoGen",
-    "semantic_kernel": "Semantic Kernel",
-    "agent_framework": "the Microsoft Agent Framework",
-    "smolagents": "smolagents",
-    "inspect_ai": "Inspect",
-    "a2a": "A2A (messages)",
-}
-
-
-def refuse_messages_of_a_tool(messages: object) -> None:
-    """Check that messages are not another tool's.
-
-    Raises:
-        InvalidInput: If they are; names the tool, and what to take in their place.
-    """
-    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
-        return
-    for index, message in enumerate(messages[:LOOKED_AT]):
-        found = _object_of(message) or tool_of(message, TOOLS)
-        if found is not None:
-            where = f"messages[{index}]"
-            raise InvalidInput(where, described(found))
-
-
-def refuse_file_of_a_tool(request: object) -> None:
-    """Check that what should be a request is no other tool's file, and no record of a data set."""
-    if (found := tool_of(request)) is not None:
-        raise InvalidInput("request", described(found))
-
-
-def _object_of(message: object) -> OtherTool | None:
-    """The framework whose own class an object is of."""
-    name = _PACKAGES.get(type(message).__module__.partition(".")[0])
-    known = (each for each in TOOLS if each.name == name)
-    return None if name is None else next(known, OtherTool(name, bool))
 
 
 def tool_of(value: object, known: Sequence[OtherTool] = DOCUMENTS) -> OtherTool | None:
