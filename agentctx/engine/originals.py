@@ -664,7 +664,7 @@ DESCRIPTION = (
     "Get back what was left out of this conversation: the original behind a handle that the text shows, or 'lines' or "
     "'bytes' of it; 'search' finds words in it, without a handle in all that was left out."
 )
-"""What the model is told of it; by it, it is known."""
+"""How the definition describes the tool to the model."""
 
 ARGUMENTS = {
     "handle": "As the text shows it.",
@@ -678,12 +678,26 @@ ARGUMENTS = {
 def recall_tool(name: str) -> Tool:
     """The tool under a name."""
     properties = {key: {"type": "string", "description": what} for key, what in ARGUMENTS.items()}
-    return Tool(name, DESCRIPTION, {"type": "object", "properties": properties})
+    return Tool(name, f"{DESCRIPTION} {_mark(name)}", {"type": "object", "properties": properties})
+
+
+def _mark(name: str) -> str:
+    """The mark of the tool in its definition: frameworks keep descriptions, and no other field of ours."""
+    return f"[agentctx:{name}]"
 
 
 def name_of_recall(tools: Iterable[Tool]) -> str | None:
-    """What the tool is called among those of a request; None where it is not there."""
-    return next((tool.name for tool in tools if tool.description == DESCRIPTION and tool.name), None)
+    """The name of the tool among those of a request; None where it is not there.
+
+    The tool carries the mark of its own name, and takes its arguments. A copy of the definition under another name
+    is another tool.
+    """
+    for tool in tools:
+        properties = (tool.parameters or {}).get("properties")
+        takes = isinstance(properties, Mapping) and properties.keys() == ARGUMENTS.keys()
+        if tool.name and takes and tool.description.endswith(_mark(tool.name)):
+            return tool.name
+    return None
 
 
 def text_of(content: bytes, part: str = "") -> str:

@@ -442,6 +442,31 @@ async def test_where_nobody_can_ask_no_handles_are_told():
         messages, tools=tools("openai-chat"))).messages)  # fmt: skip
 
 
+def renamed(tool, name):
+    """The definition of a tool under another name, and nothing else of it changed."""
+    return json.loads(json.dumps(tool).replace('"name": "recall"', f'"name": "{name}"'))
+
+
+def with_other_arguments(tool):
+    """The definition of a tool that takes another argument."""
+    return json.loads(json.dumps(tool).replace('"handle": {', '"path": {'))
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: type(stage).__name__)
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_foreign_tool_with_the_description_of_ours_is_not_ours(stage, format_name):
+    """A copy of the definition under another name, or with other arguments, is never named to the model."""
+    own, messages = tools(format_name), rounds(format_name)
+    pipeline = Pipeline(stage, budget=2_000, store=MemoryStore())
+    foreign = [renamed(own[0], "mcp_reader"), with_other_arguments(own[0])]
+    without = (await pipeline.prepare(messages, tools=foreign, format=format_name)).messages
+    assert "mcp_reader" not in json.dumps(without)
+    assert "; recall " not in json.dumps(without)
+    view = await pipeline.prepare(messages, tools=[foreign[0], *own], format=format_name)
+    assert "mcp_reader" not in json.dumps(view.messages)
+    assert "; recall " in json.dumps(view.messages)
+
+
 TWICE = {
     "cleared": (TruncateToolOutputs(max_tokens=60), ClearToolResults(keep_last=0)),
     "cut again": (TruncateToolOutputs(max_tokens=90), TruncateToolOutputs(max_tokens=60)),
