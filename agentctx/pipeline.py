@@ -67,12 +67,11 @@ class Pipeline(Plan):
         summarizer: Puts messages into fewer words, for stages that ask for it.
         thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
             part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request
-            fits, in a session; ``"drop"`` the reasoning; or have the provider do so, with ``"drop_block"``: then the
-            view has ``options`` to be sent along.
+            fits, in a session; or ``"drop"`` the reasoning.
         sinks: Told of every step, answer and session, there and then: see ``agentctx.sinks``.
 
     Raises:
-        ConfigError: If something that is no stage is passed as one, or ``thinking`` is none of the three.
+        ConfigError: If something that is no stage is passed as one, or ``thinking`` is neither of the two.
 
     Example:
         >>> from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs

@@ -379,11 +379,6 @@ class WireFormat(Protocol):
         return False
 
     @property
-    def drop_reasoning(self) -> Mapping[str, Any]:
-        """What asks the provider to drop reasoning that it cannot take, instead of refusing; empty: nothing does."""
-        return {}
-
-    @property
     def overflow_words(self) -> re.Pattern[str] | None:
         """What its provider says, in small letters, when a request is larger than the model's window."""
         return None

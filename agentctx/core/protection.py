@@ -174,13 +174,12 @@ def always(messages: Sequence[Message], start: int = 0) -> frozenset[int]:
     return frozenset((*first, *(start + index for index in found)))
 
 
-ThinkingPolicy = Literal["postpone", "drop", "drop_block"]
+ThinkingPolicy = Literal["postpone", "drop"]
 """What to do where an edit would part reasoning of the open tool round from the prefix that it is bound to.
 
 ``"postpone"``: a session edits when the round has ended, and drops the reasoning only when the request would not fit
 until then; without a session, like ``"drop"``. ``"drop"``: edit at once, and drop the reasoning behind the edit.
-``"drop_block"``: edit at once, send the reasoning on, and have the provider drop what it cannot take; the view's
-``options`` must be sent then. Reasoning of closed turns is dropped in any case: it may be, on every model.
+Reasoning of closed turns is dropped in any case: it may be, on every model.
 """
 
 POLICIES: tuple[str, ...] = get_args(ThinkingPolicy)

@@ -1,9 +1,8 @@
-"""Reasoning that is bound to a prefix: dropped when that changed, or left to the provider to drop."""
+"""Reasoning that is bound to a prefix: dropped when that changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attrs import frozen
 
@@ -13,7 +12,6 @@ from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, Stage
-from agentctx.providers.adapter import merged
 from agentctx.providers.native import mapping_or_none
 
 WHY = "the reasoning was bound to a prefix that changed"
@@ -25,13 +23,9 @@ class DropBoundThinking(Stage):
 
     Args:
         first: The index of the first message whose reasoning has lost its prefix.
-        stop: The index of the first message whose reasoning is left to the provider to drop; None when there is none.
-        remark: What to say about the step as a whole.
     """
 
     first: int
-    stop: int | None = None
-    remark: str = ""
 
     def effort(self, _context: Context, _call: Call, /) -> tuple[int, int]:
         """Little: it follows a change of the prefix."""
@@ -39,17 +33,13 @@ class DropBoundThinking(Stage):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without reasoning that its provider would refuse."""
-        if self.remark:
-            call.remark(self.remark)
-        stop = len(context.messages) if self.stop is None else max(self.first, self.stop)
         kept: list[Message] = list(context.messages[: self.first])
-        for message in context.messages[self.first : stop]:
+        for message in context.messages[self.first :]:
             bare = without_thinking(message)
             if bare is not message:
                 call.note(message, WHY)
             if bare is not None:
                 kept.append(bare)
-        kept += context.messages[stop:]
         return context.with_messages(tuple(kept))
 
 
@@ -77,15 +67,12 @@ def without_thinking(message: Message) -> Message | None:
     return message.with_parts(parts) if parts else None
 
 
-LEFT = "the reasoning of the open tool round stays: the provider is asked to drop what it cannot take (View.options)"
-
-
 async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
-    """Drop the reasoning that has lost its prefix, or leave that of the open round to the provider.
+    """Drop the reasoning that has lost its prefix.
 
     Args:
         trail: Where the step stands; brought up to date.
-        call: What the stages are told; says what the caller wants.
+        call: What the stages are told.
         before: The request as it was when the reasoning was made.
     """
     if call.profile is None or not call.profile.bound_thinking:
@@ -94,19 +81,10 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
     if first is None:
         return
     messages = trail.context.messages
-    opened = open_round(messages)
-    at_stake = any(signed(message) for message in messages[max(first, opened) :])
-    leave = at_stake and call.thinking == "drop_block" and bool(call.wire and call.wire.drop_reasoning)
-    remark = LEFT if leave and trail.unbound_from is None else ""
-    await run_stage(DropBoundThinking(first, opened if leave else None, remark), trail, call, by="fit", trusted=True)
-    trail.unbound_from = first if leave else None
-    trail.lost_open = trail.lost_open or (at_stake and not leave)
-
-
-def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
-    """What the request must hold besides, for the provider to take it."""
-    dropping = {} if trail.unbound_from is None or call.wire is None else call.wire.drop_reasoning
-    return dropping if trail.asked is None else merged(dropping, trail.asked)
+    lost_open = any(signed(message) for message in messages[max(first, open_round(messages)) :])
+    await run_stage(DropBoundThinking(first), trail, call, by="fit", trusted=True)
+    trail.unbound_from = None
+    trail.lost_open = trail.lost_open or lost_open
 
 
 def _first(trail: Trail, before: Context) -> int | None:

@@ -148,9 +148,7 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
     if budget is not None and step.trail.tokens > budget.limit:
         return True
     call, trail, view = step.ctx.bare_call, step.trail, step.record.view
-    bound = call.profile is not None and call.profile.bound_thinking
-    leaves_reasoning = bound and call.thinking == "drop_block" and bool(trail.reports)
-    if step.reasoning_made_with is not None or trail.unbound_from is not None or leaves_reasoning:
+    if step.reasoning_made_with is not None or trail.unbound_from is not None:
         return True  # where reasoning lost its prefix is a place of the whole view
     if step.ctx.reader.wire.minds_the_end:
         last = trail.context.messages[-1:] or view[trail.start - 1 : trail.start]

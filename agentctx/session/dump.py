@@ -331,7 +331,7 @@ LETTERS = "sduat"
 
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
-    "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
+    "tail_origin", "changes", "spans", "handles", "quiet_until", "waiting", "foreign", "payloads",
     "system_sent_as_user", "instruction_digests", "stands", "calls", "unsaid",
     "uncounted",
 )  # fmt: skip
@@ -371,7 +371,6 @@ def dump_record(record: Record) -> dict[str, Any]:
         "spans": [asdict(span) for span in record.log.spans],
         "handles": {str(index): handle for index, handle in record.log.handles.items()},
         "quiet_until": record.quiet_until,
-        "unbound_from": record.unbound_from,
         "waiting": record.waiting,
         "foreign": record.foreign_count,
         "payloads": [place for place in sorted(changed) if has_payload_of_its_own(record, place)],
@@ -504,7 +503,6 @@ def load_record(state: object, wire: WireFormat) -> Record:
         history_tokens=sum(sizes),
         history_bytes=sum(weights),
         quiet_until=known.whole("quiet_until"),
-        unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
         unsaid=_unsaid(known, len(seen)),
         uncounted=tuple(_uncounted(known, len(seen))),

@@ -154,8 +154,8 @@ class Record:
         view_tokens: Tokens of the final part of the view.
         view_bytes: Bytes of it.
         quiet_until: After a compaction that did not reach the trigger: act again above this size only, in tokens.
-        unbound_from: The first place of the view whose reasoning is left to the provider to drop; None when there is
-            none.
+        unbound_from: The first place of the view whose reasoning has lost its prefix because the caller changed the
+            history; the step that notes it drops the reasoning. None when there is none.
         waiting: Whether a compaction waits for the end of the open tool round.
         unsaid: What the recap has no room for.
         uncounted: What was left out before the history began, and no message of it counts; in order.
@@ -611,17 +611,12 @@ def _stands_for_others(record: Record, place: int) -> bool:
     return made is not None and made[1].by != "repair"
 
 
-def _still_unbound(record: Record, cut: int) -> int | None:
-    """Where in the first messages of the view reasoning begins that is left to the provider to drop, if anywhere."""
-    first = record.unbound_from
-    return first if first is not None and first < cut else None
-
-
 def _unbound(record: Record, cut: int, length: int) -> int | None:
     """Where reasoning begins that has lost its prefix: all behind the cut, when what is before was changed later on."""
+    if record.unbound_from is not None and record.unbound_from < cut:
+        return record.unbound_from
     late = record.decided_later(length)
-    lost = late and not late <= record.whole()
-    return cut if lost and _still_unbound(record, cut) is None else _still_unbound(record, cut)
+    return cut if late and not late <= record.whole() else None
 
 
 def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
@@ -651,7 +646,6 @@ def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
         now = record.unsaid.now
         new.unsaid = UnsaidSince(now, now, told[-1] + 1 if told else length)
     new.uncounted = record.uncounted_before(passed)
-    new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)
     _all_is_final(new, weights)

@@ -30,7 +30,7 @@ Who holds what:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -45,7 +45,6 @@ from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import relief
 from agentctx.engine.guarantee import is_go_on, refuse_empty
 from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, tail_of, write_native
-from agentctx.engine.reasoning import options_of
 from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
 from agentctx.offload import MUCH, SOME, begin_step, offload
@@ -327,7 +326,7 @@ def _enter(step: Step) -> None:
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     if trail.unsaid is not None:
         record.unsaid = record.unsaid._replace(now=trail.unsaid.left_by(record.view))
-    record.unbound_from = trail.unbound_from
+    record.unbound_from = None
     if len(read.messages) >= MUCH:
         read.forget()
 
@@ -444,7 +443,5 @@ def view_of(step: Step, given: Given, report: Report) -> View:
         tools = [tool.source for tool in chosen.tools]
     if chosen.system is not ctx.given_head.system:
         system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
-    options: Mapping[str, Native] = {}
-    if step.trail.unbound_from is not None or step.trail.asked is not None:
-        options = options_of(step.trail, ctx.bare_call)
+    options = step.trail.asked or {}
     return View(list(record.out), system, tools, report, step.as_sent, options, tuple(record.origins))

@@ -16,7 +16,6 @@ from agentctx import wrap
 from agentctx.testing.servers import Said, converse, messages
 
 BOUND = "claude-opus-5-5"
-BETA = "thinking-binding-controls-2026-08-01"
 ROOM = agentctx.Budget(3_000, trigger=0.5, target=0.2)
 TOOL = {"name": "read", "description": "Read a page.", "input_schema": {"type": "object"}}
 STEPS = 12
@@ -54,7 +53,7 @@ def made(closing):
 
 
 @pytest.mark.parametrize("kind", [AsyncAnthropic, Anthropic, AsyncAnthropicBedrock])
-@pytest.mark.parametrize("thinking", ["drop_block", "postpone", "drop"])
+@pytest.mark.parametrize("thinking", ["postpone", "drop"])
 @pytest.mark.anyio
 async def test_no_signature_is_refused_whatever_the_policy(serve, made, kind, thinking):
     """A tool round that is cut in its midst is taken by a server that checks what each thought stood behind."""
@@ -63,9 +62,7 @@ async def test_no_signature_is_refused_whatever_the_policy(serve, made, kind, th
     await walk(wrap(made(kind, url), session.plan, session=session))
     assert len(desk.accepted) == STEPS
     cut = len(desk.requests[-1]["messages"]) < 2 * STEPS - 1
-    asked = [body["thinking"]["block_binding"] for body in desk.requests if "block_binding" in body.get("thinking", {})]
     assert cut or thinking == "postpone"
-    assert bool(asked) is (thinking == "drop_block")
 
 
 LATE = [
@@ -103,7 +100,7 @@ async def test_reasoning_stands_behind_what_it_was_made_behind(serve, made, begu
 
 @pytest.mark.anyio
 async def test_the_server_would_have_refused_it(serve, made):
-    """Without the options the same cut is refused: the server does check."""
+    """Without a pipeline the same cut is refused: the server does check."""
     desk, url = serve(messages, answer=thinks)
     history = await walk(made(AsyncAnthropic, url))
     cut = [history[0], *history[-4:]]
@@ -121,45 +118,13 @@ async def test_the_server_would_have_refused_it(serve, made):
 
 
 @pytest.mark.anyio
-async def test_what_the_caller_asks_for_stays(serve, closing):
-    """The caller's own thinking and its beta features, of the client and of the call, are sent along with ours."""
-    seen = []
-
-    def app(desk):
-        inner = messages(desk)
-
-        async def noting(scope, receive, send):
-            seen.append(dict(scope["headers"]).get(b"anthropic-beta", b"").decode())
-            await inner(scope, receive, send)
-
-        return noting
-
-    desk, url = serve(app, answer=thinks)
-    headers = {"Anthropic-Beta": "of-the-client"}
-    given = closing(AsyncAnthropic(base_url=url, api_key="none", max_retries=0, default_headers=headers))
-    session = plan("drop_block").session(model=BOUND)
-    client = wrap(given, session.plan, session=session)
-    thinking = {"type": "enabled", "budget_tokens": 2_048, "display": "omitted"}
-    history = await walk(client, thinking=thinking)
-    binding = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-    assert desk.requests[0]["thinking"] == thinking
-    assert desk.requests[-1]["thinking"] == {**thinking, **binding}
-    assert seen[0] == "of-the-client"
-    assert seen[-1] == f"of-the-client,{BETA}"
-    more = {"messages": history, "tools": [TOOL], "thinking": thinking, "betas": ["of-the-call"]}
-    await client.beta.messages.create(model=BOUND, max_tokens=100, **more)
-    assert seen[-1] == f"of-the-call,{BETA}"
-
-
-@pytest.mark.parametrize("thinking", ["drop_block", "drop"])
-@pytest.mark.anyio
-async def test_converse_leaves_reasoning_to_the_provider(serve, thinking):
-    """With Converse the options go where Bedrock hands them on to the model, beside what the caller has there."""
+async def test_converse_takes_what_is_left_of_the_reasoning(serve):
+    """With Converse no signature is refused either, and what the caller asks of the model stays as it is."""
     desk, url = serve(converse, answer=thinks)
     keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
     config = Config(retries={"total_max_attempts": 1})
     given = boto3.client("bedrock-runtime", region_name="us-east-1", endpoint_url=url, config=config, **keys)
-    session = plan(thinking).session(model=BOUND)
+    session = plan("drop").session(model=BOUND)
     client = wrap(given, session.plan, session=session)
     tool = {"toolSpec": {"name": "read", "inputSchema": {"json": {"type": "object"}}}}
     own = {"thinking": {"type": "adaptive", "display": "omitted"}, "anthropic_beta": ["own"]}
@@ -174,10 +139,7 @@ async def test_converse_leaves_reasoning_to_the_provider(serve, thinking):
         }
         history = [*history, said, {"role": "user", "content": [{"toolResult": found}]}]
     assert len(desk.accepted) == STEPS
-    last = desk.requests[-1]["additionalModelRequestFields"]
-    binding = {"prefix_mismatch_behavior": "drop_block"}
-    expected = {"thinking": {**own["thinking"], "block_binding": binding}, "anthropic_beta": ["own", BETA]}
-    assert last == (expected if thinking == "drop_block" else own)
+    assert desk.requests[-1]["additionalModelRequestFields"] == own
     with pytest.raises(ClientError, match="Invalid `signature`"):
         given.converse(modelId=BOUND, messages=[history[0], *history[-4:]], toolConfig={"tools": [tool]})
     given.close()

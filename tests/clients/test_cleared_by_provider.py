@@ -151,3 +151,31 @@ async def test_the_server_is_strict(serve, made):
         with pytest.raises(anthropic.BadRequestError, match=says):
             await client.beta.messages.create(**asked, betas=[BETA], context_management={"edits": edits})
     assert desk.accepted
+
+
+@pytest.mark.anyio
+async def test_headers_and_options_of_the_caller_s_are_sent_along(serve, closing):
+    """The caller's own thinking and its beta features, of the client and of the call, are sent along with ours."""
+    seen = []
+
+    def app(desk):
+        inner = messages(desk)
+
+        async def noting(scope, receive, send):
+            seen.append(dict(scope["headers"]).get(b"anthropic-beta", b"").decode())
+            await inner(scope, receive, send)
+
+        return noting
+
+    desk, url = serve(app, answer=calls)
+    headers = {"Anthropic-Beta": "of-the-client"}
+    given = closing(AsyncAnthropic(base_url=url, api_key="none", max_retries=0, default_headers=headers))
+    client = wrap(given, plan())
+    thinking = {"type": "enabled", "budget_tokens": 2_048, "display": "omitted"}
+    history = await walk(client, thinking=thinking)
+    assert [body["thinking"] for body in desk.requests] == [thinking] * STEPS
+    assert desk.requests[-1]["context_management"]["edits"]
+    assert seen[-1] == f"of-the-client,{BETA}"
+    more = {"messages": history, "tools": [TOOL], "thinking": thinking, "betas": ["of-the-call"]}
+    await client.beta.messages.create(model=MODEL, max_tokens=100, **more)
+    assert seen[-1] == f"of-the-call,{BETA}"

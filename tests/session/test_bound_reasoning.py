@@ -8,14 +8,12 @@ from agentctx import (
     ConfigError,
     Pipeline,
     PlaceCacheMarkers,
-    Session,
     TrimRounds,
     validate,
     when,
 )
 from agentctx.economics import cache_cold
 from agentctx.testing import assistant, call, result, thinking, transcript, user
-from agentctx.tokens import FixedCounter
 
 BOUND, UNBOUND = "claude-opus-5-5", "claude-opus-4-8"
 ROOM = Budget(3_000, trigger=0.5, target=0.2)
@@ -154,36 +152,7 @@ async def test_the_caller_may_have_the_reasoning_dropped_at_once():
 
 
 @pytest.mark.anyio
-async def test_the_caller_may_leave_it_to_the_provider():
-    """With ``drop_block`` the reasoning of the open round stays, and the options to be sent along say so."""
-    session = Pipeline(TrimRounds(2), budget=ROOM, thinking="drop_block").session(model=BOUND, format="anthropic")
-    views = await walk(session, [*(step(number) for number in range(13)), step(13), closed(1), step(14)])
-    cut = next(index for index, view in enumerate(views) if view.report.changes)
-    assert all(not view.options for view in views[:cut])
-    assert all(view.options["thinking"]["block_binding"] for view in views[cut:14])
-    assert "View.options" in " ".join(notes(views[cut]))
-    assert signatures(views[cut].messages) == [f"c2ln{cut - 1}", f"c2ln{cut}"]
-    assert not views[14].options
-    assert "ZW5k1" not in signatures(views[14].messages)
-    assert signatures(views[15].messages) == ["c2ln14"]
-
-
-@pytest.mark.anyio
-async def test_what_is_left_to_the_provider_survives_a_dump():
-    """A loaded session goes on asking the provider to drop what it cannot take."""
-    pipeline = Pipeline(TrimRounds(2), budget=ROOM, thinking="drop_block")
-    session = pipeline.session(model=BOUND, format="anthropic")
-    history = transcript("anthropic", user("task"))
-    for number in range(13):
-        history = [*history, *step(number)]
-        view = await session.prepare(history)
-    loaded = Session.load(pipeline, session.dump())
-    assert view.options
-    assert (await loaded.prepare([*history, *step(13)])).options == view.options
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("policy", ["postpone", "drop", "drop_block"])
+@pytest.mark.parametrize("policy", ["postpone", "drop"])
 async def test_unbound_reasoning_stays(policy):
     """On a model that binds nothing the reasoning of what is kept stays, whatever the policy."""
     session = Pipeline(TrimRounds(2), budget=ROOM, thinking=policy).session(model=UNBOUND, format="anthropic")
@@ -217,21 +186,9 @@ async def test_reasoning_is_bound_to_system_prompt_and_tools(first, then, kept):
 
 
 def test_a_policy_that_nobody_knows_is_refused():
-    """An unknown policy is an error that names the three."""
-    with pytest.raises(ConfigError, match="postpone, drop, drop_block"):
+    """An unknown policy is an error that names the two."""
+    with pytest.raises(ConfigError, match="postpone, drop"):
         Pipeline(thinking="forget")
-
-
-@pytest.mark.anyio
-async def test_without_a_session_the_open_round_may_be_left_to_the_provider():
-    """A stateless view has the options too."""
-    history = [*transcript("anthropic", user("task")), *(each for number in range(9) for each in step(number))]
-    pipeline = Pipeline(TrimRounds(2), counter=FixedCounter(), thinking="drop_block")
-    view = await pipeline.prepare(history, format="anthropic", model=BOUND)
-    assert signatures(view.messages) == ["c2ln7", "c2ln8"]
-    assert view.options["betas"] == ["thinking-binding-controls-2026-08-01"]
-    request = {"model": BOUND, "thinking": view.options["thinking"], "messages": view.messages}
-    assert not validate(request, before={**request, "messages": history})
 
 
 @pytest.mark.anyio
@@ -251,16 +208,3 @@ async def test_the_thought_that_leads_the_open_round_stays_on_manual_models(prep
     assert view.report.changes
     assert view.messages[1] is lead[1]
     assert not validate({**request, "messages": view.messages}, before={**request, "messages": [*lead, *steps]})
-
-
-@pytest.mark.anyio
-async def test_what_is_left_to_the_provider_stays_so_when_the_view_is_written_back():
-    """A loop that puts the view in the place of its history goes on asking the provider to drop what it cannot take."""
-    session = Pipeline(TrimRounds(2), budget=ROOM, thinking="drop_block").session(model=BOUND, format="anthropic")
-    history, options = transcript("anthropic", user("task")), []
-    for number in range(14):
-        view = await session.prepare([*history, *step(number)])
-        history = view.messages
-        options.append(bool(view.options))
-    assert options == sorted(options)
-    assert options[-1]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet
-from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, frozen
@@ -116,7 +115,6 @@ def _content(blocks: list[Any] | tuple[Any, ...]) -> int | None:
 
 
 _MEDIA = {"image": PICTURES, "document": PDF}
-_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
 
 @frozen
@@ -138,8 +136,6 @@ class Anthropic(WireFormat):
     # all is published and stands in the model table.
     usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
-    # Anthropic's page on preserved thinking, on ``thinking.block_binding``
-    drop_reasoning = MappingProxyType({"thinking": _THINKING, "betas": ["thinking-binding-controls-2026-08-01"]})
     keys_taken = frozenset(
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
         | {"url", "file_id"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, frozen
@@ -163,9 +162,6 @@ class PointMarkers:
                 yield CacheMarker(place - 1, ttl_of(block.get(POINT)), block, part.source)
 
 
-_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-
-
 @frozen
 class Bedrock(WireFormat):
     """The Converse format.
@@ -186,14 +182,6 @@ class Bedrock(WireFormat):
     cache_markers = PointMarkers()
     usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)  # as of Anthropic
-    drop_reasoning = MappingProxyType(
-        {
-            "additionalModelRequestFields": {
-                "thinking": _THINKING,
-                "anthropic_beta": ["thinking-binding-controls-2026-08-01"],
-            }
-        }
-    )
     keys_taken = frozenset(
         {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
         | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
