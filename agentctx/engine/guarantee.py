@@ -21,6 +21,7 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import open_at_end
 from agentctx.engine.cache_markers import KeepCacheMarkers, LimitCacheMarkers
 from agentctx.engine.cut import cut, lay_out
+from agentctx.engine.options import library_stage
 from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.recap import counted, giving_way, line_for, reserved
@@ -38,6 +39,7 @@ NAMED = 5
 """How many of the biggest items an overflow names."""
 
 
+@library_stage
 @frozen(eq=False, repr=False)
 class FitGuarantee(Stage):
     """Make the request fit ``limit`` or raise.
@@ -93,6 +95,7 @@ def _shrink_arguments(context: Context, limit: int, places: frozenset[int], call
     return context
 
 
+@library_stage
 @frozen(eq=False, repr=False)
 class RecapCounts(Stage):
     """Let a recap that stands in the request count all that is gone, whichever stage has left it out."""
@@ -109,6 +112,7 @@ class RecapCounts(Stage):
         return counted(context, call)
 
 
+@library_stage
 @frozen(eq=False, repr=False)
 class RecapGivesWay(Stage):
     """Let the recap get shorter until the request fits, or go.
@@ -158,6 +162,7 @@ STEP = 0.9
 """Each try aims at this share of the tokens that would fit if all tokens had the same size."""
 
 
+@library_stage
 @frozen(eq=False, repr=False)
 class FitRequestBytes(Stage):
     """Leave out as much as it takes for the body to have at most ``request_bytes`` bytes.
@@ -210,6 +215,7 @@ def _plain(value: object) -> Native:
 LEFT_OUT = "[an image was left out]"
 
 
+@library_stage
 @frozen(eq=False, repr=False)
 class LimitImages(Stage):
     """Replace the oldest images by a short text until ``images`` are left; protected messages keep theirs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from inspect import iscoroutinefunction, signature
+from typing import TypeVar
 
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
@@ -12,13 +13,23 @@ from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError, NoBudget
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared
 
-_OURS = ("agentctx.strategies.", "agentctx.memory.", "agentctx.engine.")
-"""What the modules of the library's own stages begin with."""
+_OF_THE_LIBRARY: set[type] = set()
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def library_stage(kind: Kind) -> Kind:
+    """Mark a class of stages as the library's own: the engine does not repair the result of such a stage.
+
+    A class that derives from it does not have the mark.
+    """
+    _OF_THE_LIBRARY.add(kind)
+    return kind
 
 
 def is_ours(stage: ContextStrategy) -> bool:
-    """Whether a stage is the library's own, which makes nothing that has to be mended."""
-    return str(getattr(stage, "__module__", "")).startswith(_OURS)
+    """Whether a stage is the library's own (``library_stage``)."""
+    return type(stage) in _OF_THE_LIBRARY
 
 
 def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from agentctx.core.changes import Matched
 from agentctx.core.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls
+from agentctx.engine.options import library_stage
 from agentctx.errors import BrokenPair, StageError
 from agentctx.protocols import Call, Stage
 from agentctx.wire_format import Repaired, WireFormat
@@ -237,6 +238,7 @@ def _why(orphans: list[ToolResult], results: tuple[ToolResult, ...]) -> str:
     return f"{lost}: {ids}"
 
 
+@library_stage
 @frozen
 class RepairHistory(Stage):
     """Orphaned results are dropped, unanswered calls get a result, duplicates go, wrong order is put right.

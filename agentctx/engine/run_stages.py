@@ -214,8 +214,8 @@ class Trail:
         origins: For each message of ``context``, its index in what the caller passed in; None when a stage made it.
         tokens: Size of the whole request, in tokens: with the head, and with what stands before ``context``.
         reports: What each stage did.
-        unbound_from: The first message whose reasoning has lost its prefix and is left to the provider to drop; None
-            when there is none.
+        unbound_from: The first message whose reasoning has lost its prefix because the caller changed the history;
+            None when there is none.
         lost_open: Whether reasoning of the open tool round was dropped.
         start: How many messages of the request stand before ``context``, out of the stages' sight.
         intact: How many messages at the start are the very objects that stood there at the step before; 0 when

@@ -20,7 +20,7 @@ from agentctx.core.pace import paced
 from agentctx.core.recap import OPEN_QUOTE, TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
 from agentctx.core.references import without_marks, written_out
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
-from agentctx.engine.options import check_redactor, check_tokens
+from agentctx.engine.options import check_redactor, check_tokens, library_stage
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
@@ -50,6 +50,7 @@ def _as_extractors(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
     return tuple(extractors)
 
 
+@library_stage
 @frozen
 class Ledger(Stage):
     """Tell, after a cut, what later steps may need to the letter of what was left out: no model is asked.

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Media, Message, Part, Text, ToolResult
-from agentctx.engine.options import check_whole
+from agentctx.engine.options import check_whole, library_stage
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
@@ -23,6 +23,7 @@ _CODE = re.compile(
 _LOOKED_AT = 20_000
 
 
+@library_stage
 @frozen
 class Offload(Stage):
     """Put tool results over a size, or of an age, into the store; a preview with a handle stays in their place.

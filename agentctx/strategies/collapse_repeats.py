@@ -15,7 +15,7 @@ from agentctx.core.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import breathe
 from agentctx.core.references import refers
-from agentctx.engine.options import check_places
+from agentctx.engine.options import check_places, library_stage
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.extras import unmet
@@ -28,6 +28,7 @@ _Meant = tuple[str, bool, str]
 """The tool, whether it failed, and the checksum of what it said."""
 
 
+@library_stage
 @frozen
 class CollapseRepeats(Stage):
     """Of results of one tool that say exactly the same, keep the last and put a line in place of the others.

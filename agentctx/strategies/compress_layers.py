@@ -19,6 +19,7 @@ from agentctx.core.json_text import compact, is_json, may_be_json
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.references import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.core.report import View
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
@@ -47,6 +48,7 @@ _FEWEST = 10
 JSON_LAYER = "JSON without blanks (not reversible)"
 
 
+@library_stage
 @frozen
 class CompressLayers(RewriteResults):
     r"""Say what tools said in fewer tokens, by any of the layers of systems that compress whole requests.

@@ -25,6 +25,7 @@ from agentctx.core.later_lines import (
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.numbered_lines import said
 from agentctx.core.references import SHOWN_AGAIN, may_say, written_out
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
     Did,
@@ -60,6 +61,7 @@ SPARE = 2
 _REMINDERS = ("system-reminder", "system_reminder", "reminder")
 
 
+@library_stage
 @frozen
 class DropSuperseded(Stage):
     r"""Leave out what a later tool result shows again, and say so in its place.

@@ -34,7 +34,7 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import as_names, check_tokens, check_whole, limits
+from agentctx.engine.options import as_names, check_tokens, check_whole, library_stage, limits
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.protocols import Call, Scope, Stage
 
@@ -62,6 +62,7 @@ class _Reducer(Stage):
         return without(shrunk, units_of(going(shrunk, layout, aim, call)), call, f"over {aim:,} tokens: {order}")
 
 
+@library_stage
 @frozen
 class Strict(Stage):
     """Keep everything: what does not fit is refused instead of cut.
@@ -94,6 +95,7 @@ class Strict(Stage):
         return context
 
 
+@library_stage
 @frozen
 class Drop(_Reducer):
     """Drop all that may go when it does not fit: half of it would be of no use.
@@ -120,6 +122,7 @@ def _all_loose(context: Context, layout: Layout, _aim: int, call: Call) -> list[
     return [piece for piece in pieces(context.messages, layout.staying, call) if not piece.stays]
 
 
+@library_stage
 @frozen
 class DropTail(_Reducer):
     """Drop whole units from the end until the rest fits: for what is ranked, best first.
@@ -169,6 +172,7 @@ def _roles(roles: Iterable[str]) -> frozenset[str]:
     return names
 
 
+@library_stage
 @frozen
 class TruncateOldest(_Reducer):
     """Drop whole units from the beginning until the rest fits.
@@ -224,6 +228,7 @@ class TruncateOldest(_Reducer):
         return pieces(messages, places.union(protected), call, pairs=self.keep_pairs)
 
 
+@library_stage
 @frozen
 class TrimRounds(Stage):
     """Keep the last ``max_rounds`` rounds, with the questions that began them, and everything protected.
@@ -308,6 +313,7 @@ class ByTools:
         return min(called, default=Tier.HISTORY)
 
 
+@library_stage
 @frozen
 class Tiered(Stage):
     """Allocate the window to tiers, and drop whole rounds of those that have more than their grant, oldest first.

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
 from agentctx.engine.cut import cut, effort_to_cut
-from agentctx.engine.options import as_budget
+from agentctx.engine.options import as_budget, library_stage
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError
@@ -21,6 +21,7 @@ def _budget(value: Budget | int | None) -> Budget | None:
     return as_budget(value, "FitContextWindow")
 
 
+@library_stage
 @frozen
 class FitContextWindow(Stage):
     """Cut the request until it fits, and no more than it takes.

@@ -22,7 +22,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.numbered_lines import few_numbers, without_blanks
-from agentctx.engine.options import as_names, check_whole
+from agentctx.engine.options import as_names, check_whole, library_stage
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
@@ -54,6 +54,7 @@ def _kinds(given: Iterable[str]) -> frozenset[str]:
     return kinds
 
 
+@library_stage
 @frozen
 class FoldOutput(RewriteResults):
     """Fold what tools print, when it arrives: of each kind of output, what an agent needs stays.

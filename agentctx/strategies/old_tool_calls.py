@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.engine.cut import left_whole
-from agentctx.engine.options import as_names, check_whole
+from agentctx.engine.options import as_names, check_whole, library_stage
 from agentctx.engine.shrink import (
     CLEARED,
     argument_cut,
@@ -67,6 +67,7 @@ def _excluded_from_clearing(exclude: Iterable[str]) -> frozenset[str]:
     return as_names("ClearToolResults: exclude must be a list of tool names", exclude)
 
 
+@library_stage
 @frozen
 class ClearToolResults(_OldestFirst):
     """Replace old tool results by a placeholder, oldest first, until the budget's target is met.
@@ -144,6 +145,7 @@ def _own_tools(tools: Iterable[str]) -> frozenset[str]:
     return as_names("ShrinkArguments: tools must be a list of tool names", tools)
 
 
+@library_stage
 @frozen
 class ShrinkArguments(_OldestFirst):
     """Cut the long arguments of old calls that edited or wrote files to head and tail, oldest first until it fits.
@@ -228,6 +230,7 @@ def _excluded_from_provider(exclude: Iterable[str]) -> frozenset[str]:
     return as_names("ClearByProvider: exclude must be a list of tool names", exclude)
 
 
+@library_stage
 @frozen
 class ClearByProvider(Stage):
     """Ask the provider to clear old tool uses, and old reasoning, before the model reads them: Anthropic's edits.

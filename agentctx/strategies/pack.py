@@ -17,7 +17,7 @@ from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.core.protection import first_task, has_user_words, is_user_turn, last_words
 from agentctx.core.units import Unit, units
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round
-from agentctx.engine.options import check_tokens, check_whole, limits
+from agentctx.engine.options import check_tokens, check_whole, library_stage, limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
@@ -93,6 +93,7 @@ _TRIES = 3
 """How often room is made for a note before it is left out."""
 
 
+@library_stage
 @frozen
 class Pack(Stage):
     """Keep the units that are worth most, wherever they stand, in exactly the room there is.

@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
 from agentctx.core.protection import first_task
 from agentctx.engine.cache_markers import Marked, as_read, find_marked, in_order
+from agentctx.engine.options import library_stage
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
 from agentctx.wire_format import CacheMarkers, head_markers
@@ -32,6 +33,7 @@ def _lifetime(_instance: object, _attribute: object, value: object) -> None:
         raise ConfigError(msg)
 
 
+@library_stage
 @frozen
 class PlaceCacheMarkers(Stage):
     """Put cache markers where they pay: behind tools and system prompt, and where this and the last request end.

@@ -28,7 +28,7 @@ from agentctx.core.references import (
     numbered_from,
     text_in,
 )
-from agentctx.engine.options import check_whole
+from agentctx.engine.options import check_whole, library_stage
 from agentctx.engine.shrink import cutter_of, edit_results
 from agentctx.protocols import Call, Scope, Stage
 
@@ -43,6 +43,7 @@ _AGAIN = "lines that stood above are left out there: they stand here again"
 _GONE = "lines that stood above are left out there, and there is no room for them here"
 
 
+@library_stage
 @frozen
 class ReuseLines(Stage):
     r"""Put a reference in the place of lines of a tool's output that stand in the request already, further up.

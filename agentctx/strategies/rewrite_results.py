@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from agentctx.core.json_text import compact, may_be_json, tabulate
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.engine.options import as_names
+from agentctx.engine.options import as_names, library_stage
 from agentctx.engine.shrink import answered_calls, edit_results, edited, results_of
 from agentctx.protocols import Call, Scope, Stage
 
@@ -26,6 +26,7 @@ def _names(exclude: Iterable[str]) -> frozenset[str]:
     return as_names("exclude must be a list of tool names", exclude)
 
 
+@library_stage
 @frozen
 class RewriteResults(Stage):
     """What such a stage says of itself: derive from it, and say what a text shall be instead (``rewritten``).
@@ -112,6 +113,7 @@ def _texts(message: Message) -> Iterable[str]:
     return (part.text for result in message.results for part in result.content if isinstance(part, Text))
 
 
+@library_stage
 @frozen
 class CompactJson(RewriteResults):
     """Leave out the blanks between the tokens of tool results that are JSON, when they arrive.
@@ -147,6 +149,7 @@ class CompactJson(RewriteResults):
         return compact(text)
 
 
+@library_stage
 @frozen
 class TabulateJson(RewriteResults):
     """Say the keys of objects of one shape once in tool results that are JSON, then a row of values each.

@@ -23,7 +23,7 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import check_places, check_redactor, limits
+from agentctx.engine.options import check_places, check_redactor, library_stage, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import SUMMARY, Asking, Extractive
@@ -93,6 +93,7 @@ EMPTY = "the summary was empty"
 _BLOCK_WITHOUT_WORDS = TruncateOldest()
 
 
+@library_stage
 @frozen
 class Summarize(Stage):
     """Put a message that says the same in fewer words in the place of earlier messages.

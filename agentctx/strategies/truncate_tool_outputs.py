@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.references import written_out
-from agentctx.engine.options import check_places, check_whole
+from agentctx.engine.options import check_places, check_whole, library_stage
 from agentctx.engine.shrink import (
     Cut,
     Keep,
@@ -36,6 +36,7 @@ Tell = Callable[[str, str, int, TokenCounter], str]
 """What is told of a text of which only something stays, in at most so many tokens."""
 
 
+@library_stage
 @frozen
 class TruncateToolOutputs(Stage):
     """Cut the text of each tool result to at most ``max_tokens`` tokens or ``max_chars`` characters.

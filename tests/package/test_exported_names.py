@@ -61,7 +61,17 @@ def test_every_stage_that_is_public_is_known_as_ours():
     made_of_others = {agentctx.Stage, agentctx.Pipeline}
     stages = {each for each in named if isinstance(each, type) and issubclass(each, agentctx.Stage)} - made_of_others
     assert {agentctx.FitContextWindow, agentctx.Ledger, import_module("agentctx.memory").Offload} <= stages
-    assert [stage for stage in stages if not is_ours(stage)] == []
+    assert [stage for stage in stages if not is_ours(object.__new__(stage))] == []
+
+
+def test_a_stage_that_derives_from_one_of_ours_is_the_user_s():
+    """The mark of the library's own stages is not inherited, and does not depend on a module's name."""
+
+    class Mine(agentctx.TrimRounds):
+        __module__ = "agentctx.strategies.drop_units"
+
+    assert is_ours(agentctx.TrimRounds(3))
+    assert not is_ours(Mine(3))
 
 
 def test_no_name_is_public_twice():
