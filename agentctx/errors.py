@@ -18,7 +18,7 @@ The tree::
     ├── StoreError          a store cannot keep or find what it was asked for
     │   ├── StoreUnavailable  it cannot now: down, slow or busy; to be tried again
     │   ├── StoreConflict     somebody else has written first: to be loaded again
-    │   └── StoreFull         a quota is reached, or the server has no room
+    │   └── StoreFull         what is written is larger than the store may be, or the server has no room
     └── SourceError         a source of context cannot be read: names the file, the command or the section
 """
 
@@ -333,7 +333,7 @@ class StoreConflict(StoreError):
 
 
 class StoreFull(StoreError):
-    """A quota of a store is reached, or its server has no room.
+    """What is written is larger than the store may be, or its server has no room.
 
     Example:
         >>> from agentctx.errors import StoreFull

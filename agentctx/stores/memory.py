@@ -15,6 +15,7 @@ from agentctx.stores.store import (
     Claim,
     ConversationStore,
     Kind,
+    NoRoom,
     Owned,
     Write,
     conversation_of,
@@ -31,8 +32,7 @@ class MemoryStore(ConversationStore):
 
     Args:
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
-        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
-        max_conversation_bytes: The most bytes of one conversation.
+        max_bytes: The most bytes that the store keeps; what is oldest goes first.
         max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states.
         timeout: Seconds that one call may take.
@@ -74,6 +74,7 @@ class _Owner:
     """What an owner has: contents by handle, in order, and documents."""
 
     expires: float = math.inf
+    written: float = 0.0
     bytes: int = 0
     handles: dict[str, int] = field(factory=dict)
     documents: dict[Kind, _Document] = field(factory=dict)
@@ -108,7 +109,7 @@ class _Memory:
                 return False
             owner = self._owner(claim)
             if handle not in owner.handles:
-                self._check(claim, owner, len(body))
+                self._check(claim, len(body))
                 owner.handles[handle] = next(self._order)
                 owner.bytes += len(body)
             self._having.setdefault(handle, set()).add(claim.owner)
@@ -155,7 +156,7 @@ class _Memory:
             version = write.after(document.version)
             added = {piece: (version, next(self._order), body) for piece, body in write.put.items()}
             grown = _size(added) - _size(left)
-            self._check(claim, owner, grown)
+            self._check(claim, grown)
             document.version = version
             for piece in left:
                 del document.pieces[piece]
@@ -167,6 +168,24 @@ class _Memory:
             owner.bytes += grown
             self._keep(claim, owner)
             return document.version
+
+    def make_room(self, claim: Claim, grown: int) -> None:
+        with self._guard:
+            owner = self._owner(claim)
+            sizes = {handle: len(self.contents[handle][1]) for handle in owner.handles}
+            claim.check_alone(owner.bytes - sum(sizes.values()) + grown)
+            over = self._size() + grown - claim.most
+            for _, name in sorted((each.written, name) for name, each in self.owners.items() if name != claim.owner):
+                if over <= 0:
+                    return
+                over -= self._remove(name)
+            for handle, size in sizes.items():
+                if over <= 0:
+                    return
+                del owner.handles[handle]
+                self._forget(claim.owner, handle)
+                owner.bytes -= size
+                over -= size
 
     def owned(self, now: float) -> list[Owned]:
         with self._guard:
@@ -203,10 +222,14 @@ class _Memory:
         return self.owners.get(claim.owner) or _Owner()
 
     def _keep(self, claim: Claim, owner: _Owner) -> None:
-        self.owners[claim.owner], owner.expires = owner, claim.expires
+        self.owners[claim.owner], owner.expires, owner.written = owner, claim.expires, claim.now
 
-    def _check(self, claim: Claim, owner: _Owner, grown: int) -> None:
-        claim.check(grown, owner.bytes + grown, lambda: sum(each.bytes for each in self.owners.values()) + grown)
+    def _check(self, claim: Claim, grown: int) -> None:
+        if grown > 0 and claim.most < math.inf and self._size() + grown > claim.most:
+            raise NoRoom(claim, grown)
+
+    def _size(self) -> int:
+        return sum(each.bytes for each in self.owners.values())
 
     def _remove(self, name: bytes) -> int:
         owner = self.owners.pop(name, None)
@@ -215,10 +238,13 @@ class _Memory:
         versions = [document.version + 1 for document in owner.documents.values()]
         self._floor = max([self._floor, *versions])
         for handle in owner.handles:
-            self._having[handle].discard(name)
-            if not self._having[handle]:
-                del self._having[handle], self.contents[handle]
+            self._forget(name, handle)
         return owner.bytes
+
+    def _forget(self, name: bytes, handle: str) -> None:
+        self._having[handle].discard(name)
+        if not self._having[handle]:
+            del self._having[handle], self.contents[handle]
 
 
 def _size(pieces: dict[str, tuple[int, int, bytes]]) -> int:

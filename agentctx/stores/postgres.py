@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import monotonic
 from typing import Any, LiteralString, TypeVar
 
@@ -16,8 +16,8 @@ from attrs import define, field
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.extras import unmet
-from agentctx.stores.store import REMEMBERED, Claim, Connections, ConversationStore, Write
-from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
+from agentctx.stores.store import REMEMBERED, Claim, Connections, ConversationStore, NoRoom, Write
+from agentctx.stores.tables import SCHEMA, VERSION, InTables, Rows, Tables, check_schema
 
 try:
     import psycopg
@@ -31,16 +31,16 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _REFUSED = re.compile(r"authentication failed|no pg_hba|permission denied|does not exist|password")
 """What a server says that will say so again."""
 
-_MIGRATING = 0x61_67_65_6E_74_63_74_78
-"""The advisory lock of who brings the tables up to date."""
+_MAKING = 0x61_67_65_6E_74_63_74_78
+"""The advisory lock of who makes the tables."""
 
 
 @define(eq=False)
 class PostgresStore(ConversationStore):
     """Keeps all in tables of PostgreSQL, for any number of workers on any number of machines.
 
-    The schema and its tables are made, and brought up to date, when the first connection is made: let it be done by
-    a user who may, then one who may read and write them suffices.
+    The schema and its tables are made when the first connection is made: let it be done by a user who may, then one
+    who may read and write them suffices.
     Needs ``pip install 'agentctx-middleware[postgres]'``.
 
     Args:
@@ -48,8 +48,7 @@ class PostgresStore(ConversationStore):
         schema: The schema of the tables; stores in several schemas know nothing of each other.
         create: Whether a store is made where there is none; without it, that is a ``StoreError``.
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
-        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
-        max_conversation_bytes: The most bytes of one conversation.
+        max_bytes: The most bytes that the store keeps; what is oldest goes first.
         max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states.
         timeout: Seconds that one call may take.
@@ -122,7 +121,7 @@ class _Server(InTables):
 
         Raises:
             StoreConflict: If the document has another version.
-            StoreFull: If it is too much.
+            NoRoom: If the store would have too many bytes.
             StoreUnavailable: If the tables have another version.
         """
         while True:
@@ -131,8 +130,7 @@ class _Server(InTables):
                     rows = connection.execute(statement, parameters, prepare=True).fetchall()
                 except psycopg.Error as error:
                     if error.sqlstate == _FULL:
-                        owned, stored = (error.diag.message_primary or "").split()
-                        claim.check(1, int(owned), partial(int, stored))
+                        raise NoRoom(claim, int(error.diag.message_primary or 0)) from None
                     raise
                 how, *number = rows[0][0].split()
                 if how == "conflict":
@@ -153,7 +151,7 @@ class _Server(InTables):
             yield connection
 
     def _open(self) -> _Connection:
-        """A connection to the schema, which is made, and brought up to date, where that is needed."""
+        """A connection to the schema, which is made, with its tables, where that is needed."""
         seconds, milliseconds = max(2, math.ceil(self.timeout)), max(1, int(self.timeout * 1_000))
         connection = _Connection.connect(
             self.url, autocommit=True, connect_timeout=seconds, application_name="agentctx", client_encoding="utf8"
@@ -169,15 +167,15 @@ class _Server(InTables):
                 version = connection.version()
             except errors.UndefinedTable:
                 version = 0
-            if version != len(MIGRATIONS):
-                self._migrate(connection)
+            if version != VERSION:
+                self._make_tables(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _migrate(self, connection: _Connection) -> None:
-        connection.run("SELECT pg_advisory_lock(?)", _MIGRATING)  # ahead of the transaction, which sees what others did
+    def _make_tables(self, connection: _Connection) -> None:
+        connection.run("SELECT pg_advisory_lock(?)", _MAKING)  # ahead of the transaction, which sees what others did
         try:
             with connection.whole():
                 connection.run("BEGIN")
@@ -189,16 +187,15 @@ class _Server(InTables):
                     raise StoreError(msg)
                 if not version:
                     connection.run(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
-                for migration in MIGRATIONS[version:]:
                     identity = "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"
-                    connection.run(migration.format(identity=identity, bytes="BYTEA", functions=_FUNCTIONS))
-                connection.run(_NOW_AT, len(MIGRATIONS))
+                    connection.run(SCHEMA.format(identity=identity, bytes="BYTEA"))
+                    connection.run(_FUNCTIONS)
+                    connection.run("INSERT INTO numbers VALUES ('schema', ?)", VERSION)
         finally:
-            connection.run("SELECT pg_advisory_unlock(?)", _MIGRATING)
+            connection.run("SELECT pg_advisory_unlock(?)", _MAKING)
 
 
 _SCHEMA = "SELECT value FROM numbers WHERE name = 'schema'"
-_NOW_AT = "INSERT INTO numbers VALUES ('schema', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -230,7 +227,7 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
         with self.whole():
             cursor = self.execute(f"{begin}; {_SCHEMA}".encode(), prepare=False)  # in one go, as it may be far away
             cursor.nextset()
-            if cursor.fetchall() != [(len(MIGRATIONS),)]:
+            if cursor.fetchall() != [(VERSION,)]:
                 raise _another_schema()
             yield
 
@@ -303,30 +300,22 @@ _OWNER = """
 """What a function of the server begins with: the owner is locked, and made where it is not there."""
 
 _ROOM = """
-    IF _grown > 0 AND _size + _grown > _most THEN
-        RAISE EXCEPTION USING ERRCODE = 'AC001', MESSAGE = (_size + _grown) || ' 0';
-    END IF;
-    IF _grown > 0 AND _of_all IS NOT NULL THEN
-        SELECT sum(size) + _grown INTO _all FROM owners;
-        IF _all > _of_all THEN
-            RAISE EXCEPTION USING ERRCODE = 'AC001', MESSAGE = (_size + _grown) || ' ' || _all;
-        END IF;
+    IF _grown > 0 AND _most IS NOT NULL AND (SELECT sum(size) FROM owners) + _grown > _most THEN
+        RAISE EXCEPTION USING ERRCODE = 'AC001', MESSAGE = _grown;
     END IF;
 """
 """What is too much is refused."""
 
 _CLAIM = """
-    _schema BIGINT, _name BYTEA, _now DOUBLE PRECISION, _expires DOUBLE PRECISION, _most DOUBLE PRECISION,
-    _of_all DOUBLE PRECISION,"""
+    _schema BIGINT, _name BYTEA, _now DOUBLE PRECISION, _expires DOUBLE PRECISION, _most DOUBLE PRECISION,"""
 
 _FUNCTIONS = """
-DROP FUNCTION IF EXISTS write_document;
 CREATE FUNCTION put_content(CLAIM
     _handle TEXT, _digest BYTEA, _body BYTEA
 ) RETURNS TEXT LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    _owner BIGINT; _size BIGINT; _until DOUBLE PRECISION; _grown BIGINT := 0; _all BIGINT; _made BOOLEAN := FALSE;
+    _owner BIGINT; _size BIGINT; _until DOUBLE PRECISION; _grown BIGINT := 0; _made BOOLEAN := FALSE;
 BEGIN
     OWNER
     INSERT INTO contents VALUES (_handle, _digest, _body) ON CONFLICT (handle) DO NOTHING;
@@ -341,7 +330,7 @@ BEGIN
         _grown := length(_body);
     END IF;
     ROOM
-    UPDATE owners SET size = size + _grown, expires = _expires WHERE id = _owner;
+    UPDATE owners SET size = size + _grown, expires = _expires, written = _now WHERE id = _owner;
     RETURN 'done 1';
 END $$;
 CREATE FUNCTION write_document(CLAIM
@@ -350,7 +339,7 @@ CREATE FUNCTION write_document(CLAIM
 ) RETURNS TEXT LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    _owner BIGINT; _size BIGINT; _until DOUBLE PRECISION; _known BIGINT; _version BIGINT; _grown BIGINT; _all BIGINT;
+    _owner BIGINT; _size BIGINT; _until DOUBLE PRECISION; _known BIGINT; _version BIGINT; _grown BIGINT;
     _made BOOLEAN := FALSE;
 BEGIN
     OWNER
@@ -388,7 +377,7 @@ BEGIN
             ORDER BY version DESC LIMIT 1 OFFSET REMEMBERED
         );
     END IF;
-    UPDATE owners SET size = size + _grown, expires = _expires WHERE id = _owner;
+    UPDATE owners SET size = size + _grown, expires = _expires, written = _now WHERE id = _owner;
     RETURN 'done ' || _version;
 END $$;
 """
@@ -403,7 +392,7 @@ _FULL = "AC001"
 Parameters = list[str | bytes | None]
 """Numbers as text: so the server has one prepared statement, whatever their size."""
 
-_OF_CLAIM = "%s::INT8, %s::BYTEA, %s::FLOAT8, %s::FLOAT8, %s::FLOAT8, %s::FLOAT8"
+_OF_CLAIM = "%s::INT8, %s::BYTEA, %s::FLOAT8, %s::FLOAT8, %s::FLOAT8"
 _PUT: LiteralString = f"SELECT put_content({_OF_CLAIM}, %s::TEXT, %s::BYTEA, %s::BYTEA)"
 _WRITE: LiteralString = (
     f"SELECT write_document({_OF_CLAIM}, "
@@ -413,8 +402,8 @@ _WRITE: LiteralString = (
 
 def _limits(claim: Claim) -> Parameters:
     """The arguments that both functions begin with."""
-    limits = (claim.now, claim.expires, claim.most, claim.most_of_all)
-    return [str(len(MIGRATIONS)), claim.owner, *(None if each == math.inf else repr(float(each)) for each in limits)]
+    limits = (claim.now, claim.expires, claim.most)
+    return [str(VERSION), claim.owner, *(None if each == math.inf else repr(float(each)) for each in limits)]
 
 
 _GONE = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName, errors.ReadOnlySqlTransaction)

@@ -21,6 +21,7 @@ from agentctx.stores.store import (
     Claim,
     ConversationStore,
     Kind,
+    NoRoom,
     Owned,
     Places,
     Write,
@@ -56,8 +57,7 @@ class RedisStore(ConversationStore):
         cluster: Whether it is a node of a cluster.
         create: Whether a store is made where there is none; without it, that is a ``StoreError``.
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
-        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
-        max_conversation_bytes: The most bytes of one conversation.
+        max_bytes: The most bytes that the store keeps; what is oldest goes first.
         max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states.
         timeout: Seconds that one call may take.
@@ -106,9 +106,10 @@ class _Server:
         self._places = Places(self.timeout)
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
-        done, *told = self._ask("put", claim.now, *_told(claim), handle, digest, body)
-        _check(claim, int(done), told, len(body))
-        return bool(int(done))
+        done, *told = map(int, self._ask("put", claim.now, *_told(claim), handle, digest, body))
+        if done == _FULL:
+            raise NoRoom(claim, told[0])
+        return bool(done)
 
     def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
         found = self._ask("get", now, owner or b"", handle)
@@ -137,8 +138,16 @@ class _Server:
         done, *told = map(int, answer)
         if done == _CONFLICT:
             raise StoreConflict(claim.name, told[0])
-        _check(claim, done, told, 0)
+        if done == _FULL:
+            raise NoRoom(claim, told[0])
         return done
+
+    def make_room(self, claim: Claim, grown: int) -> None:
+        how = _MORE
+        while how == _MORE:  # some at a time: nobody else is served while a script runs
+            how, *alone = map(int, self._ask("make_room", claim.now, *_told(claim), str(grown)))
+        if how == _FULL:
+            claim.check_alone(alone[0])
 
     def owned(self, now: float) -> list[Owned]:
         found, cursor = dict[bytes, Owned](), b"0"
@@ -224,7 +233,7 @@ _PLACE = 32
 _NUMBERS = 5
 """Numbers that are told of an owner, before its name."""
 
-_CONFLICT, _FULL = -1, -2
+_CONFLICT, _FULL, _MORE = -1, -2, -3
 
 
 def _hang_up(client: Native) -> None:  # of redis-py
@@ -247,15 +256,9 @@ def _listed(answer: Native) -> list[Any]:  # what the script returns
     return answer
 
 
-def _told(claim: Claim) -> tuple[bytes, str, str, str]:
-    limits = (claim.expires, claim.most, claim.most_of_all)
-    expires, most, most_of_all = ("" if each == math.inf else repr(float(each)) for each in limits)
-    return claim.owner, expires, most, most_of_all
-
-
-def _check(claim: Claim, done: int, told: Sequence[Any], grown: int) -> None:
-    if done == _FULL:
-        claim.check(max(1, grown), int(told[0]), lambda: int(told[1]))
+def _told(claim: Claim) -> tuple[bytes, str, str]:
+    expires, most = ("" if each == math.inf else repr(float(each)) for each in (claim.expires, claim.most))
+    return claim.owner, expires, most
 
 
 def _pairs(told: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -311,16 +314,19 @@ local function alive(owner)
   return not expires or tonumber(expires) > now
 end
 
+local function forget(owner, handle)
+  redis.call('SREM', P .. 'r:' .. handle, owner)
+  if redis.call('EXISTS', P .. 'r:' .. handle) == 0 then redis.call('DEL', P .. 'c:' .. handle) end
+end
+
 local function remove(owner)
   redis.call('ZREM', P .. 'e', owner)
   redis.call('ZREM', P .. 'b', owner)
+  redis.call('ZREM', P .. 'w', owner)
   local known = redis.call('HGET', P .. 'o', owner)
   if not known then return 0 end
   local size = tonumber(known) or 0
-  for _, handle in ipairs(redis.call('ZRANGE', P .. 'h:' .. owner, 0, -1)) do
-    redis.call('SREM', P .. 'r:' .. handle, owner)
-    if redis.call('EXISTS', P .. 'r:' .. handle) == 0 then redis.call('DEL', P .. 'c:' .. handle) end
-  end
+  for _, handle in ipairs(redis.call('ZRANGE', P .. 'h:' .. owner, 0, -1)) do forget(owner, handle) end
   for _, kind in ipairs(KINDS) do
     local mine = kind .. ':' .. owner
     local version = tonumber(redis.call('HGET', P .. 'v', mine) or '')
@@ -334,16 +340,15 @@ local function remove(owner)
   return size
 end
 
-local function too_much(owner, grown)
-  local most, of_all = tonumber(ARGV[5]), tonumber(ARGV[6])
-  local owned = tonumber(redis.call('HGET', P .. 'o', owner) or 0) + grown
-  local total = number('total') + grown
-  if grown > 0 and ((most and owned > most) or (of_all and total > of_all)) then return {-2, owned, total} end
+local function too_much(grown)
+  local most = tonumber(ARGV[5])
+  if grown > 0 and most and number('total') + grown > most then return {-2, grown} end
 end
 
 local function keep(owner, grown)
   redis.call('HINCRBY', P .. 'o', owner, grown)
   redis.call('HINCRBY', P .. 'n', 'total', grown)
+  redis.call('ZADD', P .. 'w', ARGV[2], owner)
   if string.find(owner, '/', 1, true) then redis.call('ZADD', P .. 'b', 0, owner) end
   if ARGV[4] == '' then redis.call('ZREM', P .. 'e', owner) else redis.call('ZADD', P .. 'e', ARGV[4], owner) end
 end
@@ -361,7 +366,7 @@ function does.schema()
 end
 
 function does.put()
-  local owner, handle, digest, body = ARGV[3], ARGV[7], ARGV[8], ARGV[9]
+  local owner, handle, digest, body = ARGV[3], ARGV[6], ARGV[7], ARGV[8]
   need_memory()
   if not alive(owner) then remove(owner) end
   local known = redis.call('GETRANGE', P .. 'c:' .. handle, 0, 31)
@@ -369,7 +374,7 @@ function does.put()
   local grown = 0
   if not redis.call('ZSCORE', P .. 'h:' .. owner, handle) then
     grown = #body
-    local refused = too_much(owner, grown)
+    local refused = too_much(grown)
     if refused then return refused end
     if known == '' then redis.call('SET', P .. 'c:' .. handle, digest .. body) end
     redis.call('SADD', P .. 'r:' .. handle, owner)
@@ -424,8 +429,8 @@ function does.read()
 end
 
 function does.write()
-  local owner, kind, expected, key, partly = ARGV[3], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-  local stamp, drops = tonumber(ARGV[11]), tonumber(ARGV[12])
+  local owner, kind, expected, key, partly = ARGV[3], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+  local stamp, drops = tonumber(ARGV[10]), tonumber(ARGV[11])
   local mine = kind .. ':' .. owner
   need_memory()
   if not alive(owner) then remove(owner) end
@@ -437,18 +442,18 @@ function does.write()
   if partly == '0' then
     old = redis.call('HKEYS', P .. 'd:' .. mine)
   else
-    for at = 13, 12 + drops do old[#old + 1] = ARGV[at] end
+    for at = 12, 11 + drops do old[#old + 1] = ARGV[at] end
   end
   for _, piece in ipairs(old) do
     local size = redis.call('HSTRLEN', P .. 'd:' .. mine, piece)
     if size > 0 then grown = grown - size + 32 end
   end
-  for at = 13 + drops, #ARGV, 2 do grown = grown + #ARGV[at + 1] end
-  local refused = too_much(owner, grown)
+  for at = 12 + drops, #ARGV, 2 do grown = grown + #ARGV[at + 1] end
+  local refused = too_much(grown)
   if refused then return refused end
   version = math.max((version or number('floor')) + 1, stamp)
   for _, piece in ipairs(old) do redis.call('HDEL', P .. 'd:' .. mine, piece) end
-  for at = 13 + drops, #ARGV, 2 do
+  for at = 12 + drops, #ARGV, 2 do
     redis.call('HSET', P .. 'd:' .. mine, ARGV[at], string.format('%016.0f%016.0f', version, at) .. ARGV[at + 1])
   end
   redis.call('HSET', P .. 'v', mine, whole(version))
@@ -456,6 +461,34 @@ function does.write()
   redis.call('ZREMRANGEBYRANK', P .. 'k:' .. mine, 0, -1 - REMEMBERED)
   keep(owner, grown)
   return {version}
+end
+
+function does.make_room()
+  local owner, most, grown = ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
+  if not alive(owner) then remove(owner) end
+  local handles, sizes, alone = redis.call('ZRANGE', P .. 'h:' .. owner, 0, -1), {}, grown
+  alone = alone + tonumber(redis.call('HGET', P .. 'o', owner) or 0)
+  for at, handle in ipairs(handles) do
+    sizes[at] = redis.call('STRLEN', P .. 'c:' .. handle) - 32
+    alone = alone - sizes[at]
+  end
+  if alone > most then return {-2, alone} end
+  local over = number('total') + grown - most
+  local oldest = redis.call('ZRANGE', P .. 'w', 0, 100)
+  for _, each in ipairs(oldest) do
+    if over > 0 and each ~= owner then over = over - remove(each) end
+  end
+  if over > 0 and #oldest > 100 then return {-3} end
+  for at, handle in ipairs(handles) do
+    if over > 0 then
+      redis.call('ZREM', P .. 'h:' .. owner, handle)
+      forget(owner, handle)
+      redis.call('HINCRBY', P .. 'o', owner, -sizes[at])
+      redis.call('HINCRBY', P .. 'n', 'total', -sizes[at])
+      over = over - sizes[at]
+    end
+  end
+  return {0}
 end
 
 function does.owned()
@@ -495,4 +528,5 @@ return does[op]()
 )
 """All that is done, each in one script, so that nobody sees half of it. The keys, behind the prefix: ``c:`` a content,
 ``r:`` its owners, ``h:`` an owner's handles, ``o`` the owners' sizes, ``b`` those that may be below others, by name,
-``e`` when they expire, ``d:`` a document's pieces, ``k:`` its keys, ``v`` the versions, ``n`` numbers of the store."""
+``e`` when they expire, ``w`` when they were written last, ``d:`` a document's pieces, ``k:`` its keys, ``v`` the
+versions, ``n`` numbers of the store."""

@@ -18,7 +18,7 @@ from attrs import define, field
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.stores.store import Connections, ConversationStore
-from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
+from agentctx.stores.tables import SCHEMA, VERSION, InTables, Rows, Tables, check_schema
 
 T = TypeVar("T")
 
@@ -56,8 +56,7 @@ class SQLiteStore(ConversationStore):
         synchronous: How a write is made safe: ``"NORMAL"`` or ``"FULL"``, as SQLite calls them.
         create: Whether a store is made where there is none; without it, that is a ``StoreError``.
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
-        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
-        max_conversation_bytes: The most bytes of one conversation.
+        max_bytes: The most bytes that the store keeps; what is oldest goes first.
         max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states.
         timeout: Seconds that one call may take.
@@ -146,10 +145,10 @@ class _File(InTables):
         """The tables within one transaction, if they are still of the version that this release knows.
 
         Raises:
-            StoreUnavailable: If they are not: a new connection brings them up to date, or says that it cannot.
+            StoreUnavailable: If they are not: a new connection makes them, or says that it cannot.
         """
         with _transaction(connection, begin):
-            if _version(connection) != len(MIGRATIONS):
+            if _version(connection) != VERSION:
                 self.close()
                 msg = f"{self.path.name} has another version of the schema by now"
                 raise StoreUnavailable(msg)
@@ -173,7 +172,7 @@ class _File(InTables):
         return kind(f"{self.path.name}: {error}")
 
     def _open(self) -> _Connection:
-        """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
+        """A connection to the file, which is made, with its tables, where that is needed."""
         if self.path.exists() and not self.path.is_file():
             what = "a directory" if self.path.is_dir() else "a device, a pipe or a socket, and no file"
             msg = f"{self.path}: it is {what}"
@@ -193,9 +192,9 @@ class _File(InTables):
                 self._check(connection)
             self._tighten(connection)
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-            if _version(connection) != len(MIGRATIONS):
+            if _version(connection) != VERSION:
                 connection.execute("PRAGMA journal_mode = WAL").close()
-                self._migrate(connection)
+                self._make_tables(connection)
             connection.log_identity = _identity(connection.log)
         except BaseException:
             connection.close()
@@ -267,19 +266,18 @@ class _File(InTables):
             msg = f"{self.path.name} is no store: it is a database of another program, or an empty one"
             raise StoreError(msg)
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection, "BEGIN IMMEDIATE"):
             version = _version(connection)  # another process may have been first
             check_schema(version, self.path.name)
-            if not version and _tables_in(connection):
+            if version:
+                return
+            if _tables_in(connection):
                 msg = f"{self.path.name} is a database of another program"
                 raise StoreError(msg)
-            for migration in MIGRATIONS[version:]:
-                for statement in migration.format(identity="INTEGER PRIMARY KEY", bytes="BLOB", functions="").split(
-                    ";"
-                ):
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            for statement in SCHEMA.format(identity="INTEGER PRIMARY KEY", bytes="BLOB").split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 class _Connection(sqlite3.Connection):

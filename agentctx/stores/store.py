@@ -40,6 +40,9 @@ REMEMBERED = 1_000
 SWEPT = 100
 """So many conversations that have expired are taken away at once."""
 
+_TRIES = 10
+"""So many times room is made for one write, while others write too."""
+
 _SHORTEST = 16
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
@@ -82,8 +85,7 @@ class Claim:
         name: How an error names it.
         now: Seconds since 1970.
         expires: When all that the owner has is taken away, unless something is written for it before.
-        most: The most bytes of the owner.
-        most_of_all: The most bytes of the store.
+        most: The most bytes of the store.
     """
 
     owner: bytes
@@ -91,25 +93,33 @@ class Claim:
     now: float
     expires: float = math.inf
     most: float = math.inf
-    most_of_all: float = math.inf
 
-    def check(self, grown: int, owned: int, stored: Callable[[], int]) -> None:
-        """Refuse what is too much.
+    def check_alone(self, size: int) -> None:
+        """Refuse what no eviction makes room for.
 
         Args:
-            grown: By how many bytes this write makes the store grow.
-            owned: The owner's bytes after it.
-            stored: Tells the store's bytes after it.
+            size: Bytes that the owner would have, without contents that it left out before.
 
         Raises:
-            StoreFull: If it is too much.
+            StoreFull: If that is more than the store may have.
         """
-        if grown > 0 and owned > self.most:
-            msg = f"conversation {self.name!r:.200} would have {owned:,} bytes, and may have {self.most:,.0f}"
+        if size > self.most:
+            msg = f"{self.name!r:.200} alone would have {size:,} bytes, and the store may have {self.most:,.0f}"
             raise StoreFull(msg)
-        if grown > 0 and self.most_of_all < math.inf and (size := stored()) > self.most_of_all:
-            msg = f"the store would have {size:,} bytes, and may have {self.most_of_all:,.0f}"
-            raise StoreFull(msg)
+
+
+class NoRoom(StoreFull):
+    """A write does not fit into the store as it is; back ends raise it, and ``Backend.make_room`` helps.
+
+    Args:
+        claim: For whom something is written.
+        grown: By how many bytes the write makes the store grow.
+    """
+
+    def __init__(self, claim: Claim, grown: int) -> None:
+        super().__init__(f"the store has no room for {grown:,} more bytes of its {claim.most:,.0f}")
+        self.claim = claim
+        self.grown = grown
 
 
 @frozen
@@ -196,7 +206,11 @@ class Backend(Protocol):
     waits: bool
 
     def put(self, claim: Claim, handle: str, digest: bytes, body: bytes, /) -> bool:
-        """Let the owner have a content under this handle; False: another content has it."""
+        """Let the owner have a content under this handle; False: another content has it.
+
+        Raises:
+            NoRoom: If the store would have too many bytes.
+        """
         ...
 
     def get(self, handle: str, owner: bytes | None, now: float, /) -> bytes | None:
@@ -219,7 +233,19 @@ class Backend(Protocol):
         """Change a document, and give its version; where the key is known, change nothing and give that of then.
 
         Raises:
+            NoRoom: If the store would have too many bytes.
             StoreConflict: If it has another version.
+        """
+        ...
+
+    def make_room(self, claim: Claim, grown: int, /) -> None:
+        """Take away what is oldest, until so many bytes more fit.
+
+        First other owners go, by their last write and by name; then the owner's own contents, in the order in which
+        they were put.
+
+        Raises:
+            StoreFull: If they do not fit even then; nothing was taken away.
         """
         ...
 
@@ -268,9 +294,10 @@ class ConversationStore:
     Args:
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never. A content
             that is put for no conversation expires by itself, and so does the conversation of a sub-agent.
-        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
-        max_conversation_bytes: The most bytes of one conversation, that of a sub-agent being another; what several have
-            left out counts for each.
+        max_bytes: The most bytes that the store keeps; what several conversations have left out counts for each. Where
+            they are reached, what is oldest goes: all of the conversations that were not written for longest, and at
+            last the oldest contents of the one that is written. ``StoreFull`` is raised where that makes no room. None:
+            there is no bound.
         max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states; names of conversations and handles stay readable. What it raises
             or damages is a ``StoreError`` that names the cipher and the content, and a step goes on without the store.
@@ -284,7 +311,7 @@ class ConversationStore:
 
     Example:
         >>> from agentctx.stores import ConversationStore, MemoryStore
-        >>> store: ConversationStore = MemoryStore(ttl=3600, max_conversation_bytes=10_000_000)
+        >>> store: ConversationStore = MemoryStore(ttl=3600, max_bytes=10_000_000)
         >>> version = await store.append("thread-42", [{"role": "user", "content": "Hi"}], 0)
         >>> (await store.load("thread-42")).messages
         [{'role': 'user', 'content': 'Hi'}]
@@ -294,7 +321,6 @@ class ConversationStore:
 
     ttl: float | None = field(default=None, kw_only=True, validator=_positive)
     max_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
-    max_conversation_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
     max_content: int = field(default=64 * 1024 * 1024, kw_only=True, validator=_positive)
     cipher: Cipher | None = field(default=None, kw_only=True, repr=False, validator=_a_cipher)
     timeout: float = field(default=5.0, kw_only=True, validator=_positive)
@@ -330,7 +356,7 @@ class ConversationStore:
         """Keep ``content`` and return its handle: so much of its SHA-256 as no other content shares.
 
         Raises:
-            StoreFull: If a quota is reached.
+            StoreFull: If it alone is larger than the store may be, or the server has no room.
             StoreUnavailable: If the store does not answer.
             StoreError: If the content is too large.
         """
@@ -397,7 +423,7 @@ class ConversationStore:
         Raises:
             StoreConflict: If it has another version.
             StoreUnavailable: If the store does not answer; repeat it with the same key.
-            StoreFull: If a quota is reached.
+            StoreFull: If it alone is larger than the store may be, or the server has no room.
             StoreError: If a name, or what is given, is nothing that a store can keep.
         """
         check_messages(messages)
@@ -419,7 +445,7 @@ class ConversationStore:
         Raises:
             StoreConflict: If it has another version.
             StoreUnavailable: If the store does not answer; repeat it with the same key.
-            StoreFull: If a quota is reached.
+            StoreFull: If it alone is larger than the store may be, or the server has no room.
             StoreError: If a name, or what is given, is nothing that a store can keep.
         """
         check_messages(messages)
@@ -485,7 +511,7 @@ class ConversationStore:
         Raises:
             StoreConflict: If it has another version.
             StoreUnavailable: If the store does not answer; repeat it with the same key.
-            StoreFull: If a quota is reached.
+            StoreFull: If it alone is larger than the store may be, or the server has no room.
             StoreError: If a name, or what is given, is nothing that a store can keep.
         """
         _check_given("what has changed of a state", changed, Mapping, "a mapping of names to bytes")
@@ -613,17 +639,22 @@ class ConversationStore:
         return await self._grow(lambda backend: backend.write(claim, Write(kind, version, told, put(), drop)))
 
     async def _grow(self, work: Callable[[Backend], T]) -> T:
-        """Write; what has expired is taken away now and then, and where there is no room."""
+        """Write; what has expired is taken away now and then, and what is oldest where there is no room."""
         now = self._now()
         if self.ttl is not None and not 0 <= now - self._swept <= min(60.0, self.ttl):  # a clock may be put back
             self._swept = now
             await self._run(lambda backend: backend.sweep(now, SWEPT))
-        try:
-            return await self._run(work)
-        except StoreFull:
-            if self.ttl is None or not await self.sweep():
-                raise
-            return await self._run(work)
+        for attempt in range(_TRIES):
+            try:
+                return await self._run(work)
+            except NoRoom as lack:
+                claim, grown = lack.claim, lack.grown
+                await self._run(lambda backend: backend.make_room(claim, grown))  # noqa: B023 - it is awaited here
+            except StoreFull:  # the server's memory, or its disk
+                if attempt or self.ttl is None or not await self.sweep():
+                    raise
+        msg = f"others have filled the store {_TRIES} times while room was made in it"
+        raise StoreFull(msg)
 
     async def _run(self, work: Callable[[Backend], T]) -> T:
         """Let the back end work, in a thread of its own where it may wait; once more where it was not there."""
@@ -660,8 +691,8 @@ class ConversationStore:
 
     def _claim(self, owner: bytes = b"", name: str = "") -> Claim:
         now = self._now()
-        expires, most = math.inf if self.ttl is None else now + self.ttl, self.max_conversation_bytes
-        return Claim(owner, name, now, expires, most or math.inf, self.max_bytes or math.inf)
+        expires = math.inf if self.ttl is None else now + self.ttl
+        return Claim(owner, name, now, expires, math.inf if self.max_bytes is None else self.max_bytes)
 
     def _now(self) -> float:
         return time_of(self.clock, type(self).__name__)

@@ -9,52 +9,51 @@ from typing import Any, Protocol, TypeVar
 from attrs import define, frozen
 
 from agentctx.errors import StoreConflict, StoreError
-from agentctx.stores.store import REMEMBERED, Claim, Kind, Owned, Write, span_below
+from agentctx.stores.store import REMEMBERED, Claim, Kind, NoRoom, Owned, Write, span_below
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 
-MIGRATIONS = (
-    """
-    CREATE TABLE numbers (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
-    INSERT INTO numbers VALUES ('floor', 0);
-    CREATE TABLE owners (
-        id {identity}, name {bytes} NOT NULL UNIQUE, size BIGINT NOT NULL, expires DOUBLE PRECISION
-    );
-    CREATE INDEX owners_expires ON owners (expires);
-    CREATE TABLE contents (handle TEXT PRIMARY KEY, digest {bytes} NOT NULL, body {bytes} NOT NULL);
-    CREATE TABLE refs (
-        id {identity}, owner BIGINT NOT NULL REFERENCES owners, handle TEXT NOT NULL REFERENCES contents,
-        UNIQUE (owner, handle)
-    );
-    CREATE INDEX refs_handle ON refs (handle);
-    CREATE TABLE documents (
-        owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, version BIGINT NOT NULL, PRIMARY KEY (owner, kind)
-    );
-    CREATE TABLE pieces (
-        owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, piece TEXT NOT NULL, version BIGINT NOT NULL,
-        place BIGINT NOT NULL, body {bytes} NOT NULL, PRIMARY KEY (owner, kind, piece)
-    );
-    CREATE TABLE keys (
-        owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, key {bytes} NOT NULL, version BIGINT NOT NULL,
-        PRIMARY KEY (owner, kind, key)
-    );
-    CREATE INDEX keys_version ON keys (owner, kind, version);
-    """,
-    "DROP INDEX keys_version",
-    "{functions}",
-)
-"""What brings a store from one version of its schema to the next; the version is how many of them were run."""
+SCHEMA = """
+CREATE TABLE numbers (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
+INSERT INTO numbers VALUES ('floor', 0);
+CREATE TABLE owners (
+    id {identity}, name {bytes} NOT NULL UNIQUE, size BIGINT NOT NULL, expires DOUBLE PRECISION,
+    written DOUBLE PRECISION NOT NULL DEFAULT 0
+);
+CREATE INDEX owners_expires ON owners (expires);
+CREATE TABLE contents (handle TEXT PRIMARY KEY, digest {bytes} NOT NULL, body {bytes} NOT NULL);
+CREATE TABLE refs (
+    id {identity}, owner BIGINT NOT NULL REFERENCES owners, handle TEXT NOT NULL REFERENCES contents,
+    UNIQUE (owner, handle)
+);
+CREATE INDEX refs_handle ON refs (handle);
+CREATE TABLE documents (
+    owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, version BIGINT NOT NULL, PRIMARY KEY (owner, kind)
+);
+CREATE TABLE pieces (
+    owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, piece TEXT NOT NULL, version BIGINT NOT NULL,
+    place BIGINT NOT NULL, body {bytes} NOT NULL, PRIMARY KEY (owner, kind, piece)
+);
+CREATE TABLE keys (
+    owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, key {bytes} NOT NULL, version BIGINT NOT NULL,
+    PRIMARY KEY (owner, kind, key)
+);
+"""
+"""The tables of a store."""
+
+VERSION = 1
+"""The version of the tables, and of what PostgreSQL has of functions."""
 
 
 def check_schema(version: int, where: str) -> None:
     """Refuse a store of a version that is not known.
 
     Raises:
-        StoreError: If a newer release has written it.
+        StoreError: If another release has written it; 0 is a store that is still to be made.
     """
-    if version > len(MIGRATIONS):
-        msg = f"{where} has version {version} of the schema; this release knows {len(MIGRATIONS)}: use a newer one"
+    if version not in (0, VERSION):
+        msg = f"{where} has version {version} of the schema; this release knows {VERSION}: use another release"
         raise StoreError(msg)
 
 
@@ -172,6 +171,29 @@ class Tables:
         self._keep(claim, owner, grown)
         return version
 
+    def make_room(self, claim: Claim, grown: int) -> None:
+        rows = self._alive(claim)
+        owner, size = rows[0][:2] if rows else (0, 0)
+        mine = self.run(
+            "SELECT handle, length(body) FROM refs JOIN contents USING (handle) WHERE owner = ? ORDER BY refs.id", owner
+        )
+        claim.check_alone(size - sum(length for _, length in mine) + grown)
+        over = self._size() + grown - claim.most
+        skip = f"{self.lock} SKIP LOCKED" if self.lock else ""
+        oldest = f"SELECT id, size FROM owners WHERE name <> ? ORDER BY written, name LIMIT ?{skip}"
+        while over > 0 and (others := self.run(oldest, claim.owner, _AT_ONCE)):
+            for other, length in others:
+                if over > 0:
+                    self._remove([other])
+                    over -= length
+        for handle, length in mine:
+            if over > 0:
+                self.lock_contents()
+                self.run("DELETE FROM refs WHERE owner = ? AND handle = ?", owner, handle)
+                self.run(_FORGET_CONTENT, handle, handle)
+                self.run("UPDATE owners SET size = size - ? WHERE id = ?", length, owner)
+                over -= length
+
     def owned(self, now: float) -> list[Owned]:
         rows = self.run(
             "SELECT name, size, (SELECT count(*) FROM refs WHERE owner = owners.id), "
@@ -228,9 +250,16 @@ class Tables:
 
     def _keep(self, claim: Claim, owner: _Owner, grown: int) -> None:
         """Write down how large the owner is now, and until when it is kept."""
-        claim.check(grown, owner.size + grown, lambda: int(self.run("SELECT sum(size) FROM owners")[0][0] or 0) + grown)
+        if grown > 0 and claim.most < math.inf and self._size() + grown > claim.most:
+            raise NoRoom(claim, grown)
         expires = None if claim.expires == math.inf else claim.expires
-        self.run("UPDATE owners SET size = size + ?, expires = ? WHERE id = ?", grown, expires, owner.id)
+        self.run(
+            "UPDATE owners SET size = size + ?, expires = ?, written = ? WHERE id = ?",
+            *(grown, expires, claim.now, owner.id),
+        )
+
+    def _size(self) -> int:
+        return int(self.run("SELECT sum(size) FROM owners")[0][0] or 0)
 
     def _remove(self, owners: Sequence[int]) -> None:
         """Take owners away that are locked, and the contents that nobody has then."""
@@ -242,10 +271,7 @@ class Tables:
                 self.run("UPDATE numbers SET value = ? WHERE name = 'floor' AND value <= ?", last + 1, last)
             handles = self.run("DELETE FROM refs WHERE owner = ? RETURNING handle", owner)
             for (handle,) in handles:
-                self.run(
-                    "DELETE FROM contents WHERE handle = ? AND NOT EXISTS (SELECT 1 FROM refs WHERE handle = ?)",
-                    *(handle, handle),
-                )
+                self.run(_FORGET_CONTENT, handle, handle)
             for table in ("pieces", "keys", "documents"):
                 self.run(f"DELETE FROM {table} WHERE owner = ?", owner)
             self.run("DELETE FROM owners WHERE id = ?", owner)
@@ -286,6 +312,9 @@ class InTables:
 
     def write(self, claim: Claim, write: Write) -> int:
         return self.writing(lambda tables: tables.write(claim, write))
+
+    def make_room(self, claim: Claim, grown: int) -> None:
+        self.writing(lambda tables: tables.make_room(claim, grown))
 
     def owned(self, now: float) -> list[Owned]:
         return self.reading(lambda tables: tables.owned(now))
@@ -328,5 +357,6 @@ _FORGET = (
     "SELECT version FROM keys WHERE owner = ? AND kind = ? "
     f"ORDER BY version DESC LIMIT 1 OFFSET {REMEMBERED})"
 )
+_FORGET_CONTENT = "DELETE FROM contents WHERE handle = ? AND NOT EXISTS (SELECT 1 FROM refs WHERE handle = ?)"
 _ALIVE = "(expires IS NULL OR expires > ?)"
 _OF = {False: "owners.name = ?", True: "? IS NOT NULL"}

@@ -452,32 +452,49 @@ async def what_expires_is_gone(make: Make) -> None:
         _hold(b"more", await new.get(await new.put(b"more")), "what was renewed")
 
 
-async def quotas_hold(make: Make) -> None:
-    """What is too much is refused and changes nothing; what is too large is refused as such; a purge makes room."""
-    async with _at(make, max_conversation_bytes=3_000, max_content=2_000) as store:
+async def the_oldest_goes_first(make: Make) -> None:
+    """A full store loses the conversation that was not written for longest, at last the oldest contents of this one.
+
+    What alone is larger than the store may be is refused, and changes nothing.
+    """
+    clock = _Clock()
+    async with _at(make, max_bytes=4_000, clock=clock) as store:
         if not _can(store, *_ALL):
             return
-        part, big = store.for_conversation("x"), b"a" * 1_900
-        handle = await part.put(big)
-        _hold(handle, await part.put(big), "the handle of what is there already")
-        await _refused(StoreFull, part.put(b"b" * 1_900), "a content over the quota of its conversation")
-        await _refused(StoreFull, store.append("x", [{"n": "c" * 1_500}], 0), "messages over the quota")
-        await _refused(StoreFull, store.save_state("x", {"head": b"d" * 1_500}, 0), "a state over the quota")
+
+        async def put(name: str, letter: bytes) -> str:
+            clock.now += 1
+            handle: str = await store.for_conversation(name).put(letter * 1_200)
+            return handle
+
+        await put("x", b"a")
+        await put("y", b"b")
+        version = await store.append("y", [{"n": 1}], 0)
+        clock.now += 1
+        await store.append("x", [{"n": 1}], 0)
+        kept = [await put("z", b"c"), await put("z", b"d")]
+        _hold(["x", "z"], sorted(each.name for each in await store.stored()), "what is kept beside a newer content")
+        _hold((0, 0), await _shape(store, "y"), "the history of the conversation that went")
+        await _refused(StoreConflict, store.append("y", [{"n": 2}], version), "a writer from before it went")
+        kept.append(await put("z", b"e"))
+        _hold(["z"], [each.name for each in await store.stored()], "what is kept beside two newer contents")
+        kept.append(await put("z", b"f"))
+        _hold(kept[1:], await store.for_conversation("z").handles(), "the newest contents of one that fills the store")
+        await store.save_state("z", {"head": b"g" * 1_000}, 0)
+        _hold(kept[2:], await store.for_conversation("z").handles(), "the newest contents beside a state")
+        await _refused(StoreFull, store.put(b"h" * 4_000), "a content larger than the store may be")
+        await _refused(
+            StoreFull, store.append("z", [{"n": "i" * 3_500}], 0), "messages that have no room beside the state"
+        )
+        await _refused(
+            StoreFull, store.save_state("w", {"head": b"j" * 4_000}, 0), "a state larger than the store may be"
+        )
+        _hold(kept[2:], await store.for_conversation("z").handles(), "the contents after a write was refused")
+        _hold(["z"], [each.name for each in await store.stored()], "what is kept after a write was refused")
+        _hold(1_000, len((await store.load_state("z")).pieces["head"]), "the state after a write was refused")
+    async with _at(make, max_content=2_000) as store:
         error = await _refused(StoreError, store.put(b"e" * 2_001), "a content that is too large")
-        _hold_that(not isinstance(error, (StoreFull, StoreUnavailable)), "a content that is too large as a quota")
-        _hold([handle], await part.handles(), "the handles after a content was refused")
-        _hold((0, 0), await _shape(store, "x"), "the history after messages were refused")
-        version = await store.save_state("x", {"head": b"d" * 900}, 0)
-        await store.save_state("x", {"head": b"e" * 900}, version)
-        _hold(1_900, len(await store.for_conversation("y").get(await store.for_conversation("y").put(big))), "y's")
-    clock = _Clock()
-    async with _at(make, max_bytes=3_000, ttl=100.0, clock=clock) as store:
-        await store.for_conversation("x").put(big)
-        await _refused(StoreFull, store.put(b"b" * 1_900), "a content over the quota of the store")
-        clock.now += 101
-        await store.put(b"b" * 1_900)
-        await store.purge(None)
-        await store.for_conversation("y").put(b"c" * 1_900)
+        _hold_that(not isinstance(error, (StoreFull, StoreUnavailable)), "a content that is too large as a full store")
 
 
 @frozen
@@ -572,7 +589,7 @@ STORE_LAWS: dict[str, Callable[[Make], Awaitable[None]]] = {
     "purge": purge_takes_all_of_one,
     "sub-agents": purge_takes_those_of_sub_agents,
     "expiry": what_expires_is_gone,
-    "quotas": quotas_hold,
+    "oldest first": the_oldest_goes_first,
     "ciphers": ciphers_are_used,
     "cancellation": cancelled_writes_are_whole,
 }

@@ -369,11 +369,18 @@ async def test_what_is_lost_is_saved_anew(kept):
         assert notes(await session.prepare(messages)) == [BEGUN_ANEW]
 
 
-@pytest.mark.parametrize("room", [None, 20_000])
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.anyio
-async def test_originals_that_are_lost_are_put_in_again(room):
+async def test_originals_that_are_lost_are_put_in_again(monkeypatch, full):
     """The next step does it, and says what is missing then; no other step says or does anything of it."""
     store, messages = MemoryStore(), rounds(40)
+    put = type(store.backend).put
+
+    def refuse(backend, *what):
+        if len(backend.contents) >= 10:
+            raise StoreFull(str(len(what)))
+        return put(backend, *what)
+
     worker, tools = Sessions(pipeline(store=store), store), [Recall(store).definition("openai-chat")]
 
     async def step(stop):
@@ -384,13 +391,14 @@ async def test_originals_that_are_lost_are_put_in_again(room):
     async with worker.open("x") as session:
         assert await step(61) == (set(), [BEGUN_ANEW])
         await store.purge("x")
-        store.max_conversation_bytes = room
+        if full:
+            monkeypatch.setattr(type(store.backend), "put", refuse)
         gone, said = await step(63)
-        assert bool(gone) == bool(room)
-        missing = [f"{len(gone)} originals of what was left out are in the store no more"] if room else []
+        assert bool(gone) == full
+        missing = [f"{len(gone)} originals of what was left out are in the store no more"] if full else []
         of_a_list = "1 other contents that the request has handles of are in the store no more"
         assert said == [LOST, *missing, of_a_list]
-        store.max_conversation_bytes = None
+        monkeypatch.undo()
         assert await step(65) == (gone, [])
 
 

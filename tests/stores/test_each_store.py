@@ -157,31 +157,42 @@ async def test_a_session_keeps_what_it_leaves_out(make):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_an_older_schema_is_brought_up_to_date(make, kind, monkeypatch):
-    """Many that open a store of an older release migrate it once; a migration that fails leaves it as it was."""
-    async with make() as store:
-        handle = await store.put(b"a long log")
-    module = import_module(f"agentctx.stores.{kind}")
-
-    def with_migration(*more):
-        for each in (module, tables):
-            monkeypatch.setattr(each, "MIGRATIONS", (*FIRST, *more))
-
-    with_migration("CREATE TABLE more (n BIGINT); INSERT INTO no_such_table VALUES (1)")
-    with pytest.raises(StoreError):
-        await make().get(handle)
-    with_migration("CREATE TABLE more (n BIGINT); INSERT INTO more VALUES (1)")
+async def test_a_store_of_another_release_is_refused(make, kind, monkeypatch):
+    """Tables of another version are not touched; many that make the tables at once make them once."""
     stores = [make() for _ in range(5)]
     async with anyio.create_task_group() as group:
         for each in stores:
-            group.start_soon(each.put, b"another")
-    assert await stores[0].get(handle) == b"a long log"
-    assert stores[0].backend.reading(lambda tables: tables.run("SELECT n FROM more")) == [(1,)]
+            group.start_soon(each.put, b"a long log")
+    handle = (await stores[0].handles())[0]
     for each in stores:
         await each.aclose()
-    with_migration()
-    with pytest.raises(StoreError, match=f"version {len(FIRST) + 1}"):
+    for module in (import_module(f"agentctx.stores.{kind}"), tables):
+        monkeypatch.setattr(module, "VERSION", 9)
+    with pytest.raises(StoreError, match="version 1"):
         await make().get(handle)
+    monkeypatch.undo()
+    async with make() as store:
+        assert await store.get(handle) == b"a long log"
+
+
+async def test_writers_that_fill_a_store_at_once_stay_within_its_bound(make):
+    """Each makes room for itself, also while others do, and what is newest is there."""
+    stores = [make(max_bytes=10_000) for _ in range(4)]
+
+    async def fill(number):
+        for place in range(6):
+            part = stores[number].for_conversation(f"t{number}-{place}")
+            await part.put(bytes([number, place]) * 500)
+
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(fill, number)
+    for store in stores:
+        await store.put(b"x" * 2_000)
+    assert sum(each.bytes for each in await stores[0].stored()) <= 10_000
+    assert await stores[1].get((await stores[0].handles())[-1]) == b"x" * 2_000
+    for store in stores:
+        await store.aclose()
 
 
 async def test_a_disk_that_is_full_is_told(tmp_path):
@@ -358,7 +369,7 @@ async def test_a_node_of_a_cluster_takes_all_scripts(servers_module):
             while "cluster_state:ok" not in str(client.execute_command("CLUSTER", "INFO")):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         client.close()
-        laws = {"contents", "conversations", "keys", "states", "purge", "sub-agents", "expiry", "quotas"}
+        laws = {"contents", "conversations", "keys", "states", "purge", "sub-agents", "expiry", "oldest first"}
         await check_store(lambda place, **options: RedisStore(url, prefix=place, **options), laws)
     finally:
         process.kill()
@@ -438,7 +449,6 @@ async def test_a_file_that_is_put_back_to_an_older_copy(tmp_path, caplog):
             await store.load("x")
 
 
-FIRST = tables.MIGRATIONS
 NAMES = st.sampled_from(["x", "y", "x/1"])
 CONTENTS = st.sampled_from([b"", b"a" * 60, b"b" * 90])
 KEYS = st.sampled_from([None, "k", "l"])
@@ -500,12 +510,12 @@ async def looked_at(store):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(calls=st.lists(CALLS, max_size=25))
 def test_all_stores_answer_as_the_memory_store(make, calls):
-    """Whatever is called, in whatever order, with a clock, quotas and keys: they answer and keep the same.
+    """Whatever is called, in whatever order, with a clock, a bound and keys: they answer and keep the same.
 
     Time stands still, so that all of them count versions alike.
     """
     clock = [1_000.0]
-    options = {"ttl": 100.0, "clock": lambda: clock[0], "max_conversation_bytes": 250, "max_bytes": 400}
+    options = {"ttl": 100.0, "clock": lambda: clock[0], "max_bytes": 400}
 
     async def compare():
         told, store_module._microseconds = store_module._microseconds, lambda: 0

@@ -217,6 +217,6 @@ async def test_a_broken_store_of_contents_is_caught(kind):
 
 
 async def test_a_store_of_contents_only_is_held_to_what_it_does():
-    """Laws about histories, states, quotas and ciphers are not asked of a store that has none."""
+    """Laws about histories, states, bounds and ciphers are not asked of a store that has none."""
     stores = {}
     await check_store(lambda place, **_options: stores.setdefault(place, Small()))
