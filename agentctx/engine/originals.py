@@ -661,8 +661,8 @@ def _as_sent(value: object) -> Native:
 
 
 DESCRIPTION = (
-    "Get back what was left out of this conversation: the original behind a handle that the text shows, or 'lines' or "
-    "'bytes' of it; 'search' finds words in it, without a handle in all that was left out."
+    "Get back what was left out: the original behind a handle that the text shows, or 'lines' or 'bytes' of it; "
+    "'search' finds words in it, without a handle in all of them."
 )
 """How the definition describes the tool to the model."""
 
