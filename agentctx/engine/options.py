@@ -61,7 +61,8 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
         if not callable(stage) or isinstance(stage, type):
             msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
             raise ConfigError(msg)
-        if isinstance(stage, Stage) and _does_nothing(type(stage)):
+        apply = type(stage).apply if isinstance(stage, Stage) and type(stage).__call__ is Stage.__call__ else None
+        if apply is not None and (apply is Stage.apply or iscoroutinefunction(apply)):
             msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
             raise ConfigError(msg)
         if not _takes_two(stage):
@@ -92,11 +93,6 @@ def _takes_two(stage: ContextStrategy) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _does_nothing(kind: type[Stage]) -> bool:
-    """Whether such stages have neither a plain ``apply`` nor a way of their own to be called."""
-    return kind.__call__ is Stage.__call__ and (kind.apply is Stage.apply or iscoroutinefunction(kind.apply))
 
 
 def check_rules(protect: Iterable[ProtectRule]) -> tuple[ProtectRule, ...]:

@@ -11,7 +11,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from inspect import isawaitable
@@ -31,7 +31,7 @@ from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavaila
 from agentctx.offload import offload
 from agentctx.printable import said_by, shown
 from agentctx.protocols import Store
-from agentctx.providers.registry import FORMATS, format_named, may_be_in
+from agentctx.providers.registry import FORMATS, may_be_in
 from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, side_by_side
 from agentctx.wire_format import WireFormat
 
@@ -84,7 +84,7 @@ T = TypeVar("T")
 _PUT_TOGETHER = 16
 """So many contents are put into a store at the same time."""
 
-_ELSEWHERE = frozenset({Outcome.MOVED, Outcome.ADDED, Outcome.KEPT})
+ELSEWHERE = frozenset({Outcome.MOVED, Outcome.ADDED, Outcome.KEPT})
 """What became of messages of which nothing was left out."""
 
 
@@ -105,7 +105,7 @@ class Originals:
     def contents(self, changes: Iterable[Change]) -> list[bytes | None]:
         """What to keep for each change; None where nothing was left out, or what it was cannot be written."""
         pairs = paced(zip(changes, self.messages, strict=True))
-        return [None if change.outcome in _ELSEWHERE else content_of(old, self.wire) for change, old in pairs]
+        return [None if change.outcome in ELSEWHERE else content_of(old, self.wire) for change, old in pairs]
 
 
 def content_of(message: Message, wire: WireFormat) -> bytes | None:
@@ -116,11 +116,6 @@ def content_of(message: Message, wire: WireFormat) -> bytes | None:
         return original_bytes(write_native(wire, message, "message") if made else native)
     except (StoreError, InvalidInput):
         return None
-
-
-def lacks_handle(change: Change) -> bool:
-    """Whether something was left out by it of which the store has nothing."""
-    return change.handle is None and change.outcome not in _ELSEWHERE
 
 
 async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShelf) -> Sequence[Change]:
@@ -429,7 +424,10 @@ class StoreShelf:
             return after
         old = set(map(id, before.messages))
         new = {place: each for place, each in enumerate(after.messages) if id(each) not in old}
-        named = {place: self._awaited_in(message) for place, message in new.items()}
+        named = {}
+        for place, message in new.items():
+            handles = {handle for text in _texts(message.parts) for handle in _EXPECTED.findall(text)}
+            named[place] = {each: self.known.awaited[each] for each in sorted(handles & self.known.awaited.keys())}
         contents = {handle: content for found in named.values() for handle, content in found.items()}
         got = await self.keep_all(contents.values())
         wrong = {handle: got.get(content) for handle, content in contents.items() if got.get(content) != handle}
@@ -437,19 +435,15 @@ class StoreShelf:
         if not wrong:
             return after
         messages, meant = list(after.messages), {handle.partition("#")[0] for handle in wrong}
-        known = {message.identity: message for message in before.messages}
+        known, markers = {message.identity: message for message in before.messages}, self.wire.cache_markers
         for place, found in named.items():
             if not meant.isdisjoint(found):
                 made = self._put_right(messages[place], wrong)
                 was = known.get(made.identity)
-                again = was is not None and was == made and self._marked_alike(was, made)
-                messages[place] = was if was is not None and again else made  # cut again, it says the same
+                if was is not None and was == made and (markers is None or markers.of(was) == markers.of(made)):
+                    made = was  # cut again, it says the same; no comparison of messages sees their markers
+                messages[place] = made
         return after.with_messages(tuple(messages))
-
-    def _marked_alike(self, one: Message, other: Message) -> bool:
-        """Whether two messages carry the same cache markers, which no comparison of them sees."""
-        markers = self.wire.cache_markers
-        return markers is None or markers.of(one) == markers.of(other)
 
     async def _firsts(self, named: Collection[str]) -> dict[str, str | None]:
         """Of handles that are named, with the result that is meant, those of which another has the whole text."""
@@ -457,23 +451,15 @@ class StoreShelf:
         found = {handle: await self._first(handle) for handle in meant}
         return {handle: first for handle, first in found.items() if first is not None}
 
-    def _awaited_in(self, message: Message) -> dict[str, bytes]:
-        """The contents that a message names by the handles they are expected to get."""
-        found = {handle for text in _texts(message.parts) for handle in _EXPECTED.findall(text)}
-        return {handle: self.known.awaited[handle] for handle in sorted(found & self.known.awaited.keys())}
-
     def _put_right(self, message: Message, wrong: Mapping[str, str | None]) -> Message:
         def right(text: str) -> str:
             for handle, given in wrong.items():
                 said = re.escape(self._said(handle)) + "(#[0-9]+|(?![0-9]))"
-                text = re.sub(said, "" if given is None else partial(_other_handle, self._said(given)), text)
+                new = "" if given is None else self._said(given).replace("\\", r"\\") + r"\1"
+                text = re.sub(said, new, text)
             return text
 
         return message.with_parts(tuple(_mapped(part, right) for part in message.parts))
-
-
-def _other_handle(said: str, found: re.Match[str]) -> str:
-    return said + found[1]
 
 
 @lru_cache(maxsize=16)
@@ -728,9 +714,11 @@ def results_in(content: bytes) -> int:
 
 
 def _decoded(content: bytes) -> str:
-    is_text = _is_text(content)
-    text = content.decode("utf-8", "surrogatepass" if is_text else "replace")
-    if not is_text and ("\0" in text or text.count("\ufffd") * _FEW > len(text)):
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = content.decode("utf-8", "replace")
+    if "\0" in text or text.count("\ufffd") * _FEW > len(text):
         return f"[binary content of {len(content):,} bytes: it is no text]"
     return text
 
@@ -758,14 +746,6 @@ def _said_in(message: Message) -> str:
     return _with_media(said, message.parts)
 
 
-def _is_text(content: bytes) -> bool:
-    try:
-        content.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _message_in(text: str) -> Message | None:
     """The message that is kept as this JSON, read in the format that finds most in it."""
     if not text.startswith("{"):
@@ -774,17 +754,13 @@ def _message_in(text: str) -> Message | None:
         native = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    names = [name for name, wire in FORMATS.items() if may_be_in(wire, native)]
-    read = [message for name in names if (message := _read_as(name, native)) is not None]
-    return max(read, key=lambda message: sum(map(_weight, message.results)) or len(message.text), default=None)
-
-
-def _weight(result: ToolResult) -> int:
-    return 1_000_000 + len(result.text)
-
-
-def _read_as(name: str, native: Native) -> Message | None:
-    try:
-        return format_named(name).read_message(native, 0)
-    except (InvalidInput, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        return None
+    read = []
+    for wire in FORMATS.values():
+        if may_be_in(wire, native):
+            with suppress(InvalidInput, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+                read.append(wire.read_message(native, 0))
+    return max(
+        read,
+        key=lambda message: sum(1_000_000 + len(each.text) for each in message.results) or len(message.text),
+        default=None,
+    )

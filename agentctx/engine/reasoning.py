@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from agentctx.core.changes import match
-from agentctx.core.message import KEYS, Context, Message, Part, Thinking
+from agentctx.core.message import KEYS, Context, Message, Thinking
 from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.models.table import shares_reasoning
@@ -35,11 +35,13 @@ class DropBoundThinking(Stage):
         """Return the context without reasoning that its provider would refuse."""
         kept: list[Message] = list(context.messages[: self.first])
         for message in context.messages[self.first :]:
-            bare = without_thinking(message)
-            if bare is not message:
-                call.note(message, WHY)
-            if bare is not None:
-                kept.append(bare)
+            bare = [part for part in message.parts if not (isinstance(part, Thinking) and part.signed)]
+            if len(bare) == len(message.parts):
+                kept.append(message)
+                continue
+            call.note(message, WHY)
+            if bare:
+                kept.append(message.with_parts(tuple(bare)))
         return context.with_messages(tuple(kept))
 
 
@@ -57,14 +59,6 @@ def _reasons_first(message: Message) -> bool:
     """Whether all reasoning stands before everything else, so that an edit in the message comes after it."""
     kinds = [isinstance(part, Thinking) for part in message.parts]
     return kinds == sorted(kinds, reverse=True)
-
-
-def without_thinking(message: Message) -> Message | None:
-    """The message without signed reasoning; the same object when it has none, None when nothing is left."""
-    parts: tuple[Part, ...] = tuple(part for part in message.parts if not (isinstance(part, Thinking) and part.signed))
-    if len(parts) == len(message.parts):
-        return message
-    return message.with_parts(parts) if parts else None
 
 
 async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:

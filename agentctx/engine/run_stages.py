@@ -25,7 +25,7 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import is_ours
-from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
+from agentctx.engine.originals import ELSEWHERE, Originals, StoreShelf, kept
 from agentctx.engine.repair import sendable
 from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
 from agentctx.offload import offload
@@ -193,16 +193,16 @@ async def _checked(name: str, before: Context, after: object) -> Made:
     start = shared(before.messages, after.messages)
     known = set(map(id, before.messages[start:]))  # ten thousand take less than a millisecond
     made = [place for place, each in enumerate(after.messages[start:], start) if id(each) not in known]
-    await offload(partial(_check_made, name, after.messages, made), len(made))
+    messages = after.messages
+
+    def check() -> None:
+        for place in paced(made):
+            wrong = flaw(messages[place])
+            if wrong is not None:
+                raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
+
+    await offload(check, len(made))
     return Made(after, start)
-
-
-def _check_made(name: str, messages: Sequence[Message], places: Iterable[int]) -> None:
-    """What the stage made itself is made of messages."""
-    for place in paced(places):
-        wrong = flaw(messages[place])
-        if wrong is not None:
-            raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
 
 
 @define(eq=False, repr=False)
@@ -398,7 +398,11 @@ async def keep_originals(trail: Trail, shelf: StoreShelf) -> None:
         trail.reports[place] = evolve(report, changes=tuple(await kept(report.changes, originals, shelf)))
     places = tuple(trail.originals)
     trail.originals.clear()
-    lacking = any(lacks_handle(change) for place in places for change in trail.reports[place].changes)
+    lacking = any(
+        change.handle is None and change.outcome not in ELSEWHERE
+        for place in places
+        for change in trail.reports[place].changes
+    )
     if lacking or shelf.failures:
         problems = shelf.failures or ("a message cannot be written as JSON",)
         notes = tuple(f"not all that was left out could be kept: {what}" for what in problems)
@@ -639,7 +643,10 @@ class StageDiff:
                 now = self.after.messages[remade[origin]]
                 if origin not in moved and now is not old and not marks_differ(old, now, self.call):
                     yield self._changed(origin, index, now), old
-                yield from self._remarked(index, old, now)
+                marks = None if self.call.wire is None else self.call.wire.cache_markers
+                if marks is not None and marks.of(old) != marks.of(now):
+                    why = self.call.notes.why(old).why or _more_marks(len(marks.of(now)) - len(marks.of(old)))
+                    yield self._change(index, old, now, Outcome.KEPT if now.untouched else Outcome.MARKED, why), old
             elif origin not in moved:
                 new = self.after.messages[edited[origin]] if origin in edited else None
                 yield self._changed(origin, index, new), old
@@ -693,14 +700,6 @@ class StageDiff:
         before = list(accumulate(stood[:-1], lambda near, place: near if place is None else place, initial=first))
         back = accumulate(reversed(stood[1:]), lambda near, place: near if place is None else place, initial=last)
         return before, list(back)[::-1]
-
-    def _remarked(self, index: int, old: Message, new: Message) -> Iterator[tuple[Change, Message]]:
-        """A message that says the same with other cache markers; kept, when it is as it was passed in."""
-        marks = None if self.call.wire is None else self.call.wire.cache_markers
-        if marks is None or not marks_differ(old, new, self.call):
-            return
-        why = self.call.notes.why(old).why or _more_marks(len(marks.of(new)) - len(marks.of(old)))
-        yield self._change(index, old, new, Outcome.KEPT if new.untouched else Outcome.MARKED, why), old
 
     def _added(self) -> Iterator[tuple[Change, Message]]:
         """What was made, and what was made before and says something else now: by the stage that made it."""

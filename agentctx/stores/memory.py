@@ -33,7 +33,6 @@ class MemoryStore(ConversationStore):
     Args:
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never.
         max_bytes: The most bytes that the store keeps; what is oldest goes first.
-        max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states.
         timeout: Seconds that one call may take.
         clock: Tells seconds since 1970, by which conversations expire.

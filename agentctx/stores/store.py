@@ -298,7 +298,6 @@ class ConversationStore:
             they are reached, what is oldest goes: all of the conversations that were not written for longest, and at
             last the oldest contents of the one that is written. ``StoreFull`` is raised where that makes no room. None:
             there is no bound.
-        max_content: The most bytes of one content, one append or one piece of a state.
         cipher: Encrypts contents, messages and states; names of conversations and handles stay readable. What it raises
             or damages is a ``StoreError`` that names the cipher and the content, and a step goes on without the store.
         timeout: Seconds that one call may take. A step asks no store again that has not answered in time (at most ten
@@ -321,7 +320,6 @@ class ConversationStore:
 
     ttl: float | None = field(default=None, kw_only=True, validator=_positive)
     max_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
-    max_content: int = field(default=64 * 1024 * 1024, kw_only=True, validator=_positive)
     cipher: Cipher | None = field(default=None, kw_only=True, repr=False, validator=_a_cipher)
     timeout: float = field(default=5.0, kw_only=True, validator=_positive)
     clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
@@ -358,7 +356,7 @@ class ConversationStore:
         Raises:
             StoreFull: If it alone is larger than the store may be, or the server has no room.
             StoreUnavailable: If the store does not answer.
-            StoreError: If the content is too large.
+            StoreError: If it cannot be encrypted.
         """
         return await self._put(content, None)
 
@@ -584,7 +582,6 @@ class ConversationStore:
 
     async def _put(self, content: bytes, conversation: str | None) -> str:
         _check_given("a content", content, (bytes, bytearray, memoryview), "bytes")
-        self._check_size("a content", len(content))
         owner, claim = None if conversation is None else owner_of(conversation), self._claim()
 
         def put(backend: Backend) -> str:
@@ -697,11 +694,6 @@ class ConversationStore:
     def _now(self) -> float:
         return time_of(self.clock, type(self).__name__)
 
-    def _check_size(self, what: str, size: int) -> None:
-        if size > self.max_content:
-            msg = f"{what} of {size:,} bytes is larger than the {self.max_content:,} that the store takes"
-            raise StoreError(msg)
-
     def _batch(self, name: str, messages: Sequence[Native]) -> dict[str, bytes]:
         """Messages as one piece of a history; it has a name of its own, and stands behind those of earlier versions."""
         try:
@@ -725,7 +717,6 @@ class ConversationStore:
 
     def _closed(self, content: bytes, whose: str) -> bytes:
         """What is kept for a content: whether it is encrypted, and it."""
-        self._check_size("what is to be kept", len(content))
         if self.cipher is None:
             return _PLAIN + content
         return _ENCRYPTED + self._ciphered("encrypt", _marked(content), f"to be kept for {whose!r:.200}")

@@ -112,10 +112,6 @@ class Tables:
         )
         return [handle for handle, _ in rows]
 
-    def forget_expired(self, claim: Claim) -> None:
-        """Take away what the owner had, if it has expired."""
-        self._alive(claim)
-
     def version(self, owner: bytes, kind: Kind, now: float) -> tuple[int, bool]:
         """A document's version, and whether it is there."""
         rows = self.run(
@@ -172,7 +168,7 @@ class Tables:
         return version
 
     def make_room(self, claim: Claim, grown: int) -> None:
-        rows = self._alive(claim)
+        rows = self.alive(claim)
         owner, size = rows[0][:2] if rows else (0, 0)
         mine = self.run(
             "SELECT handle, length(body) FROM refs JOIN contents USING (handle) WHERE owner = ? ORDER BY refs.id", owner
@@ -223,13 +219,13 @@ class Tables:
 
     def _owner(self, claim: Claim) -> _Owner:
         """The owner to write for; one that has expired begins anew."""
-        rows = self._alive(claim) or self.run(
+        rows = self.alive(claim) or self.run(
             "INSERT INTO owners (name, size) VALUES (?, 0) RETURNING id, size", claim.owner
         )
         return _Owner(rows[0][0], rows[0][1])
 
-    def _alive(self, claim: Claim) -> Rows:
-        """The row of an owner that has not expired, locked."""
+    def alive(self, claim: Claim) -> Rows:
+        """The row of an owner that has not expired, locked; one that has is taken away."""
         rows = self.run(_OWNER + self.lock, claim.owner)
         if rows and rows[0][2] is not None and rows[0][2] <= claim.now:
             self._remove([rows[0][0]])

@@ -18,7 +18,7 @@ import anyio
 from attrs import define, frozen
 
 from agentctx.core.message import Native
-from agentctx.errors import AgentctxError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.errors import AgentctxError, StoreConflict, StoreError, StoreFull
 from agentctx.printable import said_by
 
 Make = Callable[..., Any]
@@ -492,9 +492,6 @@ async def the_oldest_goes_first(make: Make) -> None:
         _hold(kept[2:], await store.for_conversation("z").handles(), "the contents after a write was refused")
         _hold(["z"], [each.name for each in await store.stored()], "what is kept after a write was refused")
         _hold(1_000, len((await store.load_state("z")).pieces["head"]), "the state after a write was refused")
-    async with _at(make, max_content=2_000) as store:
-        error = await _refused(StoreError, store.put(b"e" * 2_001), "a content that is too large")
-        _hold_that(not isinstance(error, (StoreFull, StoreUnavailable)), "a content that is too large as a full store")
 
 
 @frozen

@@ -107,10 +107,6 @@ def _openhands_events(fields: Fields) -> bool:
     return False
 
 
-def _run_state(fields: Fields) -> bool:
-    return _has(fields, "$schemaVersion", "original_input")
-
-
 def _pydantic_ai(fields: Fields) -> bool:
     parts = _items(fields.get("parts"))
     return fields.get("kind") in ("request", "response") and all("part_kind" in part for part in parts)
@@ -125,10 +121,6 @@ def _a2a(fields: Fields) -> bool:
     parts = _items(fields.get("parts"))
     named = "messageId" in fields or "message_id" in fields
     return bool(parts) and (named or all(part.get("kind") in _A2A_KINDS for part in parts))
-
-
-def _telemetry(fields: Fields) -> bool:
-    return _typed_parts(fields) and any("content" in part and "text" not in part for part in _items(fields["parts"]))
 
 
 def _ai_sdk_model(fields: Fields) -> bool:
@@ -151,34 +143,9 @@ def _goose(fields: Fields) -> bool:
     )
 
 
-def _said_in_a_chat(fields: Fields) -> bool:
-    return fields.get("type") in ("say", "ask") and ("say" in fields or "ask" in fields)
-
-
-def _gemini_cli(fields: Fields) -> bool:
-    return _has(fields, "type", "timestamp", "content") and fields["type"] in ("user", "gemini", "info", "error")
-
-
 def _sharegpt(fields: Fields) -> bool:
     turns = _items(fields.get("conversations"))
     return any("from" in turn for turn in turns) or (_has(fields, "from", "value") and "role" not in fields)
-
-
-def _answered(fields: Fields) -> bool:
-    return fields.get("object") in _ANSWERS or (_has(fields, "object", "choices") and "usage" in fields)
-
-
-def _sample(fields: Fields) -> bool:
-    """A record of a data set or a trace: what goes in beside what came out, or should."""
-    return "input" in fields and "role" not in fields and "type" not in fields and not _RESULTS.isdisjoint(fields)
-
-
-def _rated(fields: Fields) -> bool:
-    return _has(fields, "chosen", "rejected") or _has(fields, "preferred_output", "non_preferred_output")
-
-
-def _oasst(fields: Fields) -> bool:
-    return "message_tree_id" in fields or _has(fields, "parent_id", "text", "role")
 
 
 def _mcp(fields: Fields) -> bool:
@@ -190,10 +157,6 @@ def _chatgpt(fields: Fields) -> bool:
     return isinstance(fields.get("mapping"), Mapping) and not {"current_node", "title", "conversation_id"}.isdisjoint(
         fields
     )
-
-
-def _logged_by_litellm(fields: Fields) -> bool:
-    return _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields)
 
 
 _RESULTS = frozenset(
@@ -213,7 +176,12 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("LangChain", _langchain, "langchain_core.messages.convert_to_openai_messages"),
     OtherTool("pydantic-ai (ModelMessages)", _pydantic_ai),
     OtherTool("ShareGPT", _sharegpt),
-    OtherTool("OpenTelemetry (gen_ai messages)", _telemetry),
+    OtherTool(
+        "OpenTelemetry (gen_ai messages)",
+        lambda fields: (
+            _typed_parts(fields) and any("content" in part and "text" not in part for part in _items(fields["parts"]))
+        ),
+    ),
     OtherTool("the AI SDK (UIMessage)", _typed_parts, "its convertToModelMessages"),
     OtherTool("the AI SDK (UIMessage)", lambda fields: _has(fields, "role", "toolInvocations")),
     OtherTool("the AI SDK (ModelMessage)", _ai_sdk_model),
@@ -229,10 +197,19 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
     OtherTool("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
     OtherTool("the OpenAI Agents SDK (RunItem)", lambda fields: "raw_item" in fields, "result.to_input_list()"),
-    OtherTool("Cline or Roo (ui_messages)", _said_in_a_chat, "the api_conversation_history.json beside it"),
+    OtherTool(
+        "Cline or Roo (ui_messages)",
+        lambda fields: fields.get("type") in ("say", "ask") and ("say" in fields or "ask" in fields),
+        "the api_conversation_history.json beside it",
+    ),
     OtherTool("Inspect", _inspect),
     OtherTool("Goose", _goose),
-    OtherTool("Gemini CLI (session)", _gemini_cli),
+    OtherTool(
+        "Gemini CLI (session)",
+        lambda fields: (
+            _has(fields, "type", "timestamp", "content") and fields["type"] in ("user", "gemini", "info", "error")
+        ),
+    ),
     OtherTool("Gemini CLI (log)", lambda fields: _has(fields, "sessionId", "messageId", "message")),
     OtherTool("Continue", lambda fields: _has(fields, "message", "contextItems")),
     OtherTool("opencode", lambda fields: _has(fields, "info", "parts")),
@@ -245,16 +222,31 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("Langfuse or LangSmith (export)", lambda fields: "input" in fields and not _OBSERVED.isdisjoint(fields)),
     OtherTool("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
     OtherTool("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
-    OtherTool("a record of OpenAssistant", _oasst),
-    OtherTool("a data set of preferences (chosen, rejected)", _rated),
+    OtherTool(
+        "a record of OpenAssistant",
+        lambda fields: "message_tree_id" in fields or _has(fields, "parent_id", "text", "role"),
+    ),
+    OtherTool(
+        "a data set of preferences (chosen, rejected)",
+        lambda fields: _has(fields, "chosen", "rejected") or _has(fields, "preferred_output", "non_preferred_output"),
+    ),
     OtherTool("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
     OtherTool(
         "a record of UltraChat",
         lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple)),
     ),
-    OtherTool("a data set or a trace (input beside what came of it)", _sample),
+    OtherTool(
+        "a data set or a trace (input beside what came of it)",
+        lambda fields: (
+            "input" in fields and "role" not in fields and "type" not in fields and not _RESULTS.isdisjoint(fields)
+        ),
+    ),
     OtherTool("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
-    OtherTool("a whole answer of Chat Completions", _answered, "its choices[0].message"),
+    OtherTool(
+        "a whole answer of Chat Completions",
+        lambda fields: fields.get("object") in _ANSWERS or (_has(fields, "object", "choices") and "usage" in fields),
+        "its choices[0].message",
+    ),
     OtherTool("a whole answer of Responses", lambda fields: fields.get("object") == "response", "its output"),
     OtherTool(
         "a whole answer of Gemini", lambda fields: _items(fields.get("candidates")) != [], "candidates[0].content"
@@ -272,7 +264,7 @@ TOOLS: tuple[OtherTool, ...] = (
 DOCUMENTS: tuple[OtherTool, ...] = (
     *TOOLS,
     OtherTool("OpenHands (trajectory)", _openhands_events),
-    OtherTool("the OpenAI Agents SDK (RunState)", _run_state),
+    OtherTool("the OpenAI Agents SDK (RunState)", lambda fields: _has(fields, "$schemaVersion", "original_input")),
     OtherTool("LangGraph (checkpoint)", lambda fields: isinstance(fields.get("channel_values"), Mapping)),
     OtherTool("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
     OtherTool("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
@@ -282,7 +274,11 @@ DOCUMENTS: tuple[OtherTool, ...] = (
     OtherTool(
         "opencode", lambda fields: _has(fields, "info") and any("info" in m for m in _items(fields.get("messages")))
     ),
-    OtherTool("LiteLLM (log)", _logged_by_litellm, "what stands under its 'messages'"),
+    OtherTool(
+        "LiteLLM (log)",
+        lambda fields: _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields),
+        "what stands under its 'messages'",
+    ),
     OtherTool(
         "LangSmith (export)", lambda fields: _has(fields, "inputs", "outputs") or _has(fields, "run_type", "inputs")
     ),

@@ -170,12 +170,13 @@ async def test_headers_and_options_of_the_caller_s_are_sent_along(serve, closing
     desk, url = serve(app, answer=calls)
     headers = {"Anthropic-Beta": "of-the-client"}
     given = closing(AsyncAnthropic(base_url=url, api_key="none", max_retries=0, default_headers=headers))
-    client = wrap(given, plan())
+    session = plan().session(model=BOUND)
+    client = wrap(given, session.plan, session=session)
     thinking = {"type": "enabled", "budget_tokens": 2_048, "display": "omitted"}
-    history = await walk(client, thinking=thinking)
+    history = await walk(client, model=BOUND, thinking=thinking)
     assert [body["thinking"] for body in desk.requests] == [thinking] * STEPS
     assert desk.requests[-1]["context_management"]["edits"]
     assert seen[-1] == f"of-the-client,{BETA}"
     more = {"messages": history, "tools": [TOOL], "thinking": thinking, "betas": ["of-the-call"]}
-    await client.beta.messages.create(model=MODEL, max_tokens=100, **more)
+    await client.beta.messages.create(model=BOUND, max_tokens=100, **more)
     assert seen[-1] == f"of-the-call,{BETA}"

@@ -286,7 +286,7 @@ def test_a_store_is_used_from_several_loops(make):
 
 
 @pytest.mark.parametrize(
-    "option", [{"ttl": 0}, {"ttl": "1"}, {"max_bytes": -1}, {"max_content": None}, {"timeout": 0}, {"max_bytes": True}]
+    "option", [{"ttl": 0}, {"ttl": "1"}, {"max_bytes": -1}, {"max_bytes": 0}, {"timeout": 0}, {"max_bytes": True}]
 )
 def test_options_that_make_no_sense(option):
     """A number that is none is refused when the store is made."""
