@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 from attrs import asdict, define, evolve, field, frozen
 
 from agentctx.builder.blocks import (
+    REJECTED,
     Block,
     BlockReport,
     SharedRoom,
@@ -408,6 +409,8 @@ class Build:
         least = min(emptied, key=lambda slot: slot.size)
         room = min(self.options.budget.limit - self.fixed, least.want)
         if least.size > room:
+            for slot in emptied:
+                slot.out = REJECTED
             error = ContextOverflow(self.fixed + least.size, self.fixed + room, items)
             error.add_note("nothing is left to send: the blocks' stages took all of them")
             raise error

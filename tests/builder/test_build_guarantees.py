@@ -407,9 +407,11 @@ def test_the_same_bytes_from_200_builds():
 async def test_a_request_of_which_nothing_is_left_is_refused(format_name, tier):
     """Where nothing of a block must stay, its stage may take all of it, but no request is sent without a message."""
     talk = Block("h", [{"role": "user", "content": "word " * 90}], tier=tier, evict=Drop(), max_tokens=20)
+    builder = ContextBuilder(800, format=format_name).add(talk)
     with pytest.raises(ContextOverflow, match="block 'h'") as caught:
-        await ContextBuilder(800, format=format_name).add(talk).build()
+        await builder.build()
     assert "nothing is left to send" in caught.value.__notes__[0]
+    assert (builder.report.evictions, builder.report.dropped) == ({"h": "rejected"}, ())
 
 
 async def test_newest_words_stay_in_the_conversation_alone():
