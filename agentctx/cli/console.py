@@ -120,8 +120,11 @@ def tell_reports(reports: Iterable[tuple[str, Report]], *, json: bool) -> None:
 def progress(label: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A progress bar on stderr, on a terminal only; call what is given back once for each thing done."""
     console = err()
+    if not console.is_terminal:  # a bar that is disabled still ends with an empty line in older versions of rich
+        yield lambda: None
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda: bar.advance(task)
 
