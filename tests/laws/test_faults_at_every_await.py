@@ -20,7 +20,7 @@ from agentctx.testing.fakes import FAULTS
 pytestmark = [pytest.mark.anyio, pytest.mark.no_cover]
 MODEL = "gpt-4o"
 BUDGET = Budget(4_000, trigger=0.9, target=0.6)
-SOON, LONG = 0.05, 10.0
+SOON, LONG = 0.25, 10.0
 PRESETS = {"late_and_large": late_and_large, "coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_talk}
 MODES = ["stateless", "session"]
 FALLBACKS = {"without a model": Extractive(), "none": None}
