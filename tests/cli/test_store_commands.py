@@ -219,7 +219,7 @@ def test_what_cannot_be_opened_is_said_in_one_line_and_not_made(run, tmp_path):
         "mongodb://here": "mongodb:// is no store",
         f"unix://{tmp_path}/no.sock": "Redis: ConnectionError",
         f"postgresql://me:hush-hush@/db?host={tmp_path}": "PostgreSQL: connection",
-        "postgresql://me:hush hush@host/db": "PostgreSQL: ",
+        "postgresql://me:hush hush@127.0.0.1:1/db": "PostgreSQL: ",
         "redis://me:hush/hush@host:1/0": "is no port",
         "unix://me:hush/hush@host": "is no port",
     }
