@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.changes import Outcome
-from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult, pace_messages
+from agentctx.core.message import Context, Message, Native, Part, ToolResult
 from agentctx.core.protection import (
     Preferred,
     ProtectRule,
@@ -25,7 +25,7 @@ from agentctx.core.recap import Unsaid, recaps
 from agentctx.core.report import Compaction, Event
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
-from agentctx.offload import amount, needs_a_worker, offload
+from agentctx.offload import is_much, offload
 from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")
@@ -95,12 +95,17 @@ class ContextStrategy(Protocol):
         ...
 
 
-async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], context: Context, call: Call) -> T:
-    """What a plain function makes of a context; it runs in a worker thread, and is paced, when ``effort`` is large."""
-    messages, characters = amount(effort)
-    if needs_a_worker(messages, characters):
-        pace_messages(context)
-    return await offload(partial(work, context, call), messages, characters)
+async def run_plain(work: Callable[[Context, Call], T], context: Context, call: Call) -> T:
+    """Return the result of a plain function for a context; it runs in a worker thread when the request is large."""
+    messages = context.messages if call.start is None else call.start.messages  # a stage may search what went
+    if call.known is not None:  # to add up what all messages weigh would be more work the longer they get
+        characters = _CHARACTERS_PER_TOKEN * call.known[1]
+    else:
+        characters = 0 if is_much(len(messages)) else sum(map(call.meter.weight, messages))
+    return await offload(partial(work, context, call), len(messages), characters)
+
+
+_CHARACTERS_PER_TOKEN = 4
 
 
 RunInner = Callable[[ContextStrategy, Context, "Call"], Awaitable[Context]]
@@ -111,7 +116,7 @@ class Stage:
     """All that a stage may say of itself, with what holds where it does not. Derive from it and say what is different.
 
     What it does is ``apply``, a plain function, or an async ``__call__`` where it waits for something; every stage can
-    be awaited. Where ``apply`` is called, in a worker thread or not, is decided by ``effort``.
+    be awaited. ``apply`` is called in a worker thread when the request is large.
 
     Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called
     as a stage and does not derive from it may have some of this all the same, but for ``stages`` and how these are run.
@@ -142,10 +147,10 @@ class Stage:
 
         A stage that waits for something, such as a call of a model, has this method instead.
         """
-        return await run_plain(self.apply, self.effort(context, call), context, call)
+        return await run_plain(self.apply, context, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
-        """The same as a plain function of values, which is called off the event loop when it has much to do."""
+        """The same as a plain function of values, which is called in a worker thread when the request is large."""
         msg = f"{self.name} has neither a plain apply nor an async __call__"
         raise NotImplementedError(msg)
 
@@ -221,18 +226,6 @@ class Stage:
 
     # How it is spared work.
 
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """What ``apply`` looks at: for each message, how many characters of it are read to be counted, searched or cut.
-
-        For many messages, or much text, it is called in a worker thread, which costs about a millisecond; else at once,
-        and nothing else goes on meanwhile. What says nothing is taken to read all the text of all the messages that it
-        is given (in a session these are, for ``Scope.ARRIVALS``, the new ones), without the files and pictures in them.
-        A stage that reads less says so: 0 for a message of which it reads nothing, and ``()`` where a glance suffices.
-        Of what is very much, only the beginning is asked for. What takes longer than to count, or to cut, says so many
-        characters more: to search text for values and secrets takes ``SEARCHED`` times as long.
-        """
-        return whole_text(context, call)
-
     def leaves_alone(self, _messages: Sequence[Message], _call: Call, /) -> bool:
         """Whether a glance at these few messages tells that it would change nothing in them, and say nothing.
 
@@ -288,27 +281,6 @@ class Stage:
         for stage in self.stages or ():
             context = await run(stage, context, call)
         return context
-
-
-def whole_text(context: Context, call: Call) -> Iterable[int]:
-    """How many characters each message has, or about so many; files and pictures are no text."""
-    weigh = call.meter.weight
-    return (weigh(message) - sum(map(_file_size, message.parts)) for message in context.messages)
-
-
-SEARCHED = 20
-"""So many times as long as to count a text it takes to search it for values, and for secrets among them."""
-
-
-def searched_text(context: Context, call: Call) -> Iterable[int]:
-    """As ``whole_text`` for a stage that searches it for values: the characters that could be counted meanwhile."""
-    return (SEARCHED * characters for characters in whole_text(context, call))
-
-
-def _file_size(part: Part) -> int:
-    if isinstance(part, ToolResult):
-        return sum(map(_file_size, part.content))
-    return len(part.data or "") if isinstance(part, Media) else 0
 
 
 def declared(stage: ContextStrategy) -> Stage:
@@ -372,9 +344,6 @@ class _Underived(Stage):
 
     def concerns(self, call: Call, /) -> bool:
         return self._said("concerns", super().concerns)(call)
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        return self._said("effort", super().effort)(context, call)
 
     def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
         return self._said("leaves_alone", super().leaves_alone)(messages, call)

@@ -18,7 +18,6 @@ from typing import Literal, get_args
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import ROLES, Message, Tool, is_marker, without_marker
-from agentctx.core.pace import paced
 
 
 class Outcome(StrEnum):
@@ -216,13 +215,13 @@ def _changed(before: Sequence[Message], after: Sequence[Message], start: int) ->
 
 def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
     """For each message after, from ``start`` on, its position before; and the positions before that are left over."""
-    places = {before[position].identity: position for position in paced(range(start, len(before)))}
+    places = {before[position].identity: position for position in range(start, len(before))}
     if len(places) < len(before) - start:
         return _told_apart(before, after, start)
     pairs = zip(before[start:], after[start:], strict=False)
     if len(before) == len(after) and all(one is other or one.identity == other.identity for one, other in pairs):
         return list(range(start, len(before))), ()
-    found = [places.pop(after[position].identity, None) for position in paced(range(start, len(after)))]
+    found = [places.pop(after[position].identity, None) for position in range(start, len(after))]
     return found, tuple(places.values())
 
 
@@ -411,7 +410,7 @@ class ChangeLog:
     def write(self, new: Iterable[Change]) -> None:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
         gone: list[Change] = []
-        for change in paced(new):
+        for change in new:
             if change.outcome not in _THERE:
                 (self.changes if change.tokens_after else gone).append(change)
             elif change.outcome is not Outcome.ADDED:
@@ -488,7 +487,7 @@ def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:
     lines += [(each.index, each.index + 1, (each.outcome, each.stage, each.reason, each.by)) for each in gone]
     lines.sort(key=lambda line: line[0])
     joined: list[tuple[int, int, tuple[Outcome, str, str, By]]] = []
-    for start, stop, said in paced(lines):
+    for start, stop, said in lines:
         if joined and joined[-1][1] >= start and joined[-1][2] == said:
             joined[-1] = joined[-1][0], max(stop, joined[-1][1]), said
         else:

@@ -20,7 +20,6 @@ from attrs import define, field
 
 from agentctx.core.message import Message, Part, Text, ToolResult
 from agentctx.core.numbered_lines import said
-from agentctx.core.pace import paced
 from agentctx.core.references import (
     LATER,
     SHOWN_AGAIN,
@@ -62,13 +61,13 @@ def later_runs(texts: Sequence[str], min_lines: int) -> list[list[range]]:
             next(apart) if stands_for_more(line) else numbers.setdefault(line, len(numbers))
             for line in said(_lines(text))
         ]
-        for text in paced(texts)
+        for text in texts
     ]
     times = Counter(number for text in read for number in text)
     lengths = {min_lines, *(len(text) for text in read if len(text) in SHORT and len(text) < min_lines)}
     later: _Windows = {}
     found: list[list[range]] = []
-    for text in paced(read[::-1]):
+    for text in read[::-1]:
         repeated = [times[number] > 1 for number in text]
         stretches = [list(run) for is_repeated, run in groupby(range(len(text)), repeated.__getitem__) if is_repeated]
         ranges = [range(places[0], places[-1] + 1) for places in stretches]

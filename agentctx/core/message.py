@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.pace import Paced
-
 Native: TypeAlias = Any
 """A value as its provider or SDK writes it: a dict, a string, an object of the SDK; it is passed on as it is."""
 
@@ -366,11 +364,6 @@ class Context:
         if len(messages) == len(self.messages) and not any(map(is_not, messages, self.messages)):
             return self
         return Context(messages, self.system, self.tools)
-
-
-def pace_messages(context: Context) -> None:
-    """Let who goes through its messages in a worker thread give way: an equal tuple that does takes their place."""
-    object.__setattr__(context, "messages", Paced(context.messages))
 
 
 Ttl = Literal["5m", "1h"]

@@ -9,7 +9,6 @@ from typing import Literal, SupportsIndex, get_args
 from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, is_marker
-from agentctx.core.pace import paced
 from agentctx.core.recap import Recap, is_recap
 from agentctx.errors import ConfigError
 
@@ -127,7 +126,7 @@ def unread(messages: Sequence[Message]) -> list[int]:
 def pending(messages: Sequence[Message]) -> list[int]:
     """The indexes of requests for approval that nobody answered, and of results that are not the last word."""
     open_at: dict[str, int] = {}
-    for index, message in enumerate(paced(messages)):
+    for index, message in enumerate(messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if open_at:

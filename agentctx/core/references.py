@@ -35,7 +35,6 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.core.numbered_lines import IN_A_ROW, number_of, numbered, said
-from agentctx.core.pace import breathe
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
 
@@ -458,7 +457,6 @@ class Standing:
 
     def hear(self, message: Message) -> list[Output]:
         """Know the calls of a message; what they were given that may be referred to."""
-        breathe()
         heard = []
         for part in message.parts:
             if type(part) is ToolCall:

@@ -23,7 +23,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agentctx.core.hidden_text import Seen, Span, joined, without_escapes, wrapped_in
-from agentctx.core.pace import breathe, paced
 from agentctx.lazy import lazy_pattern
 
 if TYPE_CHECKING:
@@ -847,7 +846,6 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
 
 def _secrets(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where secrets stand: in the text as it is, as it is seen, and in what is wrapped in it."""
-    breathe()
     keys = list(keys_in(text))
     plain = [*secret_spans(text, keys), *_named(text, rules)]
     yield from plain
@@ -904,9 +902,8 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where the values stand that are given to the names of secrets."""
     names: dict[re.Pattern[str], list[re.Match[str]]] = {}
     for head, value, goes in rules:
-        breathe()
         if head not in names:
-            names[head] = [found for found in paced(head.finditer(text)) if is_secret_name(found["name"])]
+            names[head] = [found for found in head.finditer(text) if is_secret_name(found["name"])]
         yield from _given(text, names[head], value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)

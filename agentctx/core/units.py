@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import Factory, define, field, frozen
 
 from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult, is_marker, server_ends
-from agentctx.core.pace import EVERY, breathe, paced
 
 
 def _neighbours(unit: Unit) -> Sequence[int]:
@@ -77,7 +76,6 @@ def iter_units(messages: Sequence[Message], start: int = 0) -> Iterator[Unit]:
     said, late = messages, _LateResults(messages, start)
     places: Sequence[int] = range(end)
     while index < end:
-        breathe()
         is_round = said[index].role == "assistant"
         stop = _round_end(said, index, late) if is_round else index + 1
         if stop is None:  # from here on, look at each late result as though it stood with its turn
@@ -116,7 +114,7 @@ def _with_their_turns(messages: Sequence[Message], start: int) -> Sequence[int]:
         answering[place].append(index)
     order: list[int] = []
     waiting: list[int] = []
-    for index in paced(range(start, len(messages))):
+    for index in range(start, len(messages)):
         if index in late:
             continue
         if messages[index].role != "assistant":
@@ -132,7 +130,7 @@ def _late_answers(messages: Sequence[Message], start: int) -> dict[int, int]:
     open_calls: dict[str, list[int]] = defaultdict(list)
     late: dict[int, int] = {}
     turn, in_turn = start, False
-    for index in paced(range(start, len(messages))):
+    for index in range(start, len(messages)):
         message = messages[index]
         if message.role == "assistant":
             turn, in_turn = turn if in_turn else index, True
@@ -235,7 +233,7 @@ def _last_results(messages: Sequence[Message], start: int) -> dict[int, int]:
     last: dict[int, int] = {}
     open_calls: dict[str, list[int]] = defaultdict(list)
     open_server_calls: dict[str, int] = {}
-    for index in paced(range(start, len(messages))):
+    for index in range(start, len(messages)):
         acts = messages[index].role == "assistant"
         for part in messages[index].parts:
             if isinstance(part, Opaque):
@@ -299,7 +297,7 @@ def segments(messages: Sequence[Message], groups: Iterable[Unit] | None = None) 
     """
     bundles: list[tuple[Unit, ...]] = []
     current: list[Unit] = []
-    for unit in paced(units(messages) if groups is None else groups):
+    for unit in units(messages) if groups is None else groups:
         current.append(unit)
         if unit.is_round:
             bundles.append(tuple(current))
@@ -327,7 +325,7 @@ def broken_pair(
     in_run = False
     start = _run_start(messages, known) if known and not results_anywhere else 0
     places = range(start, len(messages))
-    for index in places if len(places) < EVERY else paced(places):
+    for index in places:
         message = messages[index]
         if message.role == "assistant":
             if waiting and not results_anywhere and not (in_run and merges_turns):

@@ -16,7 +16,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import match, shared
 from agentctx.core.message import CacheMarker, Context, Message, Tool
-from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import StageReport
 from agentctx.engine.run_stages import head_changes
 from agentctx.errors import InvalidInput
@@ -79,7 +78,7 @@ def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Seque
     """
     found: Marked = {}
     places = range(len(messages)) if asked is None else asked
-    for place in places if len(places) < EVERY else paced(places):
+    for place in places:
         message = messages[place]
         if message._bare is not markers:  # noqa: SLF001 - no call
             if carried := markers.of(message):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from attrs import Factory, field, frozen
 
 from agentctx.core.budget import each_that_fits, until_full
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.recap import is_recap
 from agentctx.core.units import Unit, segments, units
@@ -44,8 +43,7 @@ from agentctx.engine.shrink import (
     standing_for,
     water_level,
 )
-from agentctx.offload import VERY_MUCH
-from agentctx.protocols import Call, whole_text
+from agentctx.protocols import Call
 
 OUT_OF_PROPORTION = 0.1
 """A result that takes more than this share of the room is cut before another goes for it."""
@@ -167,7 +165,7 @@ def left_whole(context: Context, call: Call) -> frozenset[int]:
 
 def _said(context: Context, loose: Iterable[Unit], call: Call) -> int:
     """The tokens of the user's own words in units."""
-    messages = (context.messages[index] for unit in paced(loose) for index in unit.places)
+    messages = (context.messages[index] for unit in loose for index in unit.places)
     return sum(call.count(_words_of(message)) for message in messages if has_user_words(message))
 
 
@@ -306,7 +304,7 @@ class _Cutting:
     def _spoken(self) -> dict[int, Message]:
         """The user's own words by the index of their message; of one with results beside them, the words alone."""
         messages = self.context.messages
-        places = (index for unit in paced(self.loose) for index in unit.places)
+        places = (index for unit in self.loose for index in unit.places)
         return {index: _words_of(messages[index]) for index in places if has_user_words(messages[index])}
 
     def _newest(self, found: Sequence[Sequence[Unit]], spoken: Mapping[int, Message]) -> list[_Segment]:
@@ -316,7 +314,7 @@ class _Cutting:
         """
         words_before, size, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
-        for group in paced(reversed(found)):
+        for group in reversed(found):
             segment = self._segment(group)
             size, more = size + segment.size, more + segment.more
             words_before -= sum([self.call.count(spoken[place]) for place in segment.bare if place in spoken])
@@ -459,7 +457,7 @@ class _Cutting:
         """The request with what stays of the units that may go, and why of each."""
         messages, note = self.context.messages, self.call.note
         left: list[Message | None] = [*messages]
-        for unit in paced(self.loose):
+        for unit in self.loose:
             for place in unit.places:
                 message, made = messages[place], now.get(place)
                 if made is not message:
@@ -499,7 +497,7 @@ def _is_cleared(result: ToolResult) -> bool:
 
 def droppable(groups: Sequence[Unit], protected: frozenset[int]) -> list[Unit]:
     """The units in which nothing is protected."""
-    return [unit for unit in paced(groups) if protected.isdisjoint(unit.places)]
+    return [unit for unit in groups if protected.isdisjoint(unit.places)]
 
 
 def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> Context:
@@ -509,7 +507,7 @@ def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> C
         gone.update(unit.places)
     if not gone:
         return context
-    for index in paced(gone):
+    for index in gone:
         call.note(context.messages[index], why)
     kept = tuple(message for index, message in enumerate(context.messages) if index not in gone)
     return context.with_messages(kept)
@@ -683,13 +681,6 @@ def aiming_below(aim: int, floor: int, call: Call) -> int:
         call: What the stage is told.
     """
     return max(min(aim, floor), aim - min(call.reserved, max(0, aim - floor) // PARTS_WITH_A_RECAP))
-
-
-def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:
-    """What a stage that drops units looks at; see ``Stage.effort``. No result of what fits ``limit`` has to be cut."""
-    number = len(context.messages)
-    very_many = number >= VERY_MUCH  # which says enough
-    return repeat(0, number) if very_many or call.size(context) <= limit else whole_text(context, call)
 
 
 def oldest_first(aim: int) -> str:

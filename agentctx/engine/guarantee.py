@@ -7,7 +7,7 @@ the end of a request before.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, takewhile
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from agentctx.engine.repair import RepairHistory, arranged_by
 from agentctx.engine.run_stages import Adjustment, Trail, run_stage
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow, InvalidInput
-from agentctx.protocols import Call, ContextStrategy, Stage, whole_text
+from agentctx.protocols import Call, ContextStrategy, Stage
 from agentctx.tokens.media import base64_of
 
 PARTS_FREE = 4
@@ -57,10 +57,6 @@ class FitGuarantee(Stage):
     limit: int
     origins: Sequence[int | None] | None = None
     recaps: ClassVar[bool] = True
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """None for a request that fits."""
-        return () if call.size(context) <= self.limit else whole_text(context, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, at most ``limit`` tokens.
@@ -102,10 +98,6 @@ class RecapCounts(Stage):
 
     recaps: ClassVar[bool] = True
     name: ClassVar[str] = "Recap"
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """Where no recap stands, a glance."""
-        return whole_text(context, call) if any(message.as_recap for message in context.messages) else ()
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with other numbers in its recap, as it is where these are true."""

@@ -23,7 +23,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import Change, Outcome
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
-from agentctx.core.pace import paced
 from agentctx.core.recap import quoted
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
@@ -104,7 +103,7 @@ class Originals:
 
     def contents(self, changes: Iterable[Change]) -> list[bytes | None]:
         """What to keep for each change; None where nothing was left out, or what it was cannot be written."""
-        pairs = paced(zip(changes, self.messages, strict=True))
+        pairs = zip(changes, self.messages, strict=True)
         return [None if change.outcome in ELSEWHERE else content_of(old, self.wire) for change, old in pairs]
 
 
@@ -274,7 +273,7 @@ class StoreShelf:
 
     async def keep_messages(self, messages: Sequence[Message]) -> list[str | None]:
         """By which handle each message can be had back; None for what is not kept."""
-        written = await offload(lambda: [content_of(each, self.wire) for each in paced(messages)], len(messages))
+        written = await offload(lambda: [content_of(each, self.wire) for each in messages], len(messages))
         handles = await self.keep_all(content for content in written if content is not None)
         return [None if content is None else handles.get(content) for content in written]
 
@@ -406,7 +405,7 @@ class StoreShelf:
     def _contents_under(self, handles: Collection[str], messages: Sequence[Native]) -> dict[str, bytes]:
         """What was put under these handles, of those messages that are as they were."""
         found, clean, place = {}, without_secrets(self.store), id(self.store)
-        for native in paced(messages):
+        for native in messages:
             try:
                 content = original_bytes(native)
                 made = content if clean is None else clean(content)
@@ -628,7 +627,7 @@ def _named_in(messages: Sequence[Message], tool: str | None) -> set[str]:
     if tool is None:
         return set()
     named = re.compile(rf"(?:; |^){re.escape(tool)} ({_WORD})(?:#[0-9]+)?(?=[\]: ])", re.MULTILINE)
-    return {found for message in paced(messages) for text in _texts(message.parts) for found in named.findall(text)}
+    return {found for message in messages for text in _texts(message.parts) for found in named.findall(text)}
 
 
 def _later(error: StoreError) -> StoreError:

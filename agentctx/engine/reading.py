@@ -18,7 +18,6 @@ from attrs import frozen
 
 from agentctx.core.changes import match
 from agentctx.core.message import Context, Message, Native, Tool, server_ends
-from agentctx.core.pace import EVERY, paced
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.units import awaits_next, iter_units, seams, tail_from, units
 from agentctx.errors import AgentctxError, InvalidInput
@@ -61,8 +60,7 @@ class Reader:
         """
         read = self.wire.read_message
         try:
-            pairs = enumerate(natives, first)
-            messages = [read(native, index) for index, native in (pairs if len(natives) < EVERY else paced(pairs))]
+            messages = [read(native, index) for index, native in enumerate(natives, first)]
         except (AgentctxError, RecursionError):
             raise
         except Exception as error:

@@ -27,10 +27,6 @@ class DropBoundThinking(Stage):
 
     first: int
 
-    def effort(self, _context: Context, _call: Call, /) -> tuple[int, int]:
-        """Little: it follows a change of the prefix."""
-        return 0, 0
-
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without reasoning that its provider would refuse."""
         kept: list[Message] = list(context.messages[: self.first])
@@ -117,10 +113,6 @@ class DropForeignReasoning:
 
     origins: Sequence[int]
     until: int
-
-    def effort(self, _context: Context, _call: Call, /) -> tuple[int, int]:
-        """Little: it follows a change of the prefix."""
-        return 0, 0
 
     def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without it."""

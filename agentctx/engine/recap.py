@@ -23,9 +23,9 @@ from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, says_nothing
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
-from agentctx.offload import amount, offload
+from agentctx.offload import offload
 from agentctx.printable import on_one_line, said_by
-from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain, searched_text
+from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain
 from agentctx.tokens.graphemes import floor
 
 Cut = Callable[[Context, Call], Context]
@@ -129,9 +129,9 @@ def _stands_for(recap: Recap) -> str:
     return f"stands for {said}"
 
 
-async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Call) -> LeftOut:
-    """What a cut takes from a context without its recaps; it runs in a worker thread when ``effort`` is large."""
-    return await run_plain(partial(_left_out, cut), effort, context, call)
+async def leave_out(cut: Cut, context: Context, call: Call) -> LeftOut:
+    """What a cut takes from a context without its recaps; it runs in a worker thread when the request is large."""
+    return await run_plain(partial(_left_out, cut), context, call)
 
 
 def _left_out(cut: Cut, context: Context, call: Call) -> LeftOut:
@@ -297,10 +297,7 @@ HEADER = 60
 
 
 async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
-    """Tokens that stages may add to the request they begin with for the recap, beyond those of the one that is there.
-
-    In a worker thread where much is to be looked at: not by stages that sum up, which ask for the room of a handle.
-    """
+    """Tokens that stages may add for the recap to the request they begin with, beyond those of the one in it."""
     start = call.start
     if start is None:
         return 0
@@ -309,13 +306,12 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
         if stage not in found:  # the same stage twice writes its sections once
             found.append(stage)
 
-    def worked_out() -> int:
+    def worked_out(start: Context, call: Call) -> int:
         wanted = sum(stage.reserves(call) for stage in found)
         there = sum(map(call.count, filter(is_recap, start.messages))) if wanted else 0
         return max(0, wanted + HEADER - there) if wanted else 0
 
-    looking = not all(stage.summarizes for stage in found)
-    return await offload(worked_out, *amount(searched_text(start, call) if looking else ()))
+    return await run_plain(worked_out, start, call)
 
 
 def _writing(stages: Iterable[ContextStrategy]) -> Iterator[Stage]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import itemgetter
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import Matched
 from agentctx.core.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
-from agentctx.core.pace import paced
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls
 from agentctx.engine.options import library_stage
 from agentctx.errors import BrokenPair, StageError
@@ -260,10 +259,6 @@ class RepairHistory(Stage):
     """
 
     lost_result: str = LOST_RESULT
-
-    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
-        """It reads no text."""
-        return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with every pair whole."""
@@ -720,7 +715,7 @@ def _rename_repeated(messages: Sequence[Message], call: Call, renaming: _Renamin
     """Give repeated call ids a number; every result follows its call, so the order tells which is which."""
     out: list[Message] = []
     changed, in_turn = False, False
-    for message in paced(messages):
+    for message in messages:
         if message.role == "assistant" and not in_turn:
             renaming.begin_turn()
         in_turn = message.role == "assistant"

@@ -18,7 +18,6 @@ from attrs import define, evolve, field, fields, frozen
 
 from agentctx.core.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.core.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
-from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, words
 from agentctx.core.recap import Unsaid, recaps
 from agentctx.core.report import StageReport
@@ -105,8 +104,8 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
     try:
         if is_async(stage):
             after: object = stage(context, call)
-        else:  # off the event loop when it has much to do
-            after = await run_plain(stage, declared(stage).effort(context, call), context, call)
+        else:  # in a worker thread when the request is large
+            after = await run_plain(stage, context, call)
         after = await after if isawaitable(after) else after
     except FAILURES:
         with naming(declared(stage).name if name is None else name):
@@ -178,8 +177,7 @@ class Holder(Stage):
 
 async def _checked(name: str, before: Context, after: object) -> Made:
     if not isinstance(after, Context):
-        kind = tuple if isinstance(after, tuple) else type(after)
-        raise StageError(name, f"returned {kind.__name__} instead of a Context")
+        raise StageError(name, f"returned {type(after).__name__} instead of a Context")
     if after.tools is not before.tools and not isinstance(after.tools, tuple):
         raise StageError(name, f"tools: expected a tuple of tools, got {type(after.tools).__name__}")
     wrong = next((place for place, tool in enumerate(after.tools) if not isinstance(tool, Tool)), None)
@@ -196,7 +194,7 @@ async def _checked(name: str, before: Context, after: object) -> Made:
     messages = after.messages
 
     def check() -> None:
-        for place in paced(made):
+        for place in made:
             wrong = flaw(messages[place])
             if wrong is not None:
                 raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
@@ -633,7 +631,7 @@ class StageDiff:
         """The changes of what was there, in its order, then what was added."""
         found = self.found
         edited, moved, remade = dict(found.edited), dict(found.moved), dict(found.remade)
-        for origin in paced(sorted({*edited, *moved, *remade, *found.dropped})):
+        for origin in sorted({*edited, *moved, *remade, *found.dropped}):
             index, old = self.origins[origin], self.before.messages[origin]
             if index is None:
                 continue

@@ -13,7 +13,6 @@ from typing import Literal
 from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.core.pace import breathe, paced
 from agentctx.core.references import LEAST, Codebook, codebook_in, marks_of, spans_of
 from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
@@ -263,12 +262,7 @@ Edit = Callable[[ToolResult], ToolResult]
 
 def edit_results(message: Message, edit: Edit) -> Message:
     """The message with its tool results edited; the same object when none was."""
-    return _with(message, [_edited(part, edit) if isinstance(part, ToolResult) else part for part in message.parts])
-
-
-def _edited(result: ToolResult, edit: Edit) -> ToolResult:
-    breathe()
-    return edit(result)
+    return _with(message, [edit(part) if isinstance(part, ToolResult) else part for part in message.parts])
 
 
 def _with(message: Message, parts: list[Part]) -> Message:
@@ -285,7 +279,7 @@ def results_of(messages: Iterable[Message]) -> Iterator[tuple[int, ToolResult, s
 def answered_calls(messages: Iterable[Message]) -> Iterator[tuple[int, ToolResult, ToolCall | None]]:
     """All results in order: the index of the message, the result, and its call, if it is there."""
     calls: dict[str, ToolCall] = {}
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 calls[part.id] = part
@@ -307,7 +301,6 @@ def edited(
     """
     messages = list(context.messages)
     for index in places:
-        breathe()
         messages[index] = edit(index, context.messages[index])
         if messages[index] is not context.messages[index]:
             call.note(context.messages[index], why)
@@ -524,7 +517,6 @@ def cut_arguments(
 
 def _with_shorter(part: ToolCall, cut: Callable[[str], str]) -> ToolCall:
     """The call with the strings in its arguments cut; itself when none was."""
-    breathe()
     value = _parsed(part)
     if value is None:
         return part

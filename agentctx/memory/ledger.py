@@ -16,7 +16,6 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.json_text import untabulate
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
-from agentctx.core.pace import paced
 from agentctx.core.recap import OPEN_QUOTE, TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
 from agentctx.core.references import without_marks, written_out
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
@@ -36,7 +35,7 @@ from agentctx.memory.values import (
     value_lines,
     values_in,
 )
-from agentctx.protocols import Call, Scope, Stage, TokenCounter, searched_text
+from agentctx.protocols import Call, Scope, Stage, TokenCounter
 
 TRAIL, VALUES = "Files and commands", "Exact values"
 """The headings of what a ledger writes into the recap."""
@@ -153,12 +152,6 @@ class Ledger(Stage):
         room = call.budget.limit - call.floor(call.start) + _standing(call)
         return min(share, max(0, int(_OF_THE_ROOM * room)))
 
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """It searches the request as it was before the cut; a glance suffices where there was none."""
-        if call.start is None or call.start.messages is context.messages:
-            return ()
-        return searched_text(call.start, call)
-
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with both sections written anew, as it is where nothing was left out.
 
@@ -243,7 +236,7 @@ def _at_most(messages: Iterable[Message], most: int) -> int:
     found: set[str] = set()
     read: set[str] = set()
     tokens = 0
-    for message in paced(messages):
+    for message in messages:
         for text in _texts(message):
             if text in read:
                 continue
@@ -394,10 +387,10 @@ class Memory:
             earlier: The ledger that was told before; empty: none was.
         """
         found, redact = dict(carried(earlier)), cache(self.redact)
-        values_of = self._values_of(Counter(each.text for message in paced(gone) for each in message.results), redact)
+        values_of = self._values_of(Counter(each.text for message in gone for each in message.results), redact)
         calls = {id(each.call): each for each in read}
         results = {id(each.result): each for each in calls.values() if each.result is not None}
-        for place, message in paced(enumerate(gone, 1)):
+        for place, message in enumerate(gone, 1):
             age = 1 - place / len(gone)
             for part in message.parts:
                 if isinstance(part, ToolResult):
@@ -407,7 +400,7 @@ class Memory:
                     self._words(found, message, redact(_said(part.text), ""), age)
             for call in message.calls:
                 self._call(found, calls.get(id(call)), age, redact)
-        for handle in {each for message in paced(gone) for each in _handles(message)}:
+        for handle in {each for message in gone for each in _handles(message)}:
             found.pop(handle, None)
         return found
 

@@ -13,7 +13,6 @@ from heapq import nsmallest
 
 from attrs import define, frozen
 
-from agentctx.core.pace import paced
 from agentctx.core.recap import OPEN_QUOTE, TERM, quoted, unquoted
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
@@ -108,7 +107,7 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
         >>> [(value.text, value.kind.value) for value in values_in("See src/app.py and #4711.")]
         [('src/app.py', 'path'), ('#4711', 'id')]
     """
-    for found in paced(_WORD.finditer(text)):
+    for found in _WORD.finditer(text):
         word = found[0]
         if word.islower() and word.isalpha() and word.isascii():
             continue  # most words of a text; no value is a plain one

@@ -21,7 +21,7 @@ from agentctx.engine.reading import begins_at
 from agentctx.engine.reasoning import DropForeignReasoning
 from agentctx.engine.repair import Earlier, RepairHistory, cleaned, has_server_calls, is_legal, paired
 from agentctx.engine.run_stages import Adjustment, Trail, mend, naming, run_stage
-from agentctx.offload import SOME, offload
+from agentctx.offload import is_much, offload
 from agentctx.session.matching import answered_from, decided_until
 from agentctx.session.record import (
     Record,
@@ -30,6 +30,7 @@ from agentctx.session.record import (
     with_instructions,
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext
+from agentctx.tokens.meter import characters_to_count
 from agentctx.users_code import FAILURES
 
 
@@ -84,17 +85,14 @@ async def read_in(
     Where something that is new answers an earlier call, all since that call is new.
     """
     meter, known = ctx.reader.meter, len(record.seen)
-    if (arrived := len(natives) - known) < SOME:
-        found = _read(ctx, record, natives, remembered=remembered)
-    else:
-        found = await offload(partial(_read, ctx, record, natives, remembered=remembered), arrived)
+    found = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
     if found.answers_from is not None:
         record = decided_until(found.record, natives, found.answers_from, ctx, unchanged_until=known)
         known = len(record.seen)
         found = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
-    record, new, seen, marked, _ = found
-    await meter.settle(new)
-    sizes = ctx.weigh(new) if len(new) < SOME else await offload(partial(ctx.weigh, new), len(new))
+    record, new, seen, marked, _, sizes = found
+    if sizes is None:
+        sizes = await offload(partial(ctx.weigh, new), 0, characters_to_count(new))
     read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
     size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
     context = Context(tuple(read.messages), ctx.system, ctx.tools)
@@ -114,6 +112,7 @@ class _Arrivals(NamedTuple):
         seen: What each looks like.
         marked: See ``_marked_if_legal``, of the tail and what is new.
         answers_from: The index of the first earlier call that they answer; None when there is none.
+        sizes: The size of each where there are many: the thread that reads them counts them, too.
     """
 
     record: Record
@@ -121,6 +120,7 @@ class _Arrivals(NamedTuple):
     seen: list[Native]
     marked: Marked | None
     answers_from: int | None
+    sizes: Sizes | None
 
 
 def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
@@ -142,7 +142,8 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     else:
         new = reader.messages(arrived, known, record.tail)
     if not remembered:
-        return _Arrivals(record, new, list(arrived), _marked_if_legal(ctx, record, new, known), None)
+        marked, sizes = _marked_if_legal(ctx, record, new, known), ctx.weigh(new) if is_much(len(new)) else None
+        return _Arrivals(record, new, list(arrived), marked, None, sizes)
     if record.instructions:
         new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
@@ -150,7 +151,8 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     first = record.tail_origin[0] if again else known
     marked = _marked_if_legal(ctx, record, [*record.tail, *new], first, earlier)
     answers_from = answered_from(record, natives, new, reader.wire) if marked is None else None
-    return _Arrivals(record, new, seen, marked, answers_from)
+    sizes = ctx.weigh(new) if is_much(len(new)) else None
+    return _Arrivals(record, new, seen, marked, answers_from, sizes)
 
 
 async def _make_legal(step: Step, *, as_it_stands: bool) -> None:
@@ -233,7 +235,7 @@ async def _treat(step: Step) -> None:
     ctx, trail, call = step.ctx, step.trail, None
     for stage, said in ctx.on_arrival:
         try:
-            if len(trail.context.messages) < SOME and said.leaves_alone(trail.context.messages, ctx.bare_call):
+            if not is_much(len(trail.context.messages)) and said.leaves_alone(trail.context.messages, ctx.bare_call):
                 continue
         except FAILURES:
             with naming(said.name):

@@ -26,7 +26,7 @@ from agentctx.engine.cut import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import run_stage
-from agentctx.offload import GLANCES, SOME, offload
+from agentctx.offload import offload
 from agentctx.protocols import ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
@@ -76,7 +76,7 @@ async def _come_down_to_target(step: Step, budget: Budget) -> None:
     arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
     step.widen()
     context, call = step.trail.context, step.call()
-    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages) // GLANCES)
+    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
     await _run_unless_it_must_wait(step, plan.under_pressure, aim)
     if step.trail.tokens > size * TAKEN_BACK_ABOVE and size <= budget.limit:
         said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
@@ -154,8 +154,7 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
         last = trail.context.messages[-1:] or view[trail.start - 1 : trail.start]
         if any(lacks_end(message, step.last_role, call) for message in last):
             return True  # the last of the history's messages stands further up
-    looked_at = len(step.read.messages)
-    return _is_misplaced(step) if looked_at < SOME else await offload(lambda: _is_misplaced(step), looked_at)
+    return await offload(partial(_is_misplaced, step), len(step.read.messages))
 
 
 def _is_misplaced(step: Step) -> bool:

@@ -18,7 +18,6 @@ from attrs import evolve
 
 from agentctx.core.changes import By
 from agentctx.core.message import ROLES, Message, Native, ToolCall, ToolResult
-from agentctx.core.pace import paced
 from agentctx.core.protection import knowing_the_recap, unread
 from agentctx.core.recap import Recap, is_recap, stands_for
 from agentctx.core.units import Unit, awaits_next, units
@@ -351,7 +350,7 @@ def recount(record: Record, natives: Sequence[Any], ctx: StepContext) -> None:
         ctx: What is known beside the messages; counts.
     """
     meter, wire = ctx.reader.meter, ctx.reader.wire
-    for index in paced(range(len(record.seen))):
+    for index in range(len(record.seen)):
         try:
             record.sizes[index] = meter.message(wire.read_message(natives[index], index))
         except InvalidInput:  # it was left out, and is something else by now

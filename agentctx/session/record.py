@@ -17,7 +17,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import Change, ChangeLog, ChangesInForce, Outcome, numbers
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
-from agentctx.core.pace import EVERY, paced
 from agentctx.core.recap import recaps, stands_for
 from agentctx.engine.reading import first_unanswered_call, whole_until
 from agentctx.engine.repair import Earlier, names_of
@@ -408,7 +407,7 @@ class Record:
 
     def note_decided(self, changes: Iterable[Change]) -> None:
         """Note of which messages of the history something was decided now, with all of it known."""
-        for change in paced(changes):
+        for change in changes:
             if change.outcome is not Outcome.ADDED and change.by != "repair":
                 self.decided[change.index] = len(self)
 
@@ -427,7 +426,7 @@ class Record:
 
     def forget_dropped(self, natives: Sequence[Any], gone: Iterable[int]) -> None:
         """From now on recognise dropped messages by identity: their content no longer matters."""
-        for index in paced(gone):
+        for index in gone:
             self.seen[index] = natives[index]
 
 
@@ -746,7 +745,7 @@ def snapshots(natives: Sequence[Any], first: int) -> list[Any]:
     """
     seen: list[Any] = []
     try:
-        for native in natives if len(natives) < EVERY else paced(natives):
+        for native in natives:
             seen.append(snapshot(native))  # noqa: PERF401 - its length tells which message failed
     except RecursionError:
         where = f"messages[{first + len(seen)}]"

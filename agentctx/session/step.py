@@ -39,7 +39,6 @@ from attrs import evolve
 
 from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
 from agentctx.core.message import ROLES, Message, Native
-from agentctx.core.pace import EVERY, paced
 from agentctx.core.report import Report, View
 from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import relief
@@ -47,7 +46,7 @@ from agentctx.engine.guarantee import is_go_on, refuse_empty
 from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
-from agentctx.offload import MUCH, SOME, begin_step, offload
+from agentctx.offload import is_much, offload
 from agentctx.protocols import declared
 from agentctx.providers.native import snapshot
 from agentctx.session.arrivals import read_in, take_in
@@ -111,7 +110,6 @@ async def take_step(
         UnknownModel: If the budget is the model's and the model table does not know it.
     """
     started = perf_counter()
-    begin_step()
     try:
         ctx = await settle(state, given, model, format_name)
         ctx = ctx if ctx.conversation == conversation else evolve(ctx, conversation=conversation)
@@ -243,7 +241,7 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
         step.natives[origin]
         if origin is not None and message.untouched
         else write_native(wire, message, place_of(origin, place))
-        for place, (message, origin) in paced(enumerate(pairs))
+        for place, (message, origin) in enumerate(pairs)
     ]
     record.seen, record.view, record.origins, record.final = read.seen, list(messages), trail.origins, len(messages)
     record.history_tokens, record.history_bytes = sum(read.sizes.tokens), sum(read.sizes.bytes)
@@ -290,12 +288,9 @@ async def _entered(step: Step, *, on_copy: bool) -> Record:
     changes = sum(len(report.changes) for report in trail.reports) if trail.reports else 0
     again = trail.start == 0 or trail.start < step.record.final
     looked_at = len(step.read.seen) + changes + (len(trail.context.messages) if again else 0)
-    if looked_at >= MUCH or on_copy:
+    if is_much(looked_at) or on_copy:
         step.record = step.record.copy()
-    if looked_at < SOME:
-        _enter(step)
-    else:
-        await offload(partial(_enter, step), looked_at)
+    await offload(partial(_enter, step), looked_at)
     return step.record
 
 
@@ -327,7 +322,7 @@ def _enter(step: Step) -> None:
     if trail.unsaid is not None:
         record.unsaid = record.unsaid._replace(now=trail.unsaid.left_by(record.view))
     record.unbound_from = None
-    if len(read.messages) >= MUCH:
+    if is_much(len(read.messages)):
         read.forget()
 
 
@@ -340,8 +335,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
     record, trail, natives, wire = step.record, step.trail, step.natives, step.ctx.reader.wire
     stood = {id(message): place for place, message in enumerate(record.view[trail.start :], trail.start)}
     known, written, shown = len(record.seen), [], []
-    pairs = zip(trail.context.messages, trail.origins, strict=True)
-    for message, origin in pairs if len(trail.origins) < EVERY else paced(pairs):
+    for message, origin in zip(trail.context.messages, trail.origins, strict=True):
         if (place := stood.get(id(message))) is not None:
             written.append(record.out[place])
             shown.append(record.shown[place])

@@ -11,7 +11,6 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.changes import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
-from agentctx.core.pace import paced
 from agentctx.core.recap import stands_for
 from agentctx.core.report import StageReport
 from agentctx.economics.costs import warmth_after
@@ -250,7 +249,8 @@ async def settle(state: State, given: Given, model: str | None, format_name: str
 async def _reader(state: State, given: Given, model: str | None, format_name: str | None) -> Reader:
     messages, system, tools, _ = given
     read = partial(reader_of, messages, system=system, tools=tools, format=format_name, model=model)
-    return await offload(lambda: read(counter=state.plan.counting), len(messages))
+    looked_at = len(messages) if format_name is None else 0
+    return await offload(lambda: read(counter=state.plan.counting), looked_at)
 
 
 def _surround(
@@ -313,7 +313,7 @@ class Read:
     def forget(self) -> None:
         """Know nothing of them any more, once they are in the record: to take many apart takes a while."""
         for spent in (self.messages, self.seen):
-            for _ in paced(range(len(spent))):
+            for _ in range(len(spent)):
                 spent.pop()
         self.origins, self.sizes = [], Sizes()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from time import time_ns
 from typing import Any
@@ -24,7 +23,6 @@ from agentctx.core.report import (
 from agentctx.engine.usage import output_tokens
 from agentctx.errors import ConfigError
 from agentctx.extras import unmet
-from agentctx.offload import queue
 from agentctx.providers.registry import format_named
 from agentctx.sinks.log import is_cut, saved, store_failures
 
@@ -47,7 +45,6 @@ class OpenTelemetry:
     - ``agentctx.limit`` (tokens that a request may have, with what overflows taught)
     - ``agentctx.sessions`` (held in memory), ``agentctx.sessions.closed`` by why
     - ``agentctx.session.bytes`` (what a store has of a session, at each save), ``agentctx.session.written`` (bytes)
-    - ``agentctx.worker.queue``, ``agentctx.worker.waits`` and ``agentctx.worker.wait`` (seconds, all waits added up)
     - ``gen_ai.client.token.usage`` of input and output, where ``usage`` asks for it
 
     Nothing of what was said is in them; ``gen_ai.conversation.id`` has the session's id, in spans only.
@@ -201,25 +198,6 @@ class _Instruments:
             explicit_bucket_boundaries_advisory=_BYTES,
         )
         self.written = counter("agentctx.session.written", unit="By", description="What was written to keep sessions.")
-        self._observe_the_workers(meter)
-
-    @staticmethod
-    def _observe_the_workers(meter: Native) -> None:
-        from opentelemetry.metrics import Observation  # noqa: PLC0415 - an optional package
-
-        def waiting(_options: object) -> Iterable[Native]:
-            yield Observation(queue().waiting)
-
-        def waits(_options: object) -> Iterable[Native]:
-            yield Observation(queue().waits)
-
-        def seconds(_options: object) -> Iterable[Native]:
-            yield Observation(queue().seconds)
-
-        gauge, total = meter.create_observable_gauge, meter.create_observable_counter
-        gauge("agentctx.worker.queue", [waiting], description="Works that wait for a worker thread.")
-        total("agentctx.worker.waits", [waits], description="Works that had to wait for a worker thread.")
-        total("agentctx.worker.wait", [seconds], unit="s", description="How long works waited, added up.")
 
 
 def _attributes(event: Event) -> dict[str, Any]:

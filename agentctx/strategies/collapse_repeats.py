@@ -13,7 +13,6 @@ from attrs import define, field, frozen
 
 from agentctx.core.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
-from agentctx.core.pace import breathe
 from agentctx.core.references import refers
 from agentctx.engine.options import check_places, library_stage
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
@@ -282,7 +281,6 @@ def _repeated(messages: Sequence[Message], similar: float | None) -> dict[_Place
     found: dict[_Place, _Repeat] = {}
     staying = _Staying(similar)
     for place, tool, result in reversed(list(_read(messages))):
-        breathe()
         but = staying.repeated_by(tool, result)
         if but is not None:
             found[place] = _Repeat(tool, but)

@@ -41,7 +41,7 @@ from agentctx.engine.tool_calls import (
     shell_run_of,
 )
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage, whole_text
+from agentctx.protocols import Call, Scope, Stage
 
 Place = tuple[int, int]
 """The index of a message, and the number of a result in it."""
@@ -116,10 +116,6 @@ class DropSuperseded(Stage):
             if not isinstance(value, bool):
                 msg = f"DropSuperseded: {name} must be True or False, got {value!r:.80}"
                 raise ConfigError(msg)
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """None for a request that fits."""
-        return () if _fits(context, call) else whole_text(context, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without what is shown again later."""

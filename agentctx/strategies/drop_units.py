@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
@@ -22,7 +21,6 @@ from agentctx.engine.cut import (
     Piece,
     aiming_below,
     droppable,
-    effort_to_cut,
     lay_out,
     newest,
     oldest,
@@ -47,10 +45,6 @@ class _Reducer(Stage):
 
     __slots__ = ()
     scope: ClassVar[Scope] = Scope.PRESSURE
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """As of a cut to the limit."""
-        return effort_to_cut(context, limits(self.name, None, call)[0], call)
 
     def _reduced(self, context: Context, call: Call, order: str, going: Going) -> Context:
         """The context without what goes, when it is too large; the same object when it is not."""
@@ -257,10 +251,6 @@ class TrimRounds(Stage):
     @max_rounds.validator
     def _check(self, _attribute: object, value: int) -> None:
         check_whole("TrimRounds: max_rounds", value, 1)
-
-    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
-        """It reads no text."""
-        return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the older rounds dropped."""

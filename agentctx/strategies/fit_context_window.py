@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
-from agentctx.engine.cut import cut, effort_to_cut
+from agentctx.engine.cut import cut
 from agentctx.engine.options import as_budget, library_stage
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
@@ -96,7 +96,7 @@ class FitContextWindow(Stage):
             return context
         summed = None if call.summarizer is None else await _with_summary(context, limit, aim, call, call.summarizer)
         if summed is None:
-            summed = await run_plain(partial(_cut, limit, aim), effort_to_cut(context, limit, call), context, call)
+            summed = await run_plain(partial(_cut, limit, aim), context, call)
         return await with_handles(summed, call)
 
     def _limits(self, call: Call) -> tuple[int, int]:
@@ -123,7 +123,7 @@ async def _with_summary(context: Context, limit: int, aim: int, call: Call, summ
     An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
     """
     known, most = call.notes.copy(), int(SHARE * aim)
-    left = await leave_out(partial(_cut, limit, aim - most), effort_to_cut(context, limit, call), context, call)
+    left = await leave_out(partial(_cut, limit, aim - most), context, call)
     if left.is_known and sum(map(call.count, left.gone)) <= most:
         call.notes.restore(known)
         return None

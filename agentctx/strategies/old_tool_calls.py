@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from itertools import repeat
 from typing import ClassVar, Literal
 
 from attrs import field, frozen
@@ -23,7 +22,7 @@ from agentctx.engine.shrink import (
 )
 from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage, whole_text
+from agentctx.protocols import Call, Scope, Stage
 from agentctx.wire_format import Clearing
 
 
@@ -32,10 +31,6 @@ class _OldestFirst(Stage):
 
     __slots__ = ()
     scope: ClassVar[Scope] = Scope.PRESSURE
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """It reads text only to see how much must go."""
-        return repeat(0, len(context.messages)) if call.limit is None else whole_text(context, call)
 
     def _oldest_first(self, context: Context, call: Call, why: str) -> Context:
         spare = None if call.limit is None else call.size(context) - call.limit
@@ -290,10 +285,6 @@ class ClearByProvider(Stage):
     def concerns(self, call: Call, /) -> bool:
         """Return whether the format has options that ask for clearing."""
         return call.wire is not None and bool(call.wire.clearing_options(Clearing(self.trigger, self.keep)))
-
-    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
-        """It reads no text."""
-        return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Ask for the clearing and return the context as it is."""

@@ -180,9 +180,9 @@ class Pack(Stage):
         limit, aim = limits("Pack", self.max_tokens, call)
         if call.size(context) <= aim:
             return context
-        laid_out = await run_plain(partial(self._laid_out, limit, aim), self.effort(context, call), context, call)
+        laid_out = await run_plain(partial(self._laid_out, limit, aim), context, call)
         relevant = await relevances(laid_out.traits, self.weights, laid_out.task, self.relevance)
-        return await run_plain(partial(self._packed, laid_out, relevant), self.effort(context, call), context, call)
+        return await run_plain(partial(self._packed, laid_out, relevant), context, call)
 
     def _laid_out(self, limit: int, aim: int, context: Context, call: Call) -> _LaidOut:
         """What there is to choose from."""

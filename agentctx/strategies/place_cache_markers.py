@@ -7,7 +7,7 @@ a conversation is left out).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar
 
@@ -66,10 +66,6 @@ class PlaceCacheMarkers(Stage):
         """Whether the format and the model have cache markers."""
         markers = None if call.wire is None else call.wire.cache_markers
         return markers is not None and markers.new(self.ttl, call.profile) is not None
-
-    def effort(self, _context: Context, _call: Call, /) -> Iterable[int]:
-        """Next to nothing: where no marker is, is known from the step before."""
-        return ()
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""

@@ -14,7 +14,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.numbered_lines import number_of, numbered, said
-from agentctx.core.pace import breathe
 from agentctx.core.references import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -298,7 +297,6 @@ class _Seen:
         out, place, refers = _Written(self.least, again), 0, False
         name, cutter, doubtful = self.standing.name_of(result), cutter_of(call.counter), WITHIN in text
         while place < len(lines.lines):
-            breathe()
             run = self._run(read, place, out, name, doubtful=doubtful)
             if run is None:
                 out.write(lines, runs, place)

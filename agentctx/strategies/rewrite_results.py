@@ -48,10 +48,6 @@ class RewriteResults(Stage):
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
 
-    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
-        """It reads the results that concern it."""
-        return (sum(map(len, filter(self.concerns_text, _texts(message)))) for message in context.messages)
-
     def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
         """Whether no result concerns it, at a glance."""
         for message in messages:

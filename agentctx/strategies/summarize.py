@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import repeat
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
@@ -14,7 +13,6 @@ from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.core.units import segments, units
 from agentctx.engine.cut import (
     cut,
-    effort_to_cut,
     oldest,
     oldest_first,
     piece_of,
@@ -182,7 +180,7 @@ class Summarize(Stage):
         """A summary and what stays; the context itself where nothing can be left out."""
         known = call.notes.copy()
         low = max(1, aim - _for_summary(aim, context, call))
-        left = await leave_out(partial(_without_oldest, low), self.effort(context, call), context, call)
+        left = await leave_out(partial(_without_oldest, low), context, call)
         if left.gone and left.is_known and call.size(left.context) > low:
             call.notes.restore(known)
             return context
@@ -211,11 +209,11 @@ class Summarize(Stage):
             after = await run_alone(_BLOCK_WITHOUT_WORDS, context, alone)
         else:
             limit = limits("Summarize", None, call)[0]
-            after = await run_plain(partial(_cut, limit, free), effort_to_cut(context, limit, call), context, alone)
+            after = await run_plain(partial(_cut, limit, free), context, alone)
             await call.meter.settle(after.messages)
         if after is context:
             return after
-        return await run_plain(_with_recap, repeat(0, len(after.messages)), after, call)
+        return await run_plain(_with_recap, after, call)
 
     def _asking(self, summarizer: Summarizer) -> Asking:
         if isinstance(summarizer, Extractive):

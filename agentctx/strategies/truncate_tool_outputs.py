@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Context, Message, Text, ToolResult
+from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.references import written_out
 from agentctx.engine.options import check_places, check_whole, library_stage
 from agentctx.engine.shrink import (
@@ -22,15 +22,12 @@ from agentctx.engine.shrink import (
     with_text,
 )
 from agentctx.errors import ConfigError
-from agentctx.protocols import SEARCHED, Call, Scope, Stage, TextCutter, TokenCounter, as_cutter
+from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter
 
 TOLD = 0.4
 """So much of what may stay of a result is for what is told of the rest."""
 
 _TOLD = "[in them: {}]\n"
-
-_READ_PER_TOKEN = 14
-"""Characters that are read, about, for each token that stays: to see that a result is too long, and for its ends."""
 
 Tell = Callable[[str, str, int, TokenCounter], str]
 """What is told of a text of which only something stays, in at most so many tokens."""
@@ -95,12 +92,6 @@ class TruncateToolOutputs(Stage):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)
 
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """It reads little more of a result than what may stay of it, with a counter that can cut."""
-        cuts = as_cutter(call.counter) is not None
-        for message in context.messages:
-            yield sum([self._read(result, cuts=cuts) for result in message.results])
-
     def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
         """Whether all results are short: so few characters, or bytes, that the tokens need no counting beyond those."""
         chars, tokens = self.max_chars, self.max_tokens
@@ -128,18 +119,6 @@ class TruncateToolOutputs(Stage):
             return edit_results(message, lambda result: self._cut(message, result, call, plain))
 
         return edited(context, places, cut, call, f"tool output longer than {self._limits()}")
-
-    def _read(self, result: ToolResult, *, cuts: bool) -> int:
-        """How many characters of a result are read, about: none of one that is surely short enough."""
-        if self.max_tokens is None:
-            return 0
-        most = self.max_tokens
-        characters = sum(len(part.text) for part in result.content if isinstance(part, Text))
-        if characters <= most:
-            return 0
-        if self.tell is not None:
-            return SEARCHED * characters
-        return min(characters, _READ_PER_TOKEN * most) if cuts else characters
 
     def _is_long(self, message: Message, cutter: TextCutter) -> bool:
         """Whether a message has a result that is longer than it may be."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,9 +26,8 @@ from agentctx.core.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.core.pace import EVERY, paced
 from agentctx.models.profile import JSON_TOOLS, SERVER_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
-from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
+from agentctx.offload import MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.counting import Asking, RememberingCounter, whole_tokens
 from agentctx.tokens.media import carried, may_be_office, may_be_text, media_tokens
@@ -105,16 +103,9 @@ class MessageMeter:
         """
         mark = self._mark
         pending = [each for each in messages if each._counted[0] is not mark]  # noqa: SLF001 - as in message
-        if not pending:
-            return
-        if self._whole is not None:
-            self._count_all(pending)
-        else:
-            await offload(partial(self._count_all, pending), len(pending), characters_to_count(pending))
-
-    def _count_all(self, messages: Sequence[Message]) -> None:
-        for message in messages if len(messages) < EVERY else paced(messages):
-            self._work_out(message)
+        if pending:
+            work = len(pending), characters_to_count(pending)
+            await offload(lambda: [self._work_out(message) for message in pending], *work)
 
     def _work_out(self, message: Message) -> tuple[int, int]:
         size = sum(map(part_bytes, message.parts))
@@ -348,13 +339,13 @@ _MESSAGE_CHARACTERS = 200  # what looking at a message costs, beside counting it
 
 
 def characters_to_count(messages: Iterable[Message]) -> int:
-    """About how many characters have to be counted; of very much text only that it is very much."""
+    """About how many characters have to be counted; of much text only that it is much."""
     total = 0
     for message in messages:
         total += _MESSAGE_CHARACTERS
         for part in message.parts:
             total += _characters(part)
-        if total > VERY_MUCH_TEXT:
+        if total > MUCH_TEXT:
             break
     return total
 

@@ -19,7 +19,6 @@ from prometheus_client import REGISTRY, generate_latest
 
 from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, InvalidInput, Pipeline, Session, Sessions
 from agentctx.economics import SilentTruncationSuspected
-from agentctx.offload import offload, queue
 from agentctx.sinks import (
     JsonLines,
     LogEvents,
@@ -263,17 +262,6 @@ async def test_a_name_of_a_conversation_writes_no_line_of_its_own(caplog):
     assert all(len(line.splitlines()) == 1 and line.isprintable() for line in told)
 
 
-async def test_waiting_for_a_worker_is_counted():
-    """Two long works at once: one of them waits."""
-    before = queue()
-    async with anyio.create_task_group() as group:
-        for _ in range(2):
-            group.start_soon(offload, lambda: sum(range(10_000)), 5_000)
-    after = queue()
-    assert (after.waits - before.waits, after.waiting) == (1, 0)
-    assert after.seconds > before.seconds
-
-
 @pytest.fixture
 def telemetry():
     """A real SDK in memory: a sink, its metrics by name, and its spans."""
@@ -333,7 +321,6 @@ async def test_metrics_are_the_reports(telemetry):
     assert told["agentctx.overflows"][0].value == 1
     assert told["agentctx.refusals"][0].attributes["error.type"] == "ContextOverflow"
     assert told["agentctx.sessions"][0].value == 1
-    assert told["agentctx.worker.queue"][0].value == 0
     billed = {point.attributes["gen_ai.token.type"]: point.sum for point in told["gen_ai.client.token.usage"]}
     assert billed == {"input": 900, "output": 5}
 
@@ -357,7 +344,7 @@ async def test_prometheus_scrapes_what_the_dashboard_shows():
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     shown = set(re.findall(r"agentctx_\w+(?=[{\[)])", asked)) - {"agentctx_why"}
-    assert len(shown) >= 16
+    assert len(shown) >= 15
     assert sorted(name for name in shown if f"\n{name}{{" not in scraped) == []
 
 

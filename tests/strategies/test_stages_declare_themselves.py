@@ -25,7 +25,6 @@ from agentctx import (
     when,
 )
 from agentctx.engine.reading import reader
-from agentctx.offload import VERY_MUCH
 from agentctx.protocols import Phase, declared
 from agentctx.testing import assistant, result, transcript, user
 from agentctx.tokens import FixedCounter, TiktokenCounter
@@ -58,8 +57,10 @@ async def test_a_plain_function_is_a_stage(preparing, place):
     assert {(change.stage, change.reason) for change in view.report.in_force} == {("without_answers", "an answer")}
 
 
-@pytest.mark.parametrize(("rounds", "apart"), [(3, False), (2_000, True)])
-async def test_a_plain_stage_works_off_the_loop_when_it_has_much_to_do(rounds, apart):
+@pytest.mark.parametrize(
+    ("rounds", "said", "apart"), [(3, "gone", False), (3, "gone " * 10_000, True), (2_000, "gone", True)]
+)
+async def test_a_plain_stage_works_off_the_loop_when_the_request_is_large(rounds, said, apart):
     """For a short history the hop to another thread is not worth it."""
     seen = []
 
@@ -67,41 +68,9 @@ async def test_a_plain_stage_works_off_the_loop_when_it_has_much_to_do(rounds, a
         seen.append(get_ident())
         return context
 
-    messages = transcript("openai-chat", *[turn for _ in range(rounds) for turn in (user("go"), assistant("gone"))])
+    messages = transcript("openai-chat", *[turn for _ in range(rounds) for turn in (user("go"), assistant(said))])
     await Pipeline(noting).prepare([*messages, MESSAGES[0]], format="openai-chat")
     assert [ident != get_ident() for ident in seen] == [apart]
-
-
-def reads(natives, tools=None):
-    """What a stage that says nothing of it is taken to read."""
-    source = reader(natives, tools=tools, format="openai-chat")
-    context = Context(tuple(source.messages(natives)), *source.head(None, tools))
-    return [*declared(without_answers).effort(context, Call(source.meter))]
-
-
-def test_what_a_stage_reads_is_the_text_of_the_messages_that_it_is_given():
-    """No picture in them, and neither system prompt nor tools: so one for arrivals is weighed by what arrives."""
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
-    tools = [{"type": "function", "function": {"name": "read", "description": "much " * 50_000}}]
-    natives = [*MESSAGES[:1], {"role": "user", "content": [picture, {"type": "text", "text": "see"}]}]
-    assert reads(natives, tools) == [4, 3]
-
-
-async def test_what_a_long_history_says_is_not_asked_for_to_its_end():
-    """A thousand messages are many, whatever stands in them."""
-    asked = []
-
-    @frozen
-    class Reading(Stage):
-        def effort(self, context, _call):
-            return (asked.append(message) or 0 for message in context.messages)
-
-        def apply(self, context, _call):
-            return context
-
-    messages = transcript("openai-chat", *[turn for _ in range(2_000) for turn in (user("go"), assistant("gone"))])
-    await Pipeline(Reading()).prepare(messages, format="openai-chat")
-    assert len(asked) == VERY_MUCH
 
 
 async def test_a_stage_that_leaves_alone_what_is_new_is_not_run():

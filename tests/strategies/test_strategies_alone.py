@@ -44,7 +44,7 @@ from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments
-from agentctx.testing import CountingCounter, assistant, call, result, system, transcript, user
+from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
@@ -183,17 +183,6 @@ async def test_a_stage_with_nothing_to_do_gives_back_the_same_and_says_nothing(s
     assert await run_alone(stage, context, told) is context
     assert not told.notes.reasons
     assert not told.notes.remarks
-
-
-@pytest.mark.parametrize(("counter", "most"), [(HeuristicCounter(), 15_000), (CountingCounter(), 1_040_000)])
-def test_how_much_is_read_of_a_long_output_is_said_without_reading_it(counter, most):
-    """Of a megabyte, what may stay a few times over, or all where the counter cannot cut; nothing of what is short."""
-    results = [ToolResult("a", (Text("line of text\n" * 80_000),)), ToolResult("b", (Text("x" * 1_000),))]
-    sent = Context(tuple(Message("tool", (each,)) for each in results))
-    long, short = TruncateToolOutputs(max_tokens=1_000).effort(sent, Call(MessageMeter(counter)))
-    assert 1_000 < long <= most
-    assert short == 0
-    assert not getattr(counter, "texts", None)
 
 
 async def test_the_system_prompt_is_in_the_body():

@@ -25,7 +25,6 @@ from agentctx.core.message import (
     ToolCall,
     ToolResult,
 )
-from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import (
@@ -289,7 +288,7 @@ def _media_source(part: Media) -> dict[str, Any]:
 def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
     found: list[Repaired] = []
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         why: list[str] = []
         parts = _repair_parts(message, why)
         if index == len(messages) - 1 and message.role == "assistant":

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from attrs import evolve
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
-from agentctx.core.pace import EVERY, paced
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import as_mapping, clean_text, finite_json, mapping_or_none, same, still_says
 from agentctx.tokens.media import media_of
@@ -471,7 +470,7 @@ def repair(
     Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
     """
     found: list[Repaired] = []
-    for index, message in enumerate(messages) if len(messages) < EVERY else paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         if _is_ordinary(message):
             continue
         reasons: list[str] = []

@@ -27,7 +27,6 @@ from agentctx.core.message import (
     ToolCall,
     ToolResult,
 )
-from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, still_says, string_of
 from agentctx.providers.openai_chat.messages import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
@@ -695,7 +694,7 @@ def repair(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple
     that nothing follows goes.
     """
     repairing = _Repairing(messages)
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         for part in message.parts:
             if not _is_fine(part):
                 _repair_parts(repairing, index, message)
@@ -830,7 +829,7 @@ def item_id(message: Message) -> str | None:
 def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Message, ...], str]]:
     """Answers of another kind than their calls, each with what says the same in the kind that the call asks for."""
     asked: dict[str, ToolCall] = {}
-    for index, message in paced(enumerate(messages)):
+    for index, message in enumerate(messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 asked[part.id] = part
@@ -844,7 +843,7 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
 def _repeated(repairing: _Repairing, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
     """No two items may have one id: the same item again goes, another one with that id goes on without id."""
     seen: dict[str, Message] = {}
-    for index, message in paced(enumerate(repairing.messages)):
+    for index, message in enumerate(repairing.messages):
         now = repairing.now(index)
         if now is None or (identity := item_id(now)) is None or (_thought(now) is not None and not reasoning):
             continue
