@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
+from agentctx.core.message import Media, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.tokens.media import base64_of
@@ -106,6 +106,14 @@ def string_of(data: Mapping[str, Any], key: str) -> str | None:
     """The value of a key when it is a string."""
     value = data.get(key)
     return value if isinstance(value, str) else None
+
+
+def located(kind: str, url: str, detail: str | None, source: Native, words: str = "") -> Media:
+    """Media by its URL or file id; a ``data:`` URL carries the content itself."""
+    head, comma, content = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return Media(kind, head[5:-7] or None, content, detail=detail, source=source, words=words)
+    return Media(kind, url=url, detail=detail, source=source, words=words)
 
 
 def needed_string(block: Mapping[str, Any], key: str, where: str = "") -> str:

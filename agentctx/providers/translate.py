@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import groupby
 from mimetypes import guess_type
-from operator import is_
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -60,8 +59,11 @@ class Translator:
         takes = self.target.in_user if message.role in {"user", "tool"} else {}
         for part in message.parts:
             spoken.parts.extend(self._part(part, takes, spoken))
-        if left := _beside(message, self.source, spoken.named):
-            spoken.why += _left(left, self.target)
+        left = _beside(message, self.source, spoken.named)
+        if alone := [key for key in left if key not in self.target.also]:
+            spoken.why.append(f"only its own format has a place for: {', '.join(alone)}")
+        if shared := [key for key in left if key in self.target.also]:
+            spoken.why.append(f"not taken along: {', '.join(shared)}")
         return spoken
 
     def _part(self, part: Part, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
@@ -103,16 +105,13 @@ class Translator:
         if part.signature is not None:
             spoken.why.append(FOREIGN_REASONING)
         self._called[call_id] = name
-        return ToolCall(call_id, name, self._arguments(part))
-
-    def _arguments(self, part: ToolCall) -> str:
-        """The arguments as JSON; the free text of a custom tool is wrapped, as its definition then says."""
-        source = fields_or_none(part.source) or {}
-        if str(source.get("type")) in _FREE_TEXT:
-            return json.dumps({"input": part.arguments}, ensure_ascii=False)
-        if self.target.arguments_object and not part.arguments.startswith("{"):
-            return json.dumps(json_object(part.arguments), ensure_ascii=False)
-        return part.arguments
+        arguments = part.arguments
+        if str((fields_or_none(part.source) or {}).get("type")) in _FREE_TEXT:
+            # The free text of a custom tool is wrapped, as its definition then says.
+            arguments = json.dumps({"input": arguments}, ensure_ascii=False)
+        elif self.target.arguments_object and not arguments.startswith("{"):
+            arguments = json.dumps(json_object(arguments), ensure_ascii=False)
+        return ToolCall(call_id, name, arguments)
 
     def _result(self, part: ToolResult, spoken: Spoken) -> ToolResult:
         call_id = self.ids.of_result(part.call_id)
@@ -167,15 +166,6 @@ class Spoken:
     shown: list[Part] = field(factory=list)
     why: list[str] = field(factory=list)
     named: set[int] = field(factory=set)
-
-
-def _left(keys: Sequence[str], target: Capabilities) -> Iterator[str]:
-    """Why keys were left: the provider has no place for them, or they are not taken along."""
-    alone, shared = ([key for key in keys if (key in target.also) is also] for also in (False, True))
-    if alone:
-        yield f"only its own format has a place for: {', '.join(alone)}"
-    if shared:
-        yield f"not taken along: {', '.join(shared)}"
 
 
 def _in_one_text(parts: Sequence[Part]) -> list[Part]:
@@ -265,25 +255,17 @@ def _words(data: object, depth: int) -> Iterator[str]:
         for each in data:
             yield from _words(each, depth + 1)
     elif (block := mapping_or_none(data)) is not None:
-        hidden = _carries_bytes(block)
+        # ``data`` may be no text: media in base64, hidden reasoning.
+        media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
+        hidden = block.get("type") != "text" and not str(media_type or "").startswith("text/")
         for key, value in block.items():
-            if not isinstance(value, str):
-                yield from _strings_of(key, value, depth)
-            elif key in _WORDS and not (hidden and key == "data") and value.strip():
-                yield value
-
-
-def _strings_of(key: str, value: object, depth: int) -> Iterator[str]:
-    if key in _WORDS and isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
-        yield from (each for each in value if each.strip())
-    else:
-        yield from _words(value, depth + 1)
-
-
-def _carries_bytes(block: Mapping[str, Any]) -> bool:
-    """Whether ``data`` in this block is no text: media in base64, hidden reasoning."""
-    media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
-    return block.get("type") != "text" and not str(media_type or "").startswith("text/")
+            if isinstance(value, str):
+                if key in _WORDS and not (hidden and key == "data") and value.strip():
+                    yield value
+            elif key in _WORDS and isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+                yield from (each for each in value if each.strip())
+            else:
+                yield from _words(value, depth + 1)
 
 
 _USUAL = {"image": "image/png", "document": "application/pdf"}
@@ -302,8 +284,11 @@ def _placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | Non
         return None
     detail = part.detail if target.details and part.detail in _DETAILS else None
     bare = Media(part.kind, part.media_type, part.data, part.url, detail)
-    if part.data is None:
-        return _by_url(bare, target)
+    if part.data is None:  # what a provider keeps under a name of its own, no other provider has
+        url = part.url or ""
+        if part.kind not in target.by_url or not url.startswith(("https://", "http://")):
+            return None
+        return evolve(bare, media_type=part.media_type or guess_type(url.partition("?")[0])[0])
     media_type = _SAME.get(part.media_type or "", part.media_type) or _USUAL.get(part.kind)
     data = _plain_base64(part.data)
     allowed = {_SAME.get(one, one) for one in takes[part.kind]}
@@ -349,13 +334,6 @@ def _plain_base64(data: str) -> str | None:
     return data if plain == data else plain
 
 
-def _by_url(part: Media, target: Capabilities) -> Media | None:
-    """Media by a web address; what a provider keeps under a name of its own, no other provider has."""
-    if part.kind not in target.by_url or part.url is None or not part.url.startswith(("https://", "http://")):
-        return None
-    return evolve(part, media_type=part.media_type or guess_type(part.url.partition("?")[0])[0])
-
-
 def _left_out(part: Media) -> Text:
     """What stands for media that cannot be sent."""
     kind = part.media_type or part.kind
@@ -397,19 +375,18 @@ _NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "t
 _CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
 
 
-def _beside(message: Message, wire: WireFormat, named: AbstractSet[int] = frozenset()) -> list[str]:
+def _beside(message: Message, wire: WireFormat, named: AbstractSet[int]) -> list[str]:
     """The keys of a native message that say something which is not taken along, each once."""
-    taken = wire.keys_taken | {key for part in message.parts for key in _own_key(part)}
-    answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
-    found = [key for key in _keys(message.source, taken) if key not in answer and not _is_tool_name(key, message)]
+    taken = wire.keys_taken
+    for part in message.parts:
+        if isinstance(part, Media) and type(part.source) is dict and len(part.source) == 1:
+            taken |= part.source.keys()  # the part is the value of this key of the message
+    answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), Mapping) else _MARKS
+    if message.results:  # the name of a tool goes along with its result; that of a participant does not
+        answer |= {"name"}
+    found = [key for key in _keys(message.source, taken) if key not in answer]
     found += [key for part in message.parts for key in _of_part(part, taken, named)]
     return list(dict.fromkeys(found))
-
-
-def _own_key(part: Part) -> Iterator[str]:
-    """The key of the message that a part is the value of."""
-    if isinstance(part, Media) and type(part.source) is dict and len(part.source) == 1:
-        yield from part.source
 
 
 def beside_tool(tool: Tool) -> list[str]:
@@ -417,11 +394,6 @@ def beside_tool(tool: Tool) -> list[str]:
     definition = fields_or_none(tool.source) or {}
     inner = [fields_or_none(definition.get(key)) or {} for key in ("function", "custom", "toolSpec")]
     return list(dict.fromkeys(key for each in (definition, *inner) for key in _unknown(each, _TOOL)))
-
-
-def _is_tool_name(key: str, message: Message) -> bool:
-    """The name of a tool goes along with its result; that of a participant does not."""
-    return key == "name" and bool(message.results)
 
 
 def _of_part(part: Part, taken: frozenset[str], named: AbstractSet[int]) -> Iterator[str]:
@@ -494,20 +466,29 @@ class Turn:
 
 def grouped(turns: Iterable[Turn], target: Capabilities) -> list[Turn]:
     """The turns in the grouping, the order and the roles of the target. Grouping twice changes nothing."""
-    sided = [turn for each in turns if (turn := _sided(each, target)).parts]
+    roles = {"tool": "user", **dict.fromkeys(SYSTEM_ROLES, target.system_between)}
+    sided = [evolve(turn, role=roles.get(turn.role, turn.role)) for turn in turns if turn.parts]
     found: list[Turn] = []
     for side, run in groupby(sided, key=lambda turn: turn.role):
         said = list(run)
-        found += _of_model(said, target) if side == "assistant" else _of_others(side, said, target)
-    if target.user_first and (first := next(iter(found), None)) is not None and first.role == "assistant":
+        if side != "assistant":
+            found += _of_others(side, said, target)
+        elif target.grouping != "one item":
+            whole = _joined("assistant", said)
+            parts = _in_one_text(whole.parts) if target.texts_in_one else list(whole.parts)
+            first = next((part for part in parts if isinstance(part, ToolCall)), None)
+            if target.unsigned_call is not None and first is not None:
+                signed = evolve(first, signature=target.unsigned_call)
+                parts = [signed if part is first else part for part in parts]
+            found.append(evolve(whole, parts=tuple(parts)))
+        else:  # one item for each call and for the words between
+            for turn in said:
+                for apart, each in groupby(turn.parts, key=lambda part: isinstance(part, (Thinking, ToolCall))):
+                    held = tuple(each)
+                    found += [evolve(turn, parts=item) for item in (zip(held) if apart else (held,))]
+    if target.user_first and found and found[0].role == "assistant":
         found.insert(0, Turn("user", (Text(NOT_SHOWN),)))
     return list(found if target.user_after_results else _with_answers(found))
-
-
-def _sided(turn: Turn, target: Capabilities) -> Turn:
-    if turn.role in SYSTEM_ROLES:
-        return evolve(turn, role=target.system_between)
-    return evolve(turn, role="user") if turn.role == "tool" else turn
 
 
 def _joined(role: str, turns: Sequence[Turn], parts: Iterable[Part] | None = None) -> Turn:
@@ -515,54 +496,32 @@ def _joined(role: str, turns: Sequence[Turn], parts: Iterable[Part] | None = Non
     return Turn(role, tuple(said), tuple(dict.fromkeys(origin for turn in turns for origin in turn.origins)))
 
 
-def _of_model(run: Sequence[Turn], target: Capabilities) -> list[Turn]:
-    """A turn of the model: one message, or one item for each call and for the words between."""
-    if target.grouping == "one item":
-        return [item for turn in run for item in _items(turn)]
-    whole = _joined("assistant", run)
-    parts = _in_one_text(whole.parts) if target.texts_in_one else whole.parts
-    return [evolve(whole, parts=tuple(_signed(parts, target.unsigned_call)))]
-
-
-def _signed(parts: Iterable[Part], signature: str | None) -> Iterator[Part]:
-    """The parts, the first call among them with what stands for its signature."""
-    for part in parts:
-        if signature is not None and isinstance(part, ToolCall):
-            yield evolve(part, signature=signature)
-            signature = None
-        else:
-            yield part
-
-
-def _items(turn: Turn) -> Iterator[Turn]:
-    for apart, parts in groupby(turn.parts, key=lambda part: isinstance(part, (Thinking, ToolCall))):
-        if apart:
-            yield from (evolve(turn, parts=(part,)) for part in parts)
-        else:
-            yield evolve(turn, parts=tuple(parts))
-
-
 def _of_others(role: str, run: Sequence[Turn], target: Capabilities) -> list[Turn]:
     """The results of tools first, then what else is said."""
     answering = [turn for turn in run if any(isinstance(part, ToolResult) for part in turn.parts)]
-    results = [_plain(part, target) for turn in answering for part in turn.parts if isinstance(part, ToolResult)]
+    answers = [
+        Turn("tool", (_plain(part, target),), turn.origins)
+        for turn in answering
+        for part in turn.parts
+        if isinstance(part, ToolResult)
+    ]
+    results = [part for answer in answers for part in answer.parts]
     said = [rest for turn in run if (rest := _without_results(turn)).parts]
     if target.grouping == "one turn":
         parts = [*results, *(part for turn in said for part in turn.parts)]
-        few = tuple(_few_media(parts, target))
-        why = () if all(map(is_, few, parts)) else ("a message takes no more media of this kind: the latest stay",)
+        few = list(parts)
+        why: tuple[str, ...] = ()
+        for kind, most in target.most.items():
+            media = [(place, part) for place, part in enumerate(parts) if isinstance(part, Media) and part.kind == kind]
+            for place, part in media[: max(0, len(media) - most)]:
+                few[place] = _left_out(part)
+                why = ("a message takes no more media of this kind: the latest stay",)
         return [evolve(_joined(role, run, few), why=why)]
     if not results:
         return said
     if target.grouping == "all results":
         return [_joined("user", answering, results), *said]
-    each = (
-        Turn("tool", (_plain(part, target),), turn.origins)
-        for turn in answering
-        for part in turn.parts
-        if isinstance(part, ToolResult)
-    )
-    return [*each, *said]
+    return [*answers, *said]
 
 
 def _without_results(turn: Turn) -> Turn:
@@ -571,21 +530,6 @@ def _without_results(turn: Turn) -> Turn:
 
 def _plain(result: ToolResult, target: Capabilities) -> ToolResult:
     return evolve(result, content=tuple(_in_one_text(result.content))) if target.results_in_one else result
-
-
-def _few_media(parts: Sequence[Part], target: Capabilities) -> Iterator[Part]:
-    """No more media of a kind than a message may hold: the latest ones."""
-    over = {kind: sum(1 for part in parts if _is(part, kind)) - most for kind, most in target.most.items()}
-    for part in parts:
-        if isinstance(part, Media) and over.get(part.kind, 0) > 0:
-            over[part.kind] -= 1
-            yield _left_out(part)
-        else:
-            yield part
-
-
-def _is(part: Part, kind: str) -> bool:
-    return isinstance(part, Media) and part.kind == kind
 
 
 def _with_answers(turns: Sequence[Turn]) -> Iterator[Turn]:
@@ -621,7 +565,9 @@ def translated(tools: Iterable[Tool], wire: WireFormat, names: Respelling) -> tu
     for tool in tools:
         schema = _schema_of(tool)
         if schema is None:
-            lost.append(tool.name or _kind(tool))
+            source = fields_or_none(tool.source) or {}
+            kind = source.get("type")
+            lost.append(tool.name or (kind if isinstance(kind, str) else next(iter(source), "tool")))
         else:
             made.append(wire.write_tool(evolve(tool, name=names.of(tool.name), parameters=schema)))
     return made, lost
@@ -635,54 +581,33 @@ def placeholder(name: str) -> Tool:
 def _schema_of(tool: Tool) -> Schema | None:
     """The JSON schema of a tool's arguments; None when the tool is no function of the caller's."""
     source = fields_or_none(tool.source) or {}
-    if not tool.name or not _is_function(tool, source):
+    # The caller runs a function, and its definition says all of it.
+    own = tool.source is None or source.get("type") in ("function", "custom") or not _DEFINED.isdisjoint(source)
+    if not tool.name or not own:
         return None
     if source.get("type") == "custom" and "input_schema" not in source:
         return _FREE_INPUT
     if tool.parameters is None:
         return _NOTHING
-    return _lower(tool.parameters) if _is_google(source) else _object(tool.parameters)
-
-
-def _is_function(tool: Tool, source: Mapping[str, Any]) -> bool:
-    """Whether the caller runs it, and its definition says all of it."""
-    return tool.source is None or source.get("type") in ("function", "custom") or not _DEFINED.isdisjoint(source)
-
-
-def _kind(tool: Tool) -> str:
-    source = fields_or_none(tool.source) or {}
-    kind = source.get("type")
-    return kind if isinstance(kind, str) else next(iter(source), "tool")
-
-
-def _is_google(source: Mapping[str, Any]) -> bool:
-    return "functionDeclarations" in source or "function_declarations" in source
-
-
-def _object(schema: Schema) -> Schema:
-    """The schema; an object's where it does not say so."""
+    google = "functionDeclarations" in source or "function_declarations" in source
+    schema: Schema = _lowered(tool.parameters) if google else tool.parameters
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
-def _lower(schema: Schema) -> Schema:
-    """Gemini's own dialect of OpenAPI schemas as JSON schema: types in small letters, null as a type."""
-    return _object(_lowered(schema))
-
-
 def _lowered(schema: object) -> Native:
+    """Gemini's own dialect of OpenAPI schemas as JSON schema: types in small letters, null as a type."""
     if isinstance(schema, (list, tuple)):
         return [_lowered(each) for each in schema]
     if (fields := fields_or_none(schema)) is None:
         return schema
-    found = {key: _property(key, value) for key, value in fields.items() if key != "nullable"}
-    if fields.get("nullable") is True and isinstance(kind := found.get("type"), str):
-        found["type"] = [kind, "null"]
-    return found
-
-
-def _property(key: str, value: object) -> Native:
-    if key == "type" and isinstance(name := getattr(value, "value", value), str):
-        return name.lower()
-    if key in {"properties", "defs", "$defs"} and (named := fields_or_none(value)) is not None:
-        return {name: _lowered(each) for name, each in named.items()}
-    return value if key in {"enum", "required", "example", "default"} else _lowered(value)
+    lowered: dict[str, Native] = {}
+    for key, value in fields.items():
+        if key == "type" and isinstance(name := getattr(value, "value", value), str):
+            lowered[key] = name.lower()
+        elif key in {"properties", "defs", "$defs"} and (named := fields_or_none(value)) is not None:
+            lowered[key] = {name: _lowered(each) for name, each in named.items()}
+        elif key != "nullable":
+            lowered[key] = value if key in {"enum", "required", "example", "default"} else _lowered(value)
+    if fields.get("nullable") is True and isinstance(kind := lowered.get("type"), str):
+        lowered["type"] = [kind, "null"]
+    return lowered

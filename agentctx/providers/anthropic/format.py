@@ -6,7 +6,7 @@ Source: https://docs.anthropic.com/en/api/messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from typing import Any
 
 from attrs import evolve, frozen
@@ -196,13 +196,6 @@ _BEFORE_CONTENT = frozenset({"message_start", "ping"})
 _EMPTY_AT_FIRST = frozenset({"text", "thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
 
 
-def _beside(own: Sequence[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The edits among the options without those of a kind that is asked for anyway."""
-    kinds = {get(edit, "type") for edit in own}
-    edits = [edit for edit in get(options, "context_management", "edits") or () if get(edit, "type") not in kinds]
-    return {"context_management": {"edits": edits}}
-
-
 @frozen
 class Messages(Adapter):
     """``POST /v1/messages``, as Anthropic's SDK sends and answers it. Betas among the options belong into a header."""
@@ -228,9 +221,12 @@ class Messages(Adapter):
 
     def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request; of a kind of edit that the caller asks for as well, the caller's stays."""
-        own = get(body, "context_management", "edits")
-        options = view.options if own is None else {**view.options, **_beside(own, view.options)}
-        written = super().write(body, request, evolve(view, options=options))
+        if (own := get(body, "context_management", "edits")) is not None:
+            kinds = {get(edit, "type") for edit in own}
+            edits = get(view.options, "context_management", "edits") or ()
+            others = [edit for edit in edits if get(edit, "type") not in kinds]
+            view = evolve(view, options={**view.options, "context_management": {"edits": others}})
+        written = super().write(body, request, view)
         if (edits := get(written, "context_management", "edits")) is not None:
             first = sorted(edits, key=lambda edit: get(edit, "type") != REASONING)  # which the provider wants so
             written["context_management"] = {**written["context_management"], "edits": first}

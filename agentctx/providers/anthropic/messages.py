@@ -6,7 +6,7 @@ Source: https://docs.anthropic.com/en/api/messages and the block types of the ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from hashlib import sha256
 from typing import Any
 
@@ -54,9 +54,6 @@ Block = Mapping[str, Any]
 ROLES = ("user", "assistant", "system")
 _WRITTEN_ROLES = {"tool": "user", "developer": "system"}
 
-_WORDS = ("title", "context")
-"""The keys of what is said beside a document."""
-
 IDS = Spelling("a-zA-Z0-9_-", 64)
 """How an id is spelled that has to be made anew; the provider takes longer ones."""
 
@@ -86,12 +83,8 @@ def read_system(native: object) -> Message | None:
 
 def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
     """The native tool definitions as values."""
-    return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
-
-
-def _read_tool(native: object, index: int) -> Tool:
-    tool = as_mapping(native, f"tools[{index}]")
-    return tool_as_read(tool, tool.get("input_schema"), native)
+    tools = ((as_mapping(each, f"tools[{index}]"), each) for index, each in enumerate(native or ()))
+    return tuple(tool_as_read(tool, tool.get("input_schema"), source) for tool, source in tools)
 
 
 def write_message(message: Message) -> object:
@@ -109,8 +102,40 @@ def read_block(native: object) -> Part:
     kind = block.get("type")
     if not isinstance(kind, str):
         raise InvalidInput(where=".type", what=f"expected the block's type as a string, got {kind!r}")
-    reader = _READERS.get(kind)
-    return _opaque(block, native) if reader is None else reader(block, native)
+    match kind:
+        case "text":
+            text = block.get("text")
+            if not isinstance(text, str):
+                raise InvalidInput(where=".text", what=f"expected a string, got {text!r}")
+            return Text(text, source=native)
+        case "tool_use":
+            arguments = json_of(block.get("input", {}), ".input")
+            call_id, name = _string(block, "id"), _string(block, "name")
+            return ToolCall(call_id, name, arguments, source=native, caller=_caller(block))
+        case "tool_result":
+            content = placed(_read_said, block.get("content"), ".content")
+            failed = bool(block.get("is_error"))
+            return ToolResult(_string(block, "tool_use_id"), content, is_error=failed, source=native)
+        case "thinking":
+            return Thinking(_string(block, "thinking"), string_of(block, "signature"), source=native)
+        case "redacted_thinking":
+            return Thinking("", encrypted=_string(block, "data"), source=native)
+        case "image" | "document":
+            source = mapping_or_none(block.get("source")) or {}
+            carried = source.get("type")
+            data = source.get("data") if carried == "base64" else None
+            try:  # the SDK takes a path and a stream, too, and reads them itself
+                data = data if isinstance(data, str) else base64_of(data)
+            except (OSError, ValueError) as error:
+                raise InvalidInput(where=".source.data", what=f"cannot be read: {error}") from error
+            url = string_of(source, "file_id" if carried == "file" else "url") if carried in {"url", "file"} else None
+            if data is not None or url is not None:
+                media_type, words = string_of(source, "media_type"), words_of(block, ("title", "context"))
+                return Media(kind, media_type, data, url, source=native, words=words)
+            # A document given as plain text or as blocks is read as text by the model: it is counted by its characters.
+    opens = string_of(block, "id") if kind.endswith("_tool_use") else None
+    closes = string_of(block, "tool_use_id") if kind.endswith("_tool_result") else None
+    return Opaque(kind, block, opens, closes, source=native, caller=_caller(block))
 
 
 def read_content(content: object) -> tuple[Part, ...]:
@@ -154,80 +179,15 @@ def _string(block: Block, key: str) -> str:
     return value
 
 
-def _read_text(block: Block, native: object) -> Part:
-    text = block.get("text")
-    if not isinstance(text, str):
-        raise InvalidInput(where=".text", what=f"expected a string, got {text!r}")
-    return Text(text, source=native)
-
-
-def _read_tool_use(block: Block, native: object) -> Part:
-    arguments = json_of(block.get("input", {}), ".input")
-    return ToolCall(_string(block, "id"), _string(block, "name"), arguments, source=native, caller=_caller(block))
-
-
-def _read_tool_result(block: Block, native: object) -> Part:
-    parts = placed(_read_said, block.get("content"), ".content")
-    return ToolResult(_string(block, "tool_use_id"), parts, is_error=bool(block.get("is_error")), source=native)
-
-
 def _read_said(content: Native) -> Parts:
     """What a result says; an absent content and an empty one say the same."""
     return () if content == "" else read_content(content)
-
-
-def _read_thinking(block: Block, native: object) -> Part:
-    return Thinking(_string(block, "thinking"), string_of(block, "signature"), source=native)
-
-
-def _read_redacted(block: Block, native: object) -> Part:
-    return Thinking("", encrypted=_string(block, "data"), source=native)
-
-
-def _read_media(block: Block, native: object) -> Part:
-    source = mapping_or_none(block.get("source")) or {}
-    kind, media_type, words = block["type"], string_of(source, "media_type"), words_of(block, _WORDS)
-    match source.get("type"):
-        case "base64" if (data := _inline(source.get("data"))) is not None:
-            return Media(kind, media_type, data, source=native, words=words)
-        case "url" if isinstance(url := source.get("url"), str):
-            return Media(kind, media_type, url=url, source=native, words=words)
-        case "file" if isinstance(file_id := source.get("file_id"), str):
-            return Media(kind, media_type, url=file_id, source=native, words=words)
-    # A document given as plain text or as blocks is read as text by the model, so it is counted by its characters.
-    return _opaque(block, native)
-
-
-def _inline(data: object) -> str | None:
-    """The base64 of a source; the SDK takes a path and a stream, too, and reads them itself."""
-    try:
-        return data if isinstance(data, str) else base64_of(data)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(where=".source.data", what=f"cannot be read: {error}") from error
-
-
-def _opaque(block: Block, native: object) -> Part:
-    kind: str = block["type"]
-    opens = string_of(block, "id") if kind.endswith("_tool_use") else None
-    closes = string_of(block, "tool_use_id") if kind.endswith("_tool_result") else None
-    return Opaque(kind, block, opens, closes, source=native, caller=_caller(block))
 
 
 def _caller(block: Block) -> str | None:
     """The id of the server tool's call whose code calls; None where the model itself does."""
     caller = block.get("caller")
     return None if caller is None else string_of(mapping_or_none(caller) or {}, "tool_id")
-
-
-_READERS: Mapping[str, Callable[[Block, object], Part]] = {
-    "text": _read_text,
-    "tool_use": _read_tool_use,
-    "tool_result": _read_tool_result,
-    "thinking": _read_thinking,
-    "redacted_thinking": _read_redacted,
-    "image": _read_media,
-    "document": _read_media,
-}
 
 
 def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: Block) -> dict[str, Any]:
@@ -238,9 +198,21 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: Block) -> 
         case ToolCall():
             return {**_keys(old, "tool_use"), "id": part.id, "name": part.name, "input": json_object(part.arguments)}
         case ToolResult():
-            return _made_result(part, _keys(old, "tool_result"))
+            block = {**_keys(old, "tool_result"), "tool_use_id": part.call_id}
+            if part.is_error or "is_error" in block:
+                block["is_error"] = part.is_error
+            try:
+                unchanged = _read_said(block.get("content")) == part.content
+            except InvalidInput:
+                unchanged = False
+            if not unchanged:
+                # The empty string is the one empty content that every endpoint takes.
+                block["content"] = write_content(part.content, block.get("content")) if part.content else ""
+            return block
+        case Thinking() if part.encrypted is not None:
+            return {"type": "redacted_thinking", "data": part.encrypted}
         case Thinking():
-            return _made_thinking(part)
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
         case Media():
             made = {"title": part.words} if part.words and not old else {}
             return {**_keys(old, part.kind), **made, "source": _media_source(part)}
@@ -248,29 +220,6 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: Block) -> 
 
 def _keys(old: Block, kind: str) -> dict[str, Any]:
     return dict(old) if old.get("type") == kind else {"type": kind}
-
-
-def _made_thinking(part: Thinking) -> dict[str, Any]:
-    if part.encrypted is not None:
-        return {"type": "redacted_thinking", "data": part.encrypted}
-    return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
-
-
-def _made_result(part: ToolResult, block: dict[str, Any]) -> dict[str, Any]:
-    block["tool_use_id"] = part.call_id
-    if part.is_error or "is_error" in block:
-        block["is_error"] = part.is_error
-    if _read_result_content(block) != part.content:
-        # The empty string is the one empty content that every endpoint takes.
-        block["content"] = write_content(part.content, block.get("content")) if part.content else ""
-    return block
-
-
-def _read_result_content(block: Block) -> tuple[Part, ...] | None:
-    try:
-        return _read_said(block.get("content"))
-    except InvalidInput:
-        return None
 
 
 def _media_source(part: Media) -> dict[str, Any]:
@@ -290,32 +239,18 @@ def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaire
     found: list[Repaired] = []
     for index, message in enumerate(messages):
         why: list[str] = []
-        parts = _repair_parts(message, why)
-        if index == len(messages) - 1 and message.role == "assistant":
-            parts = _without_trailing_blanks(parts, why)
+        parts = [better for part in message.parts if (better := _repair_part(part, why)) is not None]
+        if message.role != "assistant":
+            put_results_first(parts, why)
+        elif index == len(messages) - 1 and parts and isinstance(last := parts[-1], Text) and last.text[-1].isspace():
+            # The last words of the transcript, when they are the model's own, must not end in blanks.
+            why.append("trailing blanks removed")
+            parts[-1] = evolve(last, text=last.text.rstrip())
         if not parts and (message.parts or message.role != "system"):  # a system message may hold settings only
             found.append((index, None, "empty content"))
-        elif parts is not message.parts:
-            found.append((index, message.with_parts(parts), "; ".join(dict.fromkeys(why))))
+        elif not same(parts, message.parts):
+            found.append((index, message.with_parts(tuple(parts)), "; ".join(dict.fromkeys(why))))
     return found
-
-
-def _repair_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
-    """The parts to send; the very tuple when they are fine."""
-    parts = message.parts
-    repaired = [better for part in parts if (better := _repair_part(part, why)) is not None]
-    if message.role != "assistant":
-        put_results_first(repaired, why)
-    return parts if same(repaired, parts) else tuple(repaired)
-
-
-def _without_trailing_blanks(parts: tuple[Part, ...], why: list[str]) -> tuple[Part, ...]:
-    """The last words of the transcript, when they are the model's own, must not end in blanks."""
-    last = parts[-1] if parts else None
-    if not isinstance(last, Text) or (text := last.text.rstrip()) == last.text or not text:
-        return parts
-    why.append("trailing blanks removed")
-    return (*parts[:-1], evolve(last, text=text))
 
 
 def _repair_part(part: Part, why: list[str]) -> Part | None:
@@ -323,20 +258,33 @@ def _repair_part(part: Part, why: list[str]) -> Part | None:
     if isinstance(part, Text):
         return spoken(part, why)
     if isinstance(part, ToolResult):
-        return _repair_result(part, why)
+        # As a string the content may be blank, as blocks it may not.
+        block = mapping_or_none(part.source) or {}
+        as_string = len(part.content) == 1 and not isinstance(block.get("content"), (list, tuple))
+        content: list[Part] = []
+        for item in part.content:
+            better = cleaned(item, why) if as_string and isinstance(item, Text) else _repair_part(item, why)
+            if better is not None:
+                content.append(better)
+        call_id = _spelled(part.call_id, why)
+        if same(content, part.content) and call_id == part.call_id:
+            return part
+        return evolve(part, call_id=call_id, content=tuple(content))
     if isinstance(part, ToolCall):
-        return _repair_call(part, why)
+        call, call_id = with_object(part, why), _spelled(part.id, why)
+        caller, new = _repair_caller(part, why)
+        if new:
+            call = evolve(call, caller=caller, source={**fields_of(call.source), **new})
+        return call if call_id == part.id else evolve(call, id=call_id)
     if isinstance(part, Opaque):
         return _repair_server(part, why)
-    return _unmarked(part, why) if isinstance(part, Thinking) else part
-
-
-def _repair_call(part: ToolCall, why: list[str]) -> ToolCall:
-    call, call_id = with_object(part, why), _spelled(part.id, why)
-    caller, new = _repair_caller(part, why)
-    if new:
-        call = evolve(call, caller=caller, source={**fields_of(call.source), **new})
-    return call if call_id == part.id else evolve(call, id=call_id)
+    if isinstance(part, Thinking):
+        # The signature of reasoning does not cover a marker on it.
+        block = part.source if type(part.source) is dict else mapping_or_none(part.source) or {}
+        if block.get(CONTROL) is not None:
+            why.append(_MARKED)
+            return evolve(part, source={key: value for key, value in block.items() if key != CONTROL})
+    return part
 
 
 def _repair_server(part: Opaque, why: list[str]) -> Opaque:
@@ -378,36 +326,6 @@ def _spelled(call_id: str, why: list[str]) -> str:
     return IDS.respelled(call_id)
 
 
-def _unmarked(part: Thinking, why: list[str]) -> Thinking:
-    """Reasoning without the marker on it, which its signature does not cover."""
-    block = part.source if type(part.source) is dict else mapping_or_none(part.source)
-    if block is None or block.get(CONTROL) is None:
-        return part
-    why.append(_MARKED)
-    return evolve(part, source={key: value for key, value in block.items() if key != CONTROL})
-
-
-def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
-    as_string = _written_as_string(part)
-    content: list[Part] = []
-    for item in part.content:
-        better = cleaned(item, why) if as_string and isinstance(item, Text) else _repair_part(item, why)
-        if better is not None:
-            content.append(better)
-    call_id = _spelled(part.call_id, why)
-    if same(content, part.content) and call_id == part.call_id:
-        return part
-    return evolve(part, call_id=call_id, content=tuple(content))
-
-
-def _written_as_string(part: ToolResult) -> bool:
-    """Whether the content goes out as a string, which may be blank, rather than as blocks, which may not."""
-    if len(part.content) != 1:
-        return False
-    block = mapping_or_none(part.source)
-    return block is None or not isinstance(block.get("content"), (list, tuple))
-
-
 NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
 NO_PLACE = "no user turn stands before the system message: it is said by the user"
 MOVED = "a system message stands before a turn of the assistant, or last"
@@ -438,19 +356,13 @@ def place_system(
 
 def _settled(waiting: Sequence[Message], before: Message | None, note: Note, *, takes: bool) -> list[Message]:
     """System messages as they may stand behind ``before``: as they are, or as words of the user."""
-    if takes and before is not None and _may_precede(before):
+    last = before.parts[-1] if before is not None and before.parts else None
+    ends_on_server = isinstance(last, Opaque) and last.closes is not None
+    if takes and before is not None and (before.role != "assistant" or (ends_on_server and not before.calls)):
         return list(waiting)
     for message in waiting:
         note(message, NO_PLACE if takes else NOT_TAKEN)
     return [evolve(message, role="user") for message in waiting if message.parts]
-
-
-def _may_precede(message: Message) -> bool:
-    if message.role != "assistant":
-        return True
-    last = message.parts[-1] if message.parts else None
-    ends = isinstance(last, Opaque) and last.closes is not None
-    return ends and not any(isinstance(part, ToolCall) for part in message.parts)
 
 
 BETA = "context-management-2025-06-27"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise, takewhile
 from operator import attrgetter
 from typing import Any
@@ -150,12 +151,10 @@ def _blocks(content: object, index: int | None, path: str, role: str) -> tuple[C
         return (ContentBlock(index, path, role, "text", {"type": "text", "text": content}),)
     if not isinstance(content, (list, tuple)):
         return ()
-    return tuple(_block(native, index, f"{path}.{place}", role) for place, native in enumerate(content))
-
-
-def _block(native: object, index: int | None, path: str, role: str) -> ContentBlock:
-    data = mapping_or_none(native) or NOTHING
-    return ContentBlock(index, path, role, string_of(data, "type") or "", data)
+    opened = enumerate(mapping_or_none(native) or NOTHING for native in content)
+    return tuple(
+        ContentBlock(index, f"{path}.{place}", role, string_of(data, "type") or "", data) for place, data in opened
+    )
 
 
 def only_results(turn: Turn) -> bool:
@@ -194,16 +193,16 @@ def signatures(request: MessagesRequest) -> Iterator[Violation]:
             yield refused("signature_missing", block, text, severity="warn")
 
 
-def compaction_text(request: MessagesRequest) -> Iterator[Violation]:
-    """A compaction block has text, or null when the compaction failed; never the empty string."""
+def compaction(request: MessagesRequest) -> Iterator[Violation]:
+    """A compaction block has text, or null when the compaction failed; never the empty string.
+
+    A signed one is the very first block of the messages, and the only one. Compaction on demand and context editing are
+    not asked for together.
+    """
     for block in request.blocks:
         if block.kind == "compaction" and block.data.get("content") == "":
             path = f"{block.path}.compaction.content"
             yield refused("compaction_empty", block, f"{path}: compaction content must be non-empty", path)
-
-
-def compaction_place(request: MessagesRequest) -> Iterator[Violation]:
-    """A signed compaction block is the very first block of the messages, and the only one."""
     signed = [block for block in request.blocks if block.kind == "compaction" and block.string("signature")]
     first = next(request.blocks, None)
     for number, block in enumerate(signed):
@@ -213,10 +212,6 @@ def compaction_place(request: MessagesRequest) -> Iterator[Violation]:
         elif block is not first:
             text = f"{block.path}: compaction_block_misplaced: the compaction block must be the first block of messages"
             yield refused("compaction_misplaced", block, text)
-
-
-def compaction_alone(request: MessagesRequest) -> Iterator[Violation]:
-    """Compaction on demand and context editing are not asked for together."""
     if request.option("compaction") and request.option("context_management"):
         text = "compaction: cannot be combined with `context_management`"
         yield refused("compaction_conflict", None, text, "compaction")
@@ -236,18 +231,14 @@ def edits(request: MessagesRequest) -> Iterator[Violation]:
         yield refused("clearing_order", None, text, "context_management.edits")
 
 
-THINKING_RULES = (leads_round, signatures, compaction_text, compaction_place, compaction_alone, edits)
+THINKING_RULES = (leads_round, signatures, compaction, edits)
 
 
 def open_round(request: MessagesRequest) -> tuple[Turn, ...]:
     """The turns after the last user turn that is not only tool results."""
     turns = request.turns
-    start = next((n for n in range(len(turns), 0, -1) if _speaks(turns[n - 1])), 0)
-    return turns[start:]
-
-
-def _speaks(turn: Turn) -> bool:
-    return turn.role == "user" and not only_results(turn)
+    ends = (n for n in range(len(turns), 0, -1) if turns[n - 1].role == "user" and not only_results(turns[n - 1]))
+    return turns[next(ends, 0) :]
 
 
 def thoughts(request: MessagesRequest) -> list[ContentBlock]:
@@ -304,19 +295,41 @@ def manual_whole(request: MessagesRequest, before: MessagesRequest) -> Iterator[
 
 def bound(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """On models that bind reasoning, all that the model had read before each kept block is still there, unchanged."""
-    if not request.model.bound_thinking or _server_drops(request):
+    binding = mapping_or_none(request.option("thinking").get("block_binding")) or {}
+    if not request.model.bound_thinking or binding.get("prefix_mismatch_behavior") == "drop_block":
         return
     now, then = _strand(request), _strand(before)
     origin = {seal(block): number for number, (block, _) in enumerate(then.thoughts)}
     matched = [(block, place, origin[seal(block)]) for block, place in now.thoughts if seal(block) in origin]
-    shift = _shift(now, then, matched)
-    same = _same_start(now, then) and _fixed(request) == _fixed(before)
-    common = _common(now.content, then.content[shift:]) if same else -1
+    shift = 0  # so many blocks a new compaction block stands for
+    if now.start != then.start and matched:
+        _, place, number = matched[0]
+        shift = max(0, then.thoughts[number][1] - place)
+    common = -1  # so many blocks are the same from the start; a compaction block may stand for all that was before it
+    if (now.start is not None or then.start is None) and _fixed(request) == _fixed(before):
+        common = 0
+        with suppress(RecursionError):  # nested deeper than any request that the provider reads
+            for one, other in zip(now.content, then.content[shift:], strict=False):
+                if one != other:
+                    break
+                common += 1
     previous: int | None = None
     for block, place, number in matched:
         gap = previous is not None and number != previous + 1
         if gap or place > common or then.thoughts[number][1] != place + shift:
-            yield _unbound(block, now.blocks[common].path if 0 <= common < place else None)
+            where = ""
+            if 0 <= common < place:
+                where = (
+                    " Content that preceded this block when it was created is missing from this request, "
+                    f"starting at `{now.blocks[common].path}`."
+                )
+            yield refused(
+                "thinking_bound",
+                block,
+                f"{block.path}: Invalid `signature` in `thinking` block. The block is bound to a different "
+                "conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
+                f'"drop_block".{where}',
+            )
             return
         previous = number
 
@@ -364,19 +377,6 @@ def _strand(request: MessagesRequest) -> _Strand:
     return _Strand(start, blocks, [(block.role, _plain(block.data)) for block in blocks], found)
 
 
-def _same_start(now: _Strand, then: _Strand) -> bool:
-    """Whether the prefix starts alike; a compaction block may stand for what was before it."""
-    return now.start is not None or then.start is None
-
-
-def _shift(now: _Strand, then: _Strand, matched: Sequence[tuple[ContentBlock, int, int]]) -> int:
-    """How many blocks a new compaction block stands for."""
-    if now.start == then.start or not matched:
-        return 0
-    _, place, number = matched[0]
-    return max(0, then.thoughts[number][1] - place)
-
-
 def _fixed(request: MessagesRequest) -> tuple[object, object]:
     """The system prompt and the tools that are in the prompt from the start."""
     tools = [_plain(tool) for tool in request.tools if tool.get("defer_loading") is not True]
@@ -394,18 +394,6 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _common(now: Sequence[object], then: Sequence[object]) -> int:
-    length = min(len(now), len(then))
-    return next((index for index in range(length) if not _equal(now[index], then[index])), length)
-
-
-def _equal(one: object, other: object) -> bool:
-    try:
-        return one == other
-    except RecursionError:  # nested deeper than any request that the provider reads
-        return False
-
-
 def _calls(entry: Message) -> list[str]:
     return [call for block in entry.blocks if block.kind == "tool_use" and (call := block.string("id")) is not None]
 
@@ -418,34 +406,12 @@ def _latest_message(request: MessagesRequest) -> int | None:
     return next((entry.index for entry in reversed(request.entries) if entry.role == "assistant"), None)
 
 
-def _server_drops(request: MessagesRequest) -> bool:
-    binding = mapping_or_none(request.option("thinking").get("block_binding")) or {}
-    return binding.get("prefix_mismatch_behavior") == "drop_block"
-
-
 def _modified(block: ContentBlock) -> Violation:
     return refused(
         "thinking_modified",
         block,
         f"{block.path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
         "These blocks must remain as they were in the original response.",
-    )
-
-
-def _unbound(block: ContentBlock, changed: str | None) -> Violation:
-    where = (
-        ""
-        if changed is None
-        else (
-            " Content that preceded this block when it was created is missing from this request, "
-            f"starting at `{changed}`."
-        )
-    )
-    return refused(
-        "thinking_bound",
-        block,
-        f"{block.path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. "
-        'Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".' + where,
     )
 
 
@@ -505,7 +471,7 @@ def order(request: MessagesRequest) -> Iterator[Violation]:
 
 
 def places(request: MessagesRequest) -> Iterator[Violation]:
-    """Thinking, empty text and messages that will be cleared carry no marker."""
+    """Thinking, empty text, messages that will be cleared and deferred tools carry no marker."""
     for marker in _markers(request):
         block = marker.block
         if block is None:
@@ -516,13 +482,11 @@ def places(request: MessagesRequest) -> Iterator[Violation]:
         elif block.kind == "text" and block.data.get("text") == "":
             path = f"{block.path}.text"
             yield refused("cache_on_empty", block, f"{path}: cache_control cannot be set for empty text blocks", path)
-        elif block.index is not None and _cleared(request.message(block.index).data):
-            text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
-            yield refused("cache_on_clear_at", block, text, marker.path)
-
-
-def deferred(request: MessagesRequest) -> Iterator[Violation]:
-    """Deferred tools carry no marker."""
+        elif block.index is not None:
+            clear_at = string_of(request.message(block.index).data, "clear_at")
+            if clear_at not in {None, "never"}:
+                text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
+                yield refused("cache_on_clear_at", block, text, marker.path)
     for index, tool in enumerate(request.tools):
         if tool.get("defer_loading") is True and marker_of(tool) is not None:
             path = f"tools.{index}.cache_control"
@@ -530,7 +494,7 @@ def deferred(request: MessagesRequest) -> Iterator[Violation]:
             yield refused("cache_on_deferred", None, text, path)
 
 
-CACHE_RULES = (count, order, places, deferred)
+CACHE_RULES = (count, order, places)
 
 
 def marker_of(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -555,29 +519,22 @@ def _marker(data: Mapping[str, Any], block: ContentBlock | None, path: str) -> I
         yield Marker(block, f"{path}.cache_control".removeprefix("."), string_of(found, "ttl") or "5m")
 
 
-def _cleared(message: Mapping[str, Any]) -> bool:
-    return message.get("clear_at") not in {None, "never"} if isinstance(message.get("clear_at"), str) else False
-
-
 _SMALL_WINDOW = 200_000
 _FEW = 20
 _LONGEST_SIDE = 2_000
 
 
-def image_count(request: MessagesRequest) -> Iterator[Violation]:
-    """At most 600 images, on models with a window of 200,000 tokens 100."""
+def images(request: MessagesRequest) -> Iterator[Violation]:
+    """At most 600 images, on models with a window of 200,000 tokens 100; also those in tool results count.
+
+    In a request of more than 20, none is longer than 2000 pixels on either side.
+    """
     window = request.model.window
     most = 100 if window is not None and window <= _SMALL_WINDOW else 600
-    if (found := sum(1 for _ in _images(request))) > most:
-        yield refused("images_max", None, f"messages: at most {most} images are allowed, found {found}")
-
-
-def image_sides(request: MessagesRequest) -> Iterator[Violation]:
-    """In a request of more than 20 images, none is longer than 2000 pixels on either side."""
-    images = list(_images(request))
-    if len(images) <= _FEW:
-        return
-    for block in images:
+    each_image = [each for block in request.blocks for each in (block, *block.inner) if each.kind == "image"]
+    if len(each_image) > most:
+        yield refused("images_max", None, f"messages: at most {most} images are allowed, found {len(each_image)}")
+    for block in each_image if len(each_image) > _FEW else ():
         source = mapping_or_none(block.data.get("source")) or NOTHING
         size = image_size(string_of(source, "data") or "")
         if size is not None and max(size) > _LONGEST_SIDE:
@@ -587,14 +544,6 @@ def image_sides(request: MessagesRequest) -> Iterator[Violation]:
                 f"{_LONGEST_SIDE} pixels"
             )
             yield refused("image_side", block, text, path)
-
-
-MEDIA_RULES = (image_count, image_sides)
-
-
-def _images(request: MessagesRequest) -> Iterator[ContentBlock]:
-    """All images, also those in tool results."""
-    return (each for block in request.blocks for each in (block, *block.inner) if each.kind == "image")
 
 
 ID = r"^[a-zA-Z0-9_-]+$"
@@ -710,7 +659,9 @@ def inputs(request: MessagesRequest) -> Iterator[Violation]:
 def programmatic(request: MessagesRequest) -> Iterator[Violation]:
     """While calls made by code execution wait, the answering user turn holds tool results only."""
     for turn, answer in _rounds(request):
-        if answer is None or only_results(answer) or not any(_from_code(block) for block in turn.blocks):
+        callers = [mapping_or_none(block.data.get("caller")) or {} for block in turn.blocks if block.kind == "tool_use"]
+        by_code = any((string_of(caller, "type") or "").startswith("code_execution") for caller in callers)
+        if answer is None or only_results(answer) or not by_code:
             continue
         block = next(block for block in answer.blocks if block.kind != "tool_result")
         text = f"{block.path}: only `tool_result` blocks are allowed while programmatic tool calls are pending"
@@ -726,17 +677,31 @@ def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
             yield from map(_unpaired, waiting.values())
             waiting = {}
         for block in turn.blocks:
-            if (call := _server_call(block)) is not None:
+            call = block.string("id") if block.kind.endswith("_tool_use") else None
+            answered = block.string("tool_use_id") if block.kind.endswith("_tool_result") else None
+            if call is not None:
                 opened.add(call)
                 waiting[call] = block
-            elif (call := _server_result(block)) is not None:
-                waiting.pop(call, None)
-                if call not in opened:
-                    yield _unexpected(block, call)
-    if not _may_wait(request, waiting):
-        yield from map(_unpaired, waiting.values())
-    else:
+            elif answered is not None:
+                waiting.pop(answered, None)
+                if answered not in opened:
+                    yield refused(
+                        "server_result_orphan",
+                        block,
+                        f"{block.path}: unexpected `tool_use_id` found in `{block.kind}` blocks: {answered}. Each "
+                        f"`{block.kind}` block must have a corresponding `server_tool_use` block before it.",
+                    )
+    # Calls may be open at the end: the turn paused, or it waits for the caller's own tools.
+    last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
+    indexes = {entry.index for entry in last.entries} if last is not None else set()
+    if (
+        last is None
+        or any(block.kind == "tool_use" for block in last.blocks)
+        or all(block.index in indexes for block in waiting.values())
+    ):
         yield from _without_tool(request, waiting.values())
+    else:
+        yield from map(_unpaired, waiting.values())
 
 
 def choice(request: MessagesRequest) -> Iterator[Violation]:
@@ -785,19 +750,6 @@ def _repeated(blocks: Iterable[ContentBlock], key: str) -> Iterator[tuple[Conten
         seen.add(name)
 
 
-def _from_code(block: ContentBlock) -> bool:
-    caller = mapping_or_none(block.data.get("caller")) or {}
-    return block.kind == "tool_use" and (string_of(caller, "type") or "").startswith("code_execution")
-
-
-def _server_call(block: ContentBlock) -> str | None:
-    return block.string("id") if block.kind.endswith("_tool_use") else None
-
-
-def _server_result(block: ContentBlock) -> str | None:
-    return block.string("tool_use_id") if block.kind.endswith("_tool_result") else None
-
-
 def _tool_of(block: ContentBlock) -> str:
     return "mcp" if block.kind == "mcp_tool_use" else block.string("name") or block.kind
 
@@ -811,24 +763,6 @@ def _unpaired(block: ContentBlock) -> Violation:
         f"{block.path}: `{tool}` tool use with id `{block.string('id')}` was found without a corresponding "
         f"`{result}_tool_result` block",
     )
-
-
-def _unexpected(block: ContentBlock, call: str) -> Violation:
-    return refused(
-        "server_result_orphan",
-        block,
-        f"{block.path}: unexpected `tool_use_id` found in `{block.kind}` blocks: {call}. Each `{block.kind}` block "
-        "must have a corresponding `server_tool_use` block before it.",
-    )
-
-
-def _may_wait(request: MessagesRequest, waiting: dict[str, ContentBlock]) -> bool:
-    """Whether server calls may be open at the end: the turn paused, or it waits for the caller's own tools."""
-    last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
-    if last is None or any(block.kind == "tool_use" for block in last.blocks):
-        return True
-    indexes = {entry.index for entry in last.entries}
-    return all(block.index in indexes for block in waiting.values())
 
 
 def _without_tool(request: MessagesRequest, waiting: Iterable[ContentBlock]) -> Iterator[Violation]:
@@ -902,7 +836,8 @@ def content(request: MessagesRequest) -> Iterator[Violation]:
     for entry in request.entries:
         native = entry.data.get("content")
         if not isinstance(native, (str, list, tuple)):
-            if native is not None or not _settings_only(entry):
+            settings_only = native is None and entry.role == "system" and entry.data.get("output_config")
+            if not settings_only:
                 path = f"{entry.path}.content"
                 wrong = "Input should be a valid list" if "content" in entry.data else "Field required"
                 yield refused("content_type", entry, f"{path}: {wrong}", path)
@@ -969,7 +904,9 @@ def system_place(request: MessagesRequest) -> Iterator[Violation]:
         elif _has(after, "tool_result") or (before.role == "assistant" and _has(before, "tool_use")):
             text = f"{entry.path}: a system message cannot stand between `tool_use` and `tool_result` blocks"
             yield refused("system_in_round", entry, text)
-        elif not _may_precede_system(before) or (after is not None and after.role != "assistant"):
+        elif (after is not None and after.role != "assistant") or not (
+            before.role == "user" or (before.blocks and before.blocks[-1].kind.endswith("_tool_result"))
+        ):
             text = (
                 f"{entry.path}: a system message must follow a user turn and be last or followed by an assistant turn"
             )
@@ -978,7 +915,7 @@ def system_place(request: MessagesRequest) -> Iterator[Violation]:
 
 RULES: tuple[Rule[MessagesRequest], ...] = (
     message_count, request_size, role, first_role, content, block_type, text, prefill, system_model, system_place,
-    *TOOL_RULES, *CACHE_RULES, *THINKING_RULES, *MEDIA_RULES,
+    *TOOL_RULES, *CACHE_RULES, *THINKING_RULES, images,
 )  # fmt: skip
 
 
@@ -997,10 +934,6 @@ def _text(block: ContentBlock) -> Violation | None:
     return None
 
 
-def _settings_only(entry: Message) -> bool:
-    return entry.role == "system" and bool(entry.data.get("output_config"))
-
-
 def _neighbour(entries: tuple[Message, ...], index: int, step: int) -> Message | None:
     """The nearest message on one side that is no system message."""
     index += step
@@ -1015,13 +948,6 @@ def _has(entry: Message | None, kind: str) -> bool:
     return entry is not None and any(block.kind == kind for block in entry.blocks)
 
 
-def _may_precede_system(entry: Message) -> bool:
-    """A user turn, or an assistant turn that ends in the result of a server tool."""
-    if entry.role == "user":
-        return True
-    return bool(entry.blocks) and entry.blocks[-1].kind.endswith("_tool_result")
-
-
 def string_bytes(value: object, enough: int) -> int:
     """The bytes of all strings in a JSON value: less than its body has. Stops when there are more than enough.
 
@@ -1033,22 +959,14 @@ def string_bytes(value: object, enough: int) -> int:
         for item in opened[-1][1]:
             if isinstance(item, str):
                 total += len(item) if item.isascii() else len(item.encode("utf-8", "surrogatepass"))
-            elif id(item) not in open_ids and (held := _held(item)) is not None:
+            elif item is not None and not isinstance(item, (int, float)) and id(item) not in open_ids:
+                held = item if isinstance(item, (list, tuple)) else (mapping_or_none(item) or NOTHING).values()
                 open_ids.add(id(item))
                 opened.append((id(item), iter(held)))
                 break
         else:
             open_ids.discard(opened.pop()[0])
     return total
-
-
-def _held(item: object) -> Iterable[object] | None:
-    """What a list or an object holds; None for what holds nothing."""
-    if isinstance(item, (list, tuple)):
-        return item
-    if item is None or isinstance(item, (int, float)):
-        return None
-    return None if (mapping := mapping_or_none(item)) is None else mapping.values()
 
 
 _RULES = tuple(rule for rule in RULES if rule is not request_size)

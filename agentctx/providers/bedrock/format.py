@@ -6,7 +6,7 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -127,7 +127,12 @@ class PointMarkers:
 
     def of(self, message: Message) -> tuple[CacheMarker, ...]:
         """The markers in a message, in order."""
-        return tuple(self._markers(message))
+        markers = []
+        for place, part in enumerate(message.parts):
+            if isinstance(part, Opaque) and is_marker(part):
+                block = mapping_or_none(part.data) or {}
+                markers.append(CacheMarker(place - 1, ttl_of(block.get(POINT)), block, part.source))
+        return tuple(markers)
 
     def put(self, message: Message, place: int, mark: Mapping[str, Any]) -> Message | None:
         """The message with a marker behind one of its parts; None when there is nothing to keep in it."""
@@ -154,12 +159,6 @@ class PointMarkers:
             mark = {key: for_minutes(value) for key, value in (mapping_or_none(part.data) or {}).items()}
             parts[at] = evolve(part, data=mark, source=mark)
         return message.with_parts(tuple(parts))
-
-    def _markers(self, message: Message) -> Iterator[CacheMarker]:
-        for place, part in enumerate(message.parts):
-            if isinstance(part, Opaque) and is_marker(part):
-                block = mapping_or_none(part.data) or {}
-                yield CacheMarker(place - 1, ttl_of(block.get(POINT)), block, part.source)
 
 
 @frozen

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -101,14 +101,13 @@ def read_system(native: object) -> Message | None:
 
 def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
     """The members of ``toolConfig.tools`` as values."""
-    return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
-
-
-def _read_tool(native: object, index: int) -> Tool:
-    tool = fields(native, f"tools[{index}]")
-    spec = fields_or_none(tool.get("toolSpec")) or fields_or_none(tool.get("systemTool")) or {}
-    schema = fields_or_none(spec.get("inputSchema")) or {}
-    return tool_as_read(spec, schema.get("json"), native)
+    tools = []
+    for index, each in enumerate(native or ()):
+        tool = fields(each, f"tools[{index}]")
+        spec = fields_or_none(tool.get("toolSpec")) or fields_or_none(tool.get("systemTool")) or {}
+        schema = fields_or_none(spec.get("inputSchema")) or {}
+        tools.append(tool_as_read(spec, schema.get("json"), each))
+    return tuple(tools)
 
 
 def read_content(content: object) -> tuple[Part, ...]:
@@ -121,75 +120,47 @@ def read_block(native: object) -> Part:
     block: Block = native if type(native) is dict else fields(native, "")
     if len(block) == 1 and isinstance(text := block.get("text"), str):
         return Text(text, source=native)
-    kind = kind_of(block)
-    reader = _READERS.get(kind)
-    return Opaque(kind, block, source=native) if reader is None else reader(kind, block, native)
+    match kind := kind_of(block):
+        case "text":
+            return Text(needed_string(block, kind), source=native)
+        case "json":
+            return Text(json_of(block["json"], ".json"), source=native)
+        case "toolUse":
+            call = fields(block[kind], f".{kind}")
+            call_id, name = needed_string(call, "toolUseId", f".{kind}"), needed_string(call, "name", f".{kind}")
+            if call.get("type") is not None:  # a tool that the provider runs itself
+                return Opaque(kind, block, opens=call_id, source=native)
+            return ToolCall(call_id, name, json_of(call.get("input", {}), f".{kind}.input"), source=native)
+        case "toolResult":
+            result = fields(block[kind], f".{kind}")
+            call_id = needed_string(result, "toolUseId", f".{kind}")
+            if result.get("type") is not None:
+                return Opaque(kind, block, closes=call_id, source=native)
+            content = placed(read_content, result.get("content"), f".{kind}.content")
+            return ToolResult(call_id, content, is_error=result.get("status") == "error", source=native)
+        case "reasoningContent":
+            reasoning = fields(block[kind], f".{kind}")
+            said = fields_or_none(reasoning.get("reasoningText"))
+            if said is not None:
+                text = needed_string(said, "text", f".{kind}.reasoningText")
+                return Thinking(text, string_of(said, "signature"), source=native)
+            if (hidden := base64_or_text(reasoning.get("redactedContent"))) is not None:
+                return Thinking("", encrypted=hidden, source=native)
+        case "image" | "document" | "video" | "audio":
+            media = fields(block[kind], f".{kind}")
+            source = fields_or_none(media.get("source")) or {}
+            mime, words = MIME.get(str(media.get("format"))), words_of(media, _WORDS)
+            if (data := base64_or_text(source.get("bytes"))) is not None:
+                return Media(kind, mime, data, source=native, words=words)
+            if (uri := string_of(fields_or_none(source.get("s3Location")) or {}, "uri")) is not None:
+                return Media(kind, mime, url=uri, source=native, words=words)
+            # A document given as text or as blocks is read as text by the model: it is counted by its characters.
+    return Opaque(kind, block, source=native)
 
 
 def kind_of(block: Block) -> str:
     """The name of the member that a block holds; empty when it holds none."""
     return next((str(key) for key, held in block.items() if held is not None), "")
-
-
-def _read_text(kind: str, block: Block, native: object) -> Part:
-    return Text(needed_string(block, kind), source=native)
-
-
-def _read_json(_kind: str, block: Block, native: object) -> Part:
-    return Text(json_of(block["json"], ".json"), source=native)
-
-
-def _read_call(kind: str, block: Block, native: object) -> Part:
-    call = fields(block[kind], f".{kind}")
-    call_id, name = needed_string(call, "toolUseId", f".{kind}"), needed_string(call, "name", f".{kind}")
-    if call.get("type") is not None:  # a tool that the provider runs itself
-        return Opaque(kind, block, opens=call_id, source=native)
-    return ToolCall(call_id, name, json_of(call.get("input", {}), f".{kind}.input"), source=native)
-
-
-def _read_result(kind: str, block: Block, native: object) -> Part:
-    result = fields(block[kind], f".{kind}")
-    call_id = needed_string(result, "toolUseId", f".{kind}")
-    if result.get("type") is not None:
-        return Opaque(kind, block, closes=call_id, source=native)
-    content = placed(read_content, result.get("content"), f".{kind}.content")
-    return ToolResult(call_id, content, is_error=result.get("status") == "error", source=native)
-
-
-def _read_reasoning(kind: str, block: Block, native: object) -> Part:
-    reasoning = fields(block[kind], f".{kind}")
-    said = fields_or_none(reasoning.get("reasoningText"))
-    if said is not None:
-        text = needed_string(said, "text", f".{kind}.reasoningText")
-        return Thinking(text, string_of(said, "signature"), source=native)
-    hidden = base64_or_text(reasoning.get("redactedContent"))
-    return Opaque(kind, block, source=native) if hidden is None else Thinking("", encrypted=hidden, source=native)
-
-
-def _read_media(kind: str, block: Block, native: object) -> Part:
-    media = fields(block[kind], f".{kind}")
-    source = fields_or_none(media.get("source")) or {}
-    mime, words = MIME.get(str(media.get("format"))), words_of(media, _WORDS)
-    if (data := base64_or_text(source.get("bytes"))) is not None:
-        return Media(kind, mime, data, source=native, words=words)
-    place = fields_or_none(source.get("s3Location")) or {}
-    if isinstance(uri := place.get("uri"), str):
-        return Media(kind, mime, url=uri, source=native, words=words)
-    # A document given as text or as blocks is read as text by the model, so it is counted by its characters.
-    return Opaque(kind, block, source=native)
-
-
-_READERS: Mapping[str, Callable[[str, Block, object], Part]] = {
-    "text": _read_text,
-    "json": _read_json,
-    "toolUse": _read_call,
-    "toolResult": _read_result,
-    "reasoningContent": _read_reasoning,
-    "image": _read_media,
-    "document": _read_media,
-    "video": _read_media,
-    "audio": _read_media,
-}
 
 
 NativeBlock = Mapping[str, Any]
@@ -217,14 +188,23 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: NativeBloc
     """A block saying what the part says, with what else stood in the block that it replaces."""
     match part:
         case Text():
-            return _made_text(part.text, old)
+            # The JSON of a result stays JSON while it is such, and spelled as it is counted.
+            value = object_spelled(part.text) if "json" in old else None
+            return {"text": part.text} if value is None else {"json": value[0]}
         case ToolCall():
             call = {**_held(old, "toolUse"), "toolUseId": part.id, "name": part.name}
             return {"toolUse": {**call, "input": json_object(part.arguments)}}
         case ToolResult():
-            return {"toolResult": _made_result(part, _held(old, "toolResult"))}
+            content = [write_block(item) for item in part.content]
+            result = {**_held(old, "toolResult"), "toolUseId": part.call_id, "content": content}
+            if part.is_error or "status" in result:
+                result["status"] = "error" if part.is_error else "success"
+            return {"toolResult": result}
+        case Thinking() if part.encrypted is not None:
+            return {"reasoningContent": {"redactedContent": _as_bytes(part.encrypted)}}
         case Thinking():
-            return {"reasoningContent": _made_reasoning(part)}
+            signed = {} if part.signature is None else {"signature": part.signature}
+            return {"reasoningContent": {"reasoningText": {"text": part.text, **signed}}}
         case Media():
             return {part.kind: {**_held(old, part.kind), **_made_media(part)}}
 
@@ -233,31 +213,9 @@ def _held(old: NativeBlock, kind: str) -> NativeBlock:
     return fields_or_none(old.get(kind)) or {}
 
 
-def _made_text(text: str, old: NativeBlock) -> dict[str, Any]:
-    """A text; the JSON of a result stays JSON while it is such, and spelled as it is counted."""
-    if "json" in old:
-        found = object_spelled(text)
-        return {"text": text} if found is None else {"json": found[0]}
-    return {"text": text}
-
-
 def is_object(text: Text) -> bool:
     """Whether a text of a result stands for its JSON."""
     return "json" in (fields_or_none(text.source) or {})
-
-
-def _made_result(part: ToolResult, old: NativeBlock) -> dict[str, Any]:
-    result = {**old, "toolUseId": part.call_id, "content": [write_block(item) for item in part.content]}
-    if part.is_error or "status" in old:
-        result["status"] = "error" if part.is_error else "success"
-    return result
-
-
-def _made_reasoning(part: Thinking) -> dict[str, Any]:
-    if part.encrypted is not None:
-        return {"redactedContent": _as_bytes(part.encrypted)}
-    signed = {} if part.signature is None else {"signature": part.signature}
-    return {"reasoningText": {"text": part.text, **signed}}
 
 
 def _made_media(part: Media) -> dict[str, Any]:
@@ -292,24 +250,19 @@ def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaire
     found: list[Repaired] = []
     for index, message in enumerate(messages):
         why: list[str] = []
-        parts = _repair_parts(message, why)
+        told = (_of_user(part, message.role, why) for part in message.parts)
+        parts = [better for part in told if (better := _repair_part(part, why)) is not None]
+        if message.role != "assistant":
+            put_results_first(parts, why)
+        documents = any(isinstance(part, (Media, Opaque)) and part.kind == "document" for part in parts)
+        if documents and not any(isinstance(part, Text) for part in parts):
+            why.append("a document needs a text beside it")
+            parts.append(Text(DOCUMENT))
         if all(map(is_marker, parts)):  # there is no block, or cache points alone
             found.append((index, None, "empty content"))
-        elif parts is not message.parts:
-            found.append((index, message.with_parts(parts), "; ".join(dict.fromkeys(why))))
+        elif not same(parts, message.parts):
+            found.append((index, message.with_parts(tuple(parts)), "; ".join(dict.fromkeys(why))))
     return found
-
-
-def _repair_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
-    """The parts to send; the very tuple when they are fine."""
-    told = (_of_user(part, message.role, why) for part in message.parts)
-    repaired = [better for part in told if (better := _repair_part(part, why)) is not None]
-    if message.role != "assistant":
-        put_results_first(repaired, why)
-    if any(_is_document(part) for part in repaired) and not any(isinstance(part, Text) for part in repaired):
-        why.append("a document needs a text beside it")
-        repaired.append(Text(DOCUMENT))
-    return message.parts if same(repaired, message.parts) else tuple(repaired)
 
 
 def _of_user(part: Part, role: str, why: list[str]) -> Part:
@@ -323,49 +276,34 @@ def _of_user(part: Part, role: str, why: list[str]) -> Part:
     return Text(text if isinstance(text, str) else f"[{kind} left out: only user messages may carry it]")
 
 
-def _is_document(part: Part) -> bool:
-    return isinstance(part, (Media, Opaque)) and part.kind == "document"
-
-
 def _repair_part(part: Part, why: list[str]) -> Part | None:
     """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
     if isinstance(part, Text):
         return spoken(part, why)
     if isinstance(part, ToolResult):
-        return _repair_result(part, why)
+        content: list[Part] = []
+        for item in part.content:
+            better = _repair_part(item, why)
+            if isinstance(better, Text) and is_object(better) and (finite := finite_json(better.text)) != better.text:
+                why.append(NOT_JSON)
+                better = Text(finite, source=better.source)
+            if better is not None:
+                content.append(better)
+        if not content:
+            why.append("a result without content says so")
+            content = [Text(NO_OUTPUT)]
+        call_id = _legal(part.call_id, ID, why)
+        if same(content, part.content) and call_id == part.call_id:
+            return part
+        return evolve(part, call_id=call_id, content=tuple(content))
     if isinstance(part, ToolCall):
-        return _repair_call(part, why)
+        call = with_object(part, why)
+        call_id, name = _legal(part.id, ID, why), _legal(part.name, NAME, why)
+        return call if call_id == part.id and name == part.name else evolve(call, id=call_id, name=name)
     if isinstance(part, Opaque) and not part.kind:
         why.append("a block without a member removed")
         return None
     return part
-
-
-def _repair_call(part: ToolCall, why: list[str]) -> ToolCall:
-    call = with_object(part, why)
-    call_id, name = _legal(part.id, ID, why), _legal(part.name, NAME, why)
-    return call if call_id == part.id and name == part.name else evolve(call, id=call_id, name=name)
-
-
-def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
-    content = [better for item in part.content if (better := _repair_output(item, why)) is not None]
-    if not content:
-        why.append("a result without content says so")
-        content = [Text(NO_OUTPUT)]
-    call_id = _legal(part.call_id, ID, why)
-    if same(content, part.content) and call_id == part.call_id:
-        return part
-    return evolve(part, call_id=call_id, content=tuple(content))
-
-
-def _repair_output(item: Part, why: list[str]) -> Part | None:
-    better = _repair_part(item, why)
-    if isinstance(better, Text) and "json" in (fields_or_none(better.source) or {}):
-        finite = finite_json(better.text)
-        if finite is not better.text:
-            why.append(NOT_JSON)
-            return Text(finite, source=better.source)
-    return better
 
 
 def _legal(name: str, pattern: re.Pattern[str], why: list[str]) -> str:

@@ -119,12 +119,8 @@ def blocks_of(content: object, index: int | None, path: str, role: str) -> tuple
     """Content blocks; none when there is no list of them."""
     if not isinstance(content, (list, tuple)):
         return ()
-    return tuple(_block(native, index, f"{path}.{place}", role) for place, native in enumerate(content))
-
-
-def _block(native: object, index: int | None, path: str, role: str) -> BlockAt:
-    data = fields_or_none(native) or NOTHING
-    return BlockAt(index, path, role, kind_of(data), data)
+    opened = enumerate(fields_or_none(native) or NOTHING for native in content)
+    return tuple(BlockAt(index, f"{path}.{place}", role, kind_of(data), data) for place, data in opened)
 
 
 def _of_kind(turn: Turn, kind: str) -> tuple[BlockAt, ...]:
@@ -207,8 +203,10 @@ _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 
 def reasoning(request: ConverseRequest, before: ConverseRequest | None) -> Iterator[Violation]:
     """Reasoning leads an open tool round, is signed, and says what it said when it was signed."""
-    if not _may_bear_reasoning(request):
-        return
+    extra = fields_or_none(request.data.get("additionalModelRequestFields")) or NOTHING
+    thinks = (mapping_or_none(extra.get("thinking")) or NOTHING).get("type") == "enabled"
+    if not thinks and all(block.kind in _WITHOUT_REASONING for block in request.blocks):
+        return  # the rules of reasoning can find nothing
     laid = _as_anthropic(request)
     found: list[Violation] = []
     if request.family == "claude":
@@ -219,13 +217,6 @@ def reasoning(request: ConverseRequest, before: ConverseRequest | None) -> Itera
         for compare in anthropic_rules.RULES_OF_WHAT_CAME_BEFORE:
             found.extend(compare(laid, original))
     yield from (_renamed(violation, request) for violation in found)
-
-
-def _may_bear_reasoning(request: ConverseRequest) -> bool:
-    """Whether the rules of reasoning can find anything: it thinks, or holds more than words, calls and media."""
-    extra = fields_or_none(request.data.get("additionalModelRequestFields")) or NOTHING
-    asked = mapping_or_none(extra.get("thinking")) or NOTHING
-    return asked.get("type") == "enabled" or any(block.kind not in _WITHOUT_REASONING for block in request.blocks)
 
 
 _WITHOUT_REASONING = frozenset({"text", "toolUse", "toolResult", "cachePoint", *_MEDIA})
@@ -256,11 +247,15 @@ def _as_anthropic(request: ConverseRequest) -> anthropic_rules.MessagesRequest:
         {"role": entry.role, "content": [_as_block(block) for block in _kept(entry)]} for entry in request.entries
     ]
     extra = fields_or_none(request.data.get("additionalModelRequestFields")) or NOTHING
+    specs = [fields_or_none(tool.get("toolSpec")) or tool for tool in request.tools or () if "cachePoint" not in tool]
     data = {
         "model": request.model,
         "messages": messages,
         "system": [_as_block(block) for block in request.system if block.kind != "cachePoint"],
-        "tools": [_tool(tool) for tool in request.tools or () if "cachePoint" not in tool],
+        "tools": [
+            {"name": spec.get("name"), "description": spec.get("description"), "input_schema": spec.get("inputSchema")}
+            for spec in specs
+        ],
         "thinking": extra.get("thinking"),
     }
     return anthropic_rules.lay_out(data, request.profile)
@@ -269,11 +264,6 @@ def _as_anthropic(request: ConverseRequest) -> anthropic_rules.MessagesRequest:
 def _kept(entry: Message) -> list[BlockAt]:
     """The blocks without cache points, which in the Messages API are a mark on the block before."""
     return [block for block in entry.blocks if block.kind != "cachePoint"]
-
-
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    spec = fields_or_none(tool.get("toolSpec")) or tool
-    return {"name": spec.get("name"), "description": spec.get("description"), "input_schema": spec.get("inputSchema")}
 
 
 def _as_block(block: BlockAt) -> dict[str, Any]:
@@ -544,9 +534,11 @@ def text(request: ConverseRequest) -> Iterator[Violation]:
 
 def cache_points(request: ConverseRequest) -> Iterator[Violation]:
     """At most four cache points, each for 5 minutes or an hour; none for models that cache nothing on demand."""
+    config = fields_or_none(request.data.get("toolConfig")) or NOTHING
+    tools = blocks_of(config.get("tools", request.data.get("tools")), None, "toolConfig.tools", "")
     given = [
         each
-        for block in (*_tool_blocks(request), *request.system, *request.blocks)
+        for block in (*tools, *request.system, *request.blocks)
         for each in (block, *block.inner)
         if each.kind == "cachePoint"
     ]
@@ -588,11 +580,6 @@ def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]
             "again."
         )
         yield refused("text_blank", block, wrong, severity="warn" if within_result else "error")
-
-
-def _tool_blocks(request: ConverseRequest) -> tuple[BlockAt, ...]:
-    config = fields_or_none(request.data.get("toolConfig")) or NOTHING
-    return blocks_of(config.get("tools", request.data.get("tools")), None, "toolConfig.tools", "")
 
 
 _EACH = tuple(rule for rule in RULES if rule not in RULES_OF_ALL_MESSAGES)

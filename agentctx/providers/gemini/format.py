@@ -41,6 +41,7 @@ from agentctx.providers.native import (
     SOUNDS,
     TEXT_FILES,
     fields_or_none,
+    same,
 )
 from agentctx.wire_format import Capabilities, Rules, Spelling, TokenOverheads, WireFormat
 
@@ -58,7 +59,10 @@ def recognise(request: Mapping[str, Any]) -> int:
         return 0
     if not contents:
         return _LIKELY if named else 0
-    if not named and not any(_is_sign(content) for content in contents):
+    # Elsewhere it has to differ from a mere text or mapping: a content, or an object of the SDK.
+    if not named and all(
+        bare_parts(each) is not None and isinstance(each, (str, list, tuple, Mapping)) for each in contents
+    ):
         return 0
     best = _POSSIBLE
     for content in contents:
@@ -67,11 +71,6 @@ def recognise(request: Mapping[str, Any]) -> int:
         if sign == 0 or best == _SURE:
             return sign and best + _LIKELY * named
     return best + _LIKELY * named
-
-
-def _is_sign(native: object) -> bool:
-    """Whether it can be told from a mere text or mapping: a content, or an object of the SDK."""
-    return bare_parts(native) is None or not isinstance(native, (str, list, tuple, Mapping))
 
 
 def _sign(native: object) -> int:
@@ -165,7 +164,8 @@ class Gemini(WireFormat):
     def without_reasoning(self, message: Message, /) -> Message | None:
         """The message without reasoning and signatures; None when nothing is left."""
         kept = super().without_reasoning(message)
-        return None if kept is None else unsigned(kept)
+        bare = () if kept is None else tuple(map(unsigned, kept.parts))
+        return kept if kept is None or same(bare, kept.parts) else kept.with_parts(bare)
 
     def write_system(self, system: Message, /) -> Native:
         """The system instruction: a content without a role."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby
+from math import inf
 from typing import Any
 
 from attrs import define, evolve, field
@@ -36,6 +37,7 @@ from agentctx.providers.native import (
     object_spelled,
     placed,
     same,
+    string_of,
     tool_as_read,
     with_object,
     words_of,
@@ -57,12 +59,15 @@ def both(keys: Iterable[str]) -> Iterator[str]:
         yield from {key: None, snake(key): None}
 
 
-DATA = frozenset(
-    both(
+_KINDS = {
+    spelling: kind
+    for kind in (
         {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
         | {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
     )
-)
+    for spelling in both((kind,))
+}
+DATA = frozenset(_KINDS)
 """What a part may hold: exactly one of these."""
 
 BESIDE = frozenset(
@@ -157,9 +162,7 @@ def read_bare(native: object) -> Part | None:
     if isinstance(native, str):
         return Text(native, source=native)
     if (file := bare_file(native)) is not None:
-        family = file["mimeType"].partition("/")[0]
-        kind = family if family in {"image", "audio", "video"} else "document"
-        return Media(kind, file["mimeType"], url=file["fileUri"], source=native)
+        return Media(_kind(file["mimeType"]), file["mimeType"], url=file["fileUri"], source=native)
     if type(native).__module__.partition(".")[0] == "PIL":
         what = "an image of PIL: pass types.Part.from_bytes(data=..., mime_type=...), whose content is kept"
         raise InvalidInput(where="", what=what)
@@ -201,16 +204,12 @@ def _as_part(native: object) -> object:
 Block = Mapping[str, Any]
 Counts = dict[str, int]
 """How many calls (or results) of each tool were read in this content: they number those without an id."""
-_Reader = Callable[[str, Block, object, Counts], Part]
 
 ROLES = {"user": "user", "model": "assistant", "function": "tool", "tool": "tool", None: "user"}
 """Our roles by those of the provider; a content without a role is the user's.
 
 ``tool`` is how the SDK's own documentation calls who answers a function call (README of google-genai).
 """
-
-_LABELS = ("displayName", "display_name")
-"""The keys of the label of a file."""
 
 _RESOLUTIONS = {
     "MEDIA_RESOLUTION_LOW": "low",
@@ -271,14 +270,10 @@ def _read_tool(native: object, where: str) -> Iterator[Tool]:
         yield Tool(str(next(iter(tool), "")), source=native)
         return
     for each in declared:
-        one = len(declared) == 1
-        yield _read_function(each, native if one else {"functionDeclarations": [each]})
-
-
-def _read_function(native: object, source: object) -> Tool:
-    function = fields_or_none(native) or {}
-    schema = value(function, "parameters")
-    return tool_as_read(function, value(function, "parametersJsonSchema") if schema is None else schema, source)
+        function = fields_or_none(each) or {}
+        schema = value(function, "parameters")
+        schema = value(function, "parametersJsonSchema") if schema is None else schema
+        yield tool_as_read(function, schema, native if len(declared) == 1 else {"functionDeclarations": [each]})
 
 
 def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
@@ -297,11 +292,49 @@ def read_part(native: object, counts: Counts) -> Part:
     block: Block = native if type(native) is dict else fields(native, "")
     if len(block) == 1 and isinstance(text := block.get("text"), str):
         return Text(text, source=native)
-    key = data_key(block)
-    reader = _READERS.get(key or "")
-    return (
-        Opaque(key or "", block, source=native) if reader is None or key is None else reader(key, block, native, counts)
-    )
+    key = data_key(block) or ""
+    match kind := _KINDS.get(key, key):
+        case "text":
+            text = needed_string(block, key, "")
+            if block.get("thought"):
+                return Thinking(text, signature_of(block), source=native)
+            return Text(text, source=native)
+        case "functionCall":
+            call = fields(block[key], f".{key}")
+            name, args = needed_string(call, "name", f".{key}"), call.get("args")
+            arguments = "{}" if args is None else json_of(args, f".{key}.args")
+            return ToolCall(_numbered(call, name, counts), name, arguments, signature_of(block), source=native)
+        case "functionResponse":
+            answer = fields(block[key], f".{key}")
+            name, response, media = (
+                needed_string(answer, "name", f".{key}"),
+                answer.get("response"),
+                answer.get("parts"),
+            )
+            content = read_response(response)
+            if isinstance(media, (list, tuple)):
+                content += tuple(read_part(each, {}) for each in media)
+            number, interim = _numbered(answer, name, counts), value(answer, "willContinue") is True
+            return ToolResult(number, content, name, only_text(response) == "error", source=native, interim=interim)
+        case "inlineData" | "fileData":
+            file = fields(block[key], f".{key}")
+            data = base64_or_text(file.get("data")) if kind == "inlineData" else None
+            uri = value(file, "fileUri") if kind == "fileData" else None
+            if data is None and not isinstance(uri, str):
+                return Opaque(kind, block, source=native)
+            mime = mime if isinstance(mime := value(file, "mimeType"), str) else None
+            level = (fields_or_none(value(block, "mediaResolution")) or {}).get("level")
+            detail = _RESOLUTIONS.get(getattr(level, "value", level) or "")
+            words = words_of(file, ("displayName", "display_name"))
+            return Media(_kind(mime), mime, data, uri, detail, source=native, words=words)
+        case "executableCode" | "codeExecutionResult" | "toolCall" | "toolResponse":
+            # The provider runs these itself: a call and its answer have one id.
+            if kind == "executableCode":
+                counts[_CODE] = counts.get(_CODE, 0) + 1
+            pair_id = string_of(fields_or_none(block[key]) or {}, "id") or None
+            opens = kind in {"executableCode", "toolCall"}
+            return Opaque(kind, block, pair_id if opens else None, None if opens else pair_id, source=native)
+    return Opaque(key, block, source=native)
 
 
 def read_response(response: object) -> tuple[Part, ...]:
@@ -331,84 +364,9 @@ def _numbered(block: Block, name: str, counts: Counts) -> str:
     return made_id(name, place)
 
 
-def _read_text(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    text = needed_string(block, key, "")
-    if block.get("thought"):
-        return Thinking(text, signature_of(block), source=native)
-    return Text(text, source=native)
-
-
-def _read_call(key: str, block: Block, native: object, counts: Counts) -> Part:
-    call = fields(block[key], f".{key}")
-    name = needed_string(call, "name", f".{key}")
-    given = call.get("args")
-    arguments = "{}" if given is None else json_of(given, f".{key}.args")
-    return ToolCall(_numbered(call, name, counts), name, arguments, signature_of(block), source=native)
-
-
-def _read_result(key: str, block: Block, native: object, counts: Counts) -> Part:
-    answer = fields(block[key], f".{key}")
-    name = needed_string(answer, "name", f".{key}")
-    response = answer.get("response")
-    content = read_response(response) + _read_attached(answer.get("parts"))
-    number, failed = _numbered(answer, name, counts), only_text(response) == "error"
-    return ToolResult(number, content, name, failed, source=native, interim=value(answer, "willContinue") is True)
-
-
-def _read_attached(natives: object) -> tuple[Part, ...]:
-    """The media that go with a response."""
-    return tuple(read_part(native, {}) for native in natives) if isinstance(natives, (list, tuple)) else ()
-
-
-def _read_inline(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    blob = fields(block[key], f".{key}")
-    data, mime = base64_or_text(blob.get("data")), _mime(blob)
-    if data is None:
-        return Opaque("inlineData", block, source=native)
-    return Media(_kind(mime), mime, data, detail=_detail(block), source=native, words=words_of(blob, _LABELS))
-
-
-def _read_file(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    file = fields(block[key], f".{key}")
-    uri, mime = value(file, "fileUri"), _mime(file)
-    if not isinstance(uri, str):
-        return Opaque("fileData", block, source=native)
-    return Media(_kind(mime), mime, url=uri, detail=_detail(block), source=native, words=words_of(file, _LABELS))
-
-
-def _mime(file: Block) -> str | None:
-    """The MIME type; None when none is told."""
-    told = value(file, "mimeType")
-    return told if isinstance(told, str) else None
-
-
 def _kind(mime: str | None) -> str:
     family = (mime or "").partition("/")[0]
     return family if family in {"image", "audio", "video"} else "document"
-
-
-def _detail(block: Block) -> str | None:
-    """The wish for resolution, as the counter of images knows it."""
-    wish = fields_or_none(value(block, "mediaResolution")) or {}
-    level = wish.get("level")
-    return _RESOLUTIONS.get(getattr(level, "value", level) or "")
-
-
-def _of_server(kind: str, *, opens: bool) -> _Reader:
-    """Reads what the provider runs itself, or what came of it."""
-
-    def read(key: str, block: Block, native: object, counts: Counts) -> Part:
-        if kind == "executableCode":
-            counts[_CODE] = counts.get(_CODE, 0) + 1
-        name = _id_of(block[key])
-        return Opaque(kind, block, name if opens else None, None if opens else name, source=native)
-
-    return read
-
-
-def _id_of(native: object) -> str | None:
-    found = (fields_or_none(native) or {}).get("id")
-    return found if isinstance(found, str) and found else None
 
 
 def _with_code_pairs(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -427,39 +385,32 @@ def _with_code_pairs(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(named.get(id(part), part) for part in parts) if named else parts
 
 
-_READERS: Mapping[str, _Reader] = {
-    spelling: reader
-    for key, reader in {
-        "text": _read_text,
-        "functionCall": _read_call,
-        "functionResponse": _read_result,
-        "inlineData": _read_inline,
-        "fileData": _read_file,
-        "executableCode": _of_server("executableCode", opens=True),
-        "codeExecutionResult": _of_server("codeExecutionResult", opens=False),
-        "toolCall": _of_server("toolCall", opens=True),
-        "toolResponse": _of_server("toolResponse", opens=False),
-    }.items()
-    for spelling in both((key,))
-}
-
-
 def pair(messages: Sequence[Message], standing_before: Sequence[Message] = ()) -> list[Message]:
     """The messages with each response under the id of the call that it answers.
 
     A message that says so already is returned itself; any other is still written as it came.
     """
-    walk = _Walk()
-    seen: list[Message] = []
+    waiting, answered = _Waiting(), False
+    paired: list[Message] = []
     for acts, run in groupby((*standing_before, *messages), lambda message: message.role == "assistant"):
-        said = list(run)
-        seen += map(walk.see_turn, said) if acts else walk.see_answers(said)
-    return seen[len(standing_before) :]
+        # The model's contents are looked at one by one, all that is between its turns together.
+        for group in ([message] for message in run) if acts else (list(run),):
+            if not acts:
+                answered = True
+            elif group[0].calls:
+                if answered:
+                    waiting, answered = _Waiting(), False
+                group[0] = waiting.add_calls(group[0])
+            results = [result for message in group for result in message.results]
+            if results and waiting.calls:
+                waiting.expect(results)
+            paired += [waiting.answer(message) if waiting.calls and message.results else message for message in group]
+    return paired[len(standing_before) :]
 
 
 @define
 class _Waiting:
-    """Calls that wait for a response, in order, to be found by id and by name without looking at the others."""
+    """Calls of one turn that wait for a response, in order, to be found by id and by name without the others."""
 
     calls: dict[int, ToolCall] = field(factory=dict)
     _content: dict[int, int] = field(factory=dict)
@@ -467,133 +418,74 @@ class _Waiting:
     _by_id: dict[str, deque[int]] = field(factory=lambda: defaultdict(deque))
     _by_name: dict[tuple[str, bool], deque[int]] = field(factory=lambda: defaultdict(deque))
     _expected: dict[tuple[str, bool], deque[int]] = field(factory=dict)
-    _next: int = 0
+    _numbers: Counter[str] = field(factory=Counter)
 
-    def add_content(self, calls: Sequence[ToolCall]) -> None:
-        """The calls of one more content."""
+    def add_calls(self, message: Message) -> Message:
+        """Add the calls of a content; return it with another number in a made-up id that the turn has already."""
         self._contents += 1
-        for call in calls:
-            self._add(call)
+        named: dict[int, ToolCall] = {}
+        for call in message.calls:
+            made, name = is_made(call.id, call.name), call.id
+            while made and name in self._by_id:
+                name = made_id(call.name, self._numbers[call.name])
+                self._numbers[call.name] += 1
+            new = (
+                call
+                if name == call.id
+                else ToolCall(name, call.name, call.arguments, call.signature, source=call.source)
+            )
+            named[id(call)], place = new, len(self._content)
+            self.calls[place], self._content[place] = new, self._contents
+            self._by_id[name].append(place)
+            self._by_name[call.name, False].append(place)
+            if made:
+                self._by_name[call.name, True].append(place)
+        return _replaced(message, named)
 
-    def _add(self, call: ToolCall) -> None:
-        self.calls[self._next] = call
-        self._content[self._next] = self._contents
-        self._by_id[call.id].append(self._next)
-        self._by_name[call.name, False].append(self._next)
-        if is_made(call.id, call.name):
-            self._by_name[call.name, True].append(self._next)
-        self._next += 1
-
-    def nearest(self, name: str, number: int) -> None:
-        """From now on so many responses are expected by this name: they answer the nearest contents that called it.
+    def expect(self, results: Sequence[ToolResult]) -> None:
+        """Take so many responses by a name for answers to the nearest contents that called it.
 
         Where not all calls of a content are answered, the first are; what is answered, is in order.
         """
-        for key in ((name, False), (name, True)):
-            waiting = [place for place in self._by_name.get(key, ()) if place in self.calls]
-            contents = [list(run) for _, run in groupby(waiting, self._content.__getitem__)]
-            kept: list[int] = []
-            while contents and len(kept) < number:
-                kept[:0] = contents.pop()[: number - len(kept)]
-            self._expected[key] = deque(kept)
+        asked = {call.id for call in self.calls.values()}
+        nameless = [r for r in results if is_made(r.call_id, r.name) or r.call_id not in asked]
+        for name, number in Counter(result.name or "" for result in nameless).items():
+            for key in ((name, False), (name, True)):
+                waiting = [place for place in self._by_name.get(key, ()) if place in self.calls]
+                contents = [list(run) for _, run in groupby(waiting, self._content.__getitem__)]
+                kept: list[int] = []
+                while contents and len(kept) < number:
+                    kept[:0] = contents.pop()[: number - len(kept)]
+                self._expected[key] = deque(kept)
 
-    def of_id(self, call_id: str) -> ToolCall | None:
-        """Take the first call with this id."""
-        return self._take(self._by_id.get(call_id))
-
-    def of_name(self, name: str | None, *, without_id: bool) -> ToolCall | None:
-        """Take the first call of this tool that is expected, perhaps among those without an id of their own only."""
-        return self._take(self._expected.get((name or "", without_id)))
-
-    def first(self) -> ToolCall | None:
-        """Take the first call."""
-        return self.calls.pop(next(iter(self.calls))) if self.calls else None
+    def answer(self, message: Message) -> Message:
+        """Find the call of each response: by its id, else by its name, else by its place, since the provider counts."""
+        answers: dict[int, ToolCall] = {}
+        for result in message.results:
+            call = None if is_made(result.call_id, result.name) else self._take(self._by_id.get(result.call_id))
+            if call is not None:
+                answers[id(result)] = call
+        for result in message.results:
+            # A response with an id of its own answers a call without one only.
+            without_id = not is_made(result.call_id, result.name)
+            if id(result) not in answers and (call := self._take(self._expected.get((result.name or "", without_id)))):
+                answers[id(result)] = call
+        rest = [result for result in message.results if id(result) not in answers]
+        if len(rest) == len(self.calls) and all(is_made(result.call_id, result.name) for result in rest):
+            answers |= zip(map(id, rest), self.calls.values(), strict=True)
+            self.calls.clear()
+        new: dict[int, ToolResult] = {}
+        for result in message.results:
+            call = answers.get(id(result))
+            if call is not None and call.id != result.call_id:
+                new[id(result)] = evolve(result, call_id=call.id)
+        return _replaced(message, new)
 
     def _take(self, places: deque[int] | None) -> ToolCall | None:
         while places:
             if (call := self.calls.pop(places.popleft(), None)) is not None:
                 return call
         return None
-
-
-@define
-class _Walk:
-    """The calls that wait for a response, on a walk through a conversation."""
-
-    waiting: _Waiting = field(factory=_Waiting)
-    names: set[str] = field(factory=set)
-    places: Counter[str] = field(factory=Counter)
-    answered: bool = False
-
-    def see_turn(self, message: Message) -> Message:
-        """Take in the next message of the model; return it with the ids that it ought to have."""
-        return self._see_run([self._see_calls(message)])[0]
-
-    def see_answers(self, run: Sequence[Message]) -> list[Message]:
-        """Take in all that stands between the model's turns; return it with the ids of the calls that it answers."""
-        self.answered = True
-        return self._see_run(run)
-
-    def _see_calls(self, message: Message) -> Message:
-        calls = message.calls
-        if not calls:
-            return message
-        if self.answered:
-            self.waiting, self.names, self.places, self.answered = _Waiting(), set(), Counter(), False
-        named = [self._renumbered(call) for call in calls]
-        self.waiting.add_content(named)
-        return _replaced(message, dict(zip(map(id, calls), named, strict=True)))
-
-    def _see_run(self, run: Sequence[Message]) -> list[Message]:
-        results = [result for message in run for result in message.results]
-        if results and self.waiting.calls:
-            self._expect(results)
-        return [self._see_results(message) if self.waiting.calls and message.results else message for message in run]
-
-    def _expect(self, results: Sequence[ToolResult]) -> None:
-        asked = {call.id for call in self.waiting.calls.values()}
-        nameless = [r for r in results if is_made(r.call_id, r.name) or r.call_id not in asked]
-        for name, number in Counter(result.name or "" for result in nameless).items():
-            self.waiting.nearest(name, number)
-
-    def _renumbered(self, call: ToolCall) -> ToolCall:
-        """The call; under another number when a call of the same turn has its made-up id."""
-        name = call.id
-        while name in self.names and is_made(call.id, call.name):
-            name = made_id(call.name, self.places[call.name])
-            self.places[call.name] += 1
-        self.names.add(name)
-        return (
-            call if name == call.id else ToolCall(name, call.name, call.arguments, call.signature, source=call.source)
-        )
-
-    def _see_results(self, message: Message) -> Message:
-        """Find the call of each response: by its id, else by its name, else by its place, since the provider counts."""
-        results = message.results
-        answered = self._found(results, self._by_id)
-        rest = [result for result in results if id(result) not in answered]
-        answered |= self._found(rest, self._by_name)
-        rest = [result for result in rest if id(result) not in answered]
-        if len(rest) == len(self.waiting.calls) and all(is_made(result.call_id, result.name) for result in rest):
-            answered |= self._found(rest, lambda _result: self.waiting.first())
-        return _replaced(message, {key: _answering(result, call) for key, (result, call) in answered.items()})
-
-    def _found(
-        self, results: Sequence[ToolResult], take: Callable[[ToolResult], ToolCall | None]
-    ) -> dict[int, tuple[ToolResult, ToolCall]]:
-        found = ((result, take(result)) for result in results)
-        return {id(result): (result, call) for result, call in found if call is not None}
-
-    def _by_id(self, result: ToolResult) -> ToolCall | None:
-        return None if is_made(result.call_id, result.name) else self.waiting.of_id(result.call_id)
-
-    def _by_name(self, result: ToolResult) -> ToolCall | None:
-        """A response with an id of its own answers a call without one only."""
-        return self.waiting.of_name(result.name, without_id=not is_made(result.call_id, result.name))
-
-
-def _answering(result: ToolResult, call: ToolCall) -> ToolResult:
-    return result if result.call_id == call.id else evolve(result, call_id=call.id)
 
 
 def _replaced(message: Message, new: dict[int, ToolCall] | dict[int, ToolResult]) -> Message:
@@ -660,11 +552,30 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: NativePart
         case Thinking():
             return _signed({"text": part.text, "thought": True}, part.signature)
         case ToolCall():
-            return _made_call(part, old)
+            key = spelled(old, "functionCall")
+            before = fields_or_none(old.get(key))
+            call = {**(before or {}), "name": part.name, "args": json_object(part.arguments)}
+            _set_id(call, part.id, part.name, made=before is None)
+            return {**old, key: call} if before is not None else _signed({key: call}, part.signature)
         case ToolResult():
-            return _made_result(part, old)
+            key = spelled(old, "functionResponse")
+            before = fields_or_none(old.get(key))
+            answer = dict(before or {})
+            answer["name"] = tool_of(part.call_id, part.name)
+            answer["response"] = _response(part, answer.get("response"))
+            _set_id(answer, part.call_id, part.name, made=before is None)
+            if attached := [write_part(item) for item in part.content if not isinstance(item, Text)]:
+                answer["parts"] = attached
+            else:
+                answer.pop("parts", None)
+            return {**old, key: answer} if before is not None else {key: answer}
         case Media():
-            return _made_media(part)
+            mime = part.media_type or _MIME.get(part.kind, "application/octet-stream")
+            if part.data is not None:
+                return {"inlineData": {"mimeType": mime, "data": part.data}}
+            if part.url is None:
+                raise InvalidInput(where="media", what="has neither data nor a place where it is")
+            return {"fileData": {"mimeType": mime, "fileUri": part.url}}
 
 
 _SIGNATURES = frozenset({"thoughtSignature", "thought_signature"})
@@ -673,29 +584,6 @@ _SIGNATURES = frozenset({"thoughtSignature", "thought_signature"})
 
 def _signed(block: dict[str, Any], signature: str | None) -> dict[str, Any]:
     return block if signature is None else {**block, "thoughtSignature": signature}
-
-
-def _made_call(part: ToolCall, old: NativePart) -> dict[str, Any]:
-    key = spelled(old, "functionCall")
-    before = fields_or_none(old.get(key))
-    call = {**(before or {}), "name": part.name, "args": json_object(part.arguments)}
-    _set_id(call, part.id, part.name, made=before is None)
-    return {**old, key: call} if before is not None else _signed({key: call}, part.signature)
-
-
-def _made_result(part: ToolResult, old: NativePart) -> dict[str, Any]:
-    key = spelled(old, "functionResponse")
-    before = fields_or_none(old.get(key))
-    answer = dict(before or {})
-    answer["name"] = tool_of(part.call_id, part.name)
-    answer["response"] = _response(part, answer.get("response"))
-    _set_id(answer, part.call_id, part.name, made=before is None)
-    attached = [write_part(item) for item in part.content if not isinstance(item, Text)]
-    if attached:
-        answer["parts"] = attached
-    else:
-        answer.pop("parts", None)
-    return {**old, key: answer} if before is not None else {key: answer}
 
 
 def _set_id(block: dict[str, Any], call_id: str, name: str | None, *, made: bool) -> None:
@@ -711,31 +599,18 @@ def _response(part: ToolResult, old: object) -> Native:
     if old is not None and read_response(old) == texts and part.is_error == (key == "error"):
         return old
     text = "".join(item.text for item in texts)
-    if key is None and isinstance(old, Mapping) and (whole := _object(text)) is not None:
-        return whole
+    if key is None and isinstance(old, Mapping):
+        match object_spelled(text):
+            case (dict() as whole,):  # a JSON object, spelled as it is counted
+                return whole
     if key is None or part.is_error != (key == "error"):
         key = "error" if part.is_error else "output"
     return {key: text} if texts or old else {}
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object that the text is, spelled as it is counted, or None."""
-    found = object_spelled(text)
-    return found[0] if found is not None and isinstance(found[0], dict) else None
-
-
 def is_object(text: Text) -> bool:
     """Whether a text of a result stands for a response that is more than a text."""
     return isinstance(text.source, Mapping) and only_text(text.source) is None
-
-
-def _made_media(part: Media) -> dict[str, Any]:
-    mime = part.media_type or _MIME.get(part.kind, "application/octet-stream")
-    if part.data is not None:
-        return {"inlineData": {"mimeType": mime, "data": part.data}}
-    if part.url is None:
-        raise InvalidInput(where="media", what="has neither data nor a place where it is")
-    return {"fileData": {"mimeType": mime, "fileUri": part.url}}
 
 
 _MIME = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
@@ -767,7 +642,16 @@ def _repair_part(part: Part, why: list[str]) -> Part | None:
             return None
         return cleaned(part, why)
     if isinstance(part, ToolResult):
-        return _repair_result(part, why)
+        answer = fields_or_none(value(fields_or_none(part.source) or {}, "functionResponse")) or {}
+        as_json = answer.get("response") is not None and only_text(answer["response"]) is None
+        content: list[Part] = []
+        for item in part.content:
+            better = cleaned(item, why) if isinstance(item, Text) else item
+            if as_json and isinstance(better, Text) and (finite := finite_json(better.text)) is not better.text:
+                why.append(NOT_JSON)
+                better = Text(finite, source=better.source)
+            content.append(better)
+        return part if same(content, part.content) else evolve(part, content=tuple(content))
     if isinstance(part, ToolCall):
         return with_object(part, why)
     if isinstance(part, Opaque) and not part.kind:
@@ -776,58 +660,46 @@ def _repair_part(part: Part, why: list[str]) -> Part | None:
     return part
 
 
-def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
-    content = tuple(_repair_text(item, part, why) if isinstance(item, Text) else item for item in part.content)
-    return part if same(content, part.content) else evolve(part, content=content)
-
-
-def _repair_text(text: Text, result: ToolResult, why: list[str]) -> Text:
-    better = cleaned(text, why)
-    if not ("NaN" in better.text or "Infinity" in better.text) or not _is_whole_response(result):
-        return better
-    if (finite := finite_json(better.text)) is better.text:
-        return better
-    why.append(NOT_JSON)
-    return Text(finite, source=better.source)
-
-
-def _is_whole_response(result: ToolResult) -> bool:
-    """Whether the text is the JSON of a native response, and not a text in it."""
-    block = fields_or_none(result.source) or {}
-    answer = fields_or_none(value(block, "functionResponse")) or {}
-    return answer.get("response") is not None and only_text(answer["response"]) is None
-
-
 def arrange(messages: Sequence[Message], standing_before: Message | None = None) -> list[Arranged]:
     """What has to change so that all responses of a turn stand together and each call where it may stand."""
-    places: list[_Place] = []
-    for index, message in enumerate(messages):
-        if places and (
-            _of_one_run(places[-1].messages[-1:], message) or _go_together(places[-1].messages[-1], message)
-        ):
-            places[-1].messages.append(message)
-            places[-1].indexes.append(index)
+    groups: list[list[Message]] = []  # the messages of each content of the arranged conversation
+    for message in messages:
+        last = groups[-1][-1] if groups else None
+        if last is None:
+            together = False
+        elif last.role == "assistant":  # words and then calls of the model are one
+            together = message.role == "assistant" and not last.calls and bool(message.calls)
+        else:  # and so are the responses of one turn
+            together = message.role != "assistant" and bool(last.results) and bool(message.results)
+        if last is not None and (together or _of_one_run((last,), message)):
+            groups[-1].append(message)
         else:
-            places.append(_Place([index], [message]))
-    before = _Place([], [] if standing_before is None else [standing_before])
-    return [change for one, place in pairwise((before, *places)) for change in _changes(place, one)]
-
-
-@define
-class _Place:
-    """A message of the arranged conversation.
-
-    Args:
-        indexes: Where the messages stood that it is made of.
-    """
-
-    indexes: list[int]
-    messages: list[Message]
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The calls in it."""
-        return tuple(call for message in self.messages for call in message.calls)
+            groups.append([message])
+    changes: list[Arranged] = []
+    before = [] if standing_before is None else [standing_before]
+    index = 0
+    for group in groups:
+        acts = group[0].role == "assistant"
+        homeless = acts and any(message.calls for message in group) and (not before or before[-1].role == "assistant")
+        opening = (Message("user", (Text(NOT_SHOWN),)),) if homeless else ()
+        if len(group) > 1 and not _of_one_run(group, group[0]):
+            parts = [part for message in group for part in message.parts]
+            if not acts:  # responses in the order of their calls, before everything else
+                calls = [call.id for message in before for call in message.calls]
+                order = {call_id: place for place, call_id in enumerate(calls)}
+                ranks = [order.get(part.call_id, len(calls)) if isinstance(part, ToolResult) else inf for part in parts]
+                parts = [parts[place] for place in sorted(range(len(parts)), key=ranks.__getitem__)]
+            native = next((message for message in group if message.source is not None), group[-1])
+            # Messages that become one here may have been one before repair.
+            why = f"the {'words and calls' if acts else 'responses to the calls'} of one turn stand in one content"
+            changes.append((index, (*opening, native.with_parts(tuple(parts))), why))
+            changes += [(place, (), why) for place in range(index + 1, index + len(group))]
+        elif opening:
+            why = "a function call stands behind the user or a function response"
+            changes.append((index, (*opening, group[0]), why))
+        before = group
+        index += len(group)
+    return changes
 
 
 def _of_one_run(before: Sequence[Message], message: Message) -> bool:
@@ -836,46 +708,6 @@ def _of_one_run(before: Sequence[Message], message: Message) -> bool:
     return all((each.role == "assistant") == side for each in before) and all(
         each.untouched and is_bare(each.source) for each in (*before, message)
     )
-
-
-def _go_together(one: Message, other: Message) -> bool:
-    """Whether two neighbours have to be one: words and then calls of the model, or responses of one turn."""
-    if one.role == "assistant":
-        return other.role == "assistant" and not one.calls and bool(other.calls)
-    return other.role != "assistant" and bool(one.results) and bool(other.results)
-
-
-def _joined(messages: Sequence[Message], calls: Sequence[ToolCall]) -> Message:
-    """One message of several; responses in the order of the calls that they answer."""
-    parts = tuple(part for message in messages for part in message.parts)
-    if messages[0].role != "assistant":
-        order = {call.id: place for place, call in enumerate(calls)}
-        parts = tuple(sorted(parts, key=lambda part: _rank(part, order)))
-    native = next((message for message in messages if message.source is not None), messages[-1])
-    return native.with_parts(parts)
-
-
-def _rank(part: Part, order: dict[str, int]) -> int:
-    """Responses stand in the order of their calls, before everything else."""
-    return order.get(part.call_id, len(order)) if isinstance(part, ToolResult) else len(order) + 1
-
-
-def _changes(place: _Place, before: _Place) -> list[Arranged]:
-    first, *others = place.indexes
-    homeless = place.messages[0].role == "assistant" and place.calls and not _heard(before)
-    opening = (Message("user", (Text(NOT_SHOWN),)),) if homeless else ()
-    if others and not _of_one_run(place.messages, place.messages[0]):
-        acts = place.messages[0].role == "assistant"  # what becomes one here may have been one before repair
-        why = f"the {'words and calls' if acts else 'responses to the calls'} of one turn stand in one content"
-        joined = _joined(place.messages, before.calls)
-        return [(first, (*opening, joined), why), *((index, (), why) for index in others)]
-    why = "a function call stands behind the user or a function response"
-    return [(first, (*opening, place.messages[0]), why)] if opening else []
-
-
-def _heard(before: _Place) -> bool:
-    """Whether the user or a tool spoke last."""
-    return bool(before.messages) and before.messages[-1].role != "assistant"
 
 
 _GENERATION = re.compile(r"gemini-(\d+)")
@@ -902,50 +734,29 @@ def with_signatures(
     """The messages with a signature on the first call of each step of the current turn; the same when all have."""
     if profile is None or (generation_of(profile.family.lower()) or 0) < ASKED_FROM:
         return messages
-    places = range(len(messages) - 1, -1, -1)
-    start = next((place + 1 for place in places if _speaks(messages[place])), 0)
-    bare = [place for place in range(start, len(messages)) if _asks_unsigned(messages[place])]
-    if not bare:
+    asking: list[int] = []
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.role == "assistant":
+            if message.calls and not message.calls[0].signature:
+                asking.append(place)
+        elif not message.results or any(isinstance(part, Text) for part in message.parts):
+            break  # the turn begins here: the user says something, and not only functions answer
+    if not asking:
         return messages
     signed = list(messages)
-    for place in bare:
-        note(messages[place], WHY)
-        signed[place] = _with_signature(messages[place])
+    for place in reversed(asking):
+        message, first = messages[place], messages[place].calls[0]
+        note(message, WHY)
+        native = fields_or_none(first.source)
+        source = None if native is None else {**native, "thoughtSignature": UNSIGNED}
+        call = evolve(first, signature=UNSIGNED, source=source)
+        signed[place] = message.with_parts(tuple(call if part is first else part for part in message.parts))
     return signed
 
 
-def _speaks(message: Message) -> bool:
-    """Whether a turn begins here: the user says something, and not only functions answer."""
-    if message.role == "assistant":
-        return False
-    return not message.results or any(isinstance(part, Text) for part in message.parts)
-
-
-def _asks_unsigned(message: Message) -> bool:
-    return message.role == "assistant" and next((not call.signature for call in message.calls), False)
-
-
-def _with_signature(message: Message) -> Message:
-    first = message.calls[0]
-    return message.with_parts(tuple(_marked(part) if part is first else part for part in message.parts))
-
-
-def _marked(part: Part) -> Part:
-    if not isinstance(part, ToolCall):
-        return part
-    native = fields_or_none(part.source)
-    source = None if native is None else {**native, "thoughtSignature": UNSIGNED}
-    return evolve(part, signature=UNSIGNED, source=source)
-
-
-def unsigned(message: Message) -> Message:
-    """The message without signatures, as for another model; itself when it has none."""
-    bare = tuple(map(_unsigned, message.parts))
-    return message if same(bare, message.parts) else message.with_parts(bare)
-
-
-def _unsigned(part: Part) -> Part:
-    """A part without its signature; a call gets the one that stands for none."""
+def unsigned(part: Part) -> Part:
+    """A part without its signature, as for another model; a call gets the one that stands for none."""
     native = fields_or_none(part.source)
     if native is None or _SIGNATURES.isdisjoint(native):
         return part

@@ -73,14 +73,12 @@ class PartAt:
     @property
     def name(self) -> str:
         """The function's name, when it is a call or a response and has one."""
-        name = self.held.get("name")
-        return name if isinstance(name, str) else ""
+        return string_of(self.held, "name") or ""
 
     @property
     def id(self) -> str | None:
         """The id of the call, when it is a call or a response and has one."""
-        found = self.held.get("id")
-        return found if isinstance(found, str) and found else None
+        return string_of(self.held, "id") or None
 
     @property
     def field(self) -> str:
@@ -180,7 +178,13 @@ def first_signed(request: GenerateRequest) -> Iterator[Violation]:
     """From Gemini 3 on, the first call of each step of the current turn bears its thought signature."""
     if request.generation is None or request.generation < 3:
         return
-    for content in _current_turn(request):
+    turn: list[ContentAt] = []
+    for content in request.contents:
+        if not content.by_model and (not content.responses or any(part.kind == "text" for part in content.parts)):
+            turn = []  # the user says something, and not only functions answer
+        else:
+            turn.append(content)
+    for content in turn:
         first = content.calls[0] if content.by_model and content.calls else None
         if first is not None and not first.signature:
             yield refused(
@@ -203,7 +207,12 @@ def signatures_kept(request: GenerateRequest, before: GenerateRequest) -> Iterat
             continue
         if signature not in known:
             yield refused("sig_modified", part, "Invalid thought signature")
-        elif not _among(_said(part), known[signature]):
+            continue
+        try:
+            corrupted = _said(part) not in known[signature]
+        except RecursionError:  # nested deeper than any request that the provider reads
+            corrupted = True
+        if corrupted:
             yield refused("sig_modified", part, "Corrupted thought signature")
 
 
@@ -211,17 +220,6 @@ def checked_signature(part: PartAt) -> str | None:
     """The signature of a part, where it has one that the provider does not let pass unseen."""
     signature = part.signature
     return None if not signature or signature in DUMMIES or signature in _DUMMY_BYTES else signature
-
-
-def _current_turn(request: GenerateRequest) -> tuple[ContentAt, ...]:
-    """Everything after the latest content in which the user says something, and not only functions answer."""
-    contents = request.contents
-    start = next((index for index in range(len(contents) - 1, -1, -1) if _speaks(contents[index])), -1)
-    return contents[start + 1 :]
-
-
-def _speaks(content: ContentAt) -> bool:
-    return not content.by_model and (not content.responses or any(part.kind == "text" for part in content.parts))
 
 
 def _signed(request: GenerateRequest) -> Iterator[PartAt]:
@@ -233,13 +231,6 @@ def _said(part: PartAt) -> object:
     if part.kind == "functionCall":
         return part.kind, part.name, mapping_or_none(part.held.get("args")) or {}
     return part.kind, part.text if part.kind == "text" else dict(part.held)
-
-
-def _among(said: object, candidates: list[object]) -> bool:
-    try:
-        return said in candidates
-    except RecursionError:  # nested deeper than any request that the provider reads
-        return False
 
 
 _ALTERNATING = re.compile(r"gemini-1\.0|gemini-pro(?:-vision)?\Z")
@@ -305,7 +296,9 @@ def text(request: GenerateRequest) -> Iterator[Violation]:
 
 def functions(request: GenerateRequest) -> Iterator[Violation]:
     """Calls and responses have a name, and arguments and response are objects."""
-    for part in _functions(request):
+    for part in (part for content in request.contents for part in content.parts):
+        if part.kind not in {"functionCall", "functionResponse"}:
+            continue
         key = "args" if part.kind == "functionCall" else "response"
         if not part.name:
             text = f"* GenerateContentRequest.{part.field}.name: Name cannot be empty."
@@ -355,8 +348,8 @@ def ids(request: GenerateRequest) -> Iterator[Violation]:
         answers = [part.id for part in after.responses] if after is not None and not after.by_model else []
         given = [name for name in answers if name is not None]
         if len(asked) == len(answers) and None not in calls:
-            strangers = [name for name in given if name not in calls] or _repeated(given)
-            if strangers:
+            strangers = [name for name in given if name not in calls]
+            if strangers := strangers or [name for place, name in enumerate(given) if name in given[:place]]:
                 text = f"Function response id {', '.join(strangers)} does not match the id of a function call."
                 yield refused("id_mismatch", after, text)
 
@@ -408,29 +401,12 @@ RULES_OF_ALL_CONTENTS: tuple[Rule[GenerateRequest], ...] = (
 """Those that look at more than one content, or at none; the others say of each content what they say of it alone."""
 
 
-def _functions(request: GenerateRequest) -> Iterator[PartAt]:
-    """All calls and responses."""
-    for content in request.contents:
-        yield from (part for part in content.parts if part.kind in {"functionCall", "functionResponse"})
-
-
 def _with_next(request: GenerateRequest) -> Iterator[tuple[ContentAt, ContentAt | None]]:
     """Each content with the one after it."""
     return ((content, after) for content, after in pairwise((*request.contents, None)) if content is not None)
 
 
-def _repeated(given: list[str]) -> list[str]:
-    seen: set[str] = set()
-    repeated = []
-    for name in given:
-        if name in seen:
-            repeated.append(name)
-        seen.add(name)
-    return repeated
-
-
 _EACH = tuple(rule for rule in RULES if rule not in RULES_OF_ALL_CONTENTS)
-_SIGNED_FROM = 3
 
 
 class GrowingContents(GrowingRequest[GenerateRequest]):
@@ -459,35 +435,24 @@ class GrowingContents(GrowingRequest[GenerateRequest]):
             return None
         content = content_at(native, 0)
         alone = self.opened({}, ((0, native),))
-        signed = bool(content.calls) and bool(content.calls[0].signature)
+        if content.by_model:
+            part = "call" if content.calls else "assistant"
+        else:
+            part = "answer" if content.parts and len(content.parts) == len(content.responses) else "user"
+        # The first call of a content has to be signed in the current turn.
+        unsigned = content.by_model and bool(content.calls) and not content.calls[0].signature
         return looked_at(
             native,
-            _part_of_round(content),
-            quiet=next(checked(_EACH, alone), None) is None and (signed or not self._signs(content, alone)),
-            calls=tuple(map(_asked, content.calls)) if content.by_model else (),
-            answers=() if content.by_model else tuple(map(_asked, content.responses)),
-            marks=frozenset(found for part in content.parts if (found := checked_signature(part)) is not None),
+            part,
+            quiet=next(checked(_EACH, alone), None) is None and not (unsigned and (alone.generation or 0) >= 3),
+            calls=tuple((call.id, call.name) for call in content.calls) if content.by_model else (),
+            answers=() if content.by_model else tuple((answer.id, answer.name) for answer in content.responses),
+            marks=frozenset(found for each in content.parts if (found := checked_signature(each)) is not None),
         )
-
-    @staticmethod
-    def _signs(content: ContentAt, request: GenerateRequest) -> bool:
-        """Whether the first call of a content has to be signed, where it is of the current turn."""
-        newer = request.generation is not None and request.generation >= _SIGNED_FROM
-        return newer and content.by_model and bool(content.calls)
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
         """Calls with the responses to them."""
         return rounds_of_two(seen, start, _agree)
-
-
-def _part_of_round(content: ContentAt) -> str:
-    if content.by_model:
-        return "call" if content.calls else "assistant"
-    return "answer" if content.parts and len(content.parts) == len(content.responses) else "user"
-
-
-def _asked(part: PartAt) -> tuple[str | None, str]:
-    return part.id, part.name
 
 
 def _agree(calls: Sequence[Any], answers: Sequence[Any]) -> bool:

@@ -16,7 +16,6 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.protection import GO_ON
 from agentctx.providers.native import HEARD, NO_ANSWER
-from agentctx.providers.openai_chat.messages import IDS, LEGACY
 from agentctx.wire_format import Arranged, Spelling
 
 FRAMEWORK = "framework"
@@ -178,33 +177,32 @@ _KEY = "reasoning_content"
 def repair(messages: Sequence[Message], dialect: Dialect) -> Iterator[tuple[int, Message, str]]:
     """What is refused and can be repaired in one message: (index, what to send instead, why)."""
     for index, message in enumerate(messages):
+        if message.role == "developer" and not dialect.developer_role:
+            yield index, evolve(message, role="system"), "there is no role developer"
+        if message.role not in {"assistant", "tool"}:
+            continue
         why: list[str] = []
-        repaired = _role(message, dialect, why)
-        if repaired.role in {"assistant", "tool"}:
-            repaired = _parts(repaired, dialect, why)
+        calls = any(isinstance(part, ToolCall) for part in message.parts)
+        parts: list[Part] = []
+        for part in message.parts:
+            if calls and dialect.null_content_with_calls and isinstance(part, Text) and not part.text:
+                why.append("beside calls empty content is null")
+            else:
+                parts.append(_spelled(part, dialect, why))
+        if calls and dialect.reasoning_needed is not None:
+            thoughts = [part for part in message.parts if isinstance(part, Thinking)]
+            # The dialects look for reasoning under their own key; what stands under another stands for it there.
+            own = (
+                len(part.text)
+                for part in thoughts
+                if part.source is None or (isinstance(part.source, dict) and _KEY in part.source)
+            )
+            if next(own, -1) < len(dialect.no_reasoning):
+                why.append("a message with calls brings its reasoning along")
+                text = "\n".join(part.text for part in thoughts if part.text) or dialect.no_reasoning
+                parts.insert(0, Thinking(text, source={_KEY: text}))
         if why:
-            yield index, repaired, ", ".join(dict.fromkeys(why))
-
-
-def _role(message: Message, dialect: Dialect, why: list[str]) -> Message:
-    if message.role != "developer" or dialect.developer_role:
-        return message
-    why.append("there is no role developer")
-    return evolve(message, role="system")
-
-
-def _parts(message: Message, dialect: Dialect, why: list[str]) -> Message:
-    calls = any(isinstance(part, ToolCall) for part in message.parts)
-    parts: list[Part] = []
-    for part in message.parts:
-        if calls and dialect.null_content_with_calls and isinstance(part, Text) and not part.text:
-            why.append("beside calls empty content is null")
-        else:
-            parts.append(_spelled(part, dialect, why))
-    if calls and dialect.reasoning_needed is not None and not _brings_reasoning(message, dialect):
-        why.append("a message with calls brings its reasoning along")
-        parts.insert(0, _stand_in(message, dialect))
-    return message.with_parts(tuple(parts)) if why else message
+            yield index, message.with_parts(tuple(parts)), ", ".join(dict.fromkeys(why))
 
 
 def _spelled(part: Part, dialect: Dialect, why: list[str]) -> Part:
@@ -220,30 +218,6 @@ def _spelled(part: Part, dialect: Dialect, why: list[str]) -> Part:
     return evolve(part, id=new) if isinstance(part, ToolCall) else evolve(part, call_id=new)
 
 
-def numbered(call_id: str, number: int, dialect: Dialect) -> str:
-    """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
-    if call_id.startswith(LEGACY):
-        return call_id
-    return (IDS if dialect.id_pattern is None else dialect.spelling).numbered(call_id, number)
-
-
-def _brings_reasoning(message: Message, dialect: Dialect) -> bool:
-    thought = next((part for part in message.parts if isinstance(part, Thinking) and _own(part)), None)
-    return thought is not None and len(thought.text) >= len(dialect.no_reasoning)
-
-
-def _own(part: Thinking) -> bool:
-    """Whether the reasoning stands where the dialects look for it."""
-    return part.source is None or (isinstance(part.source, dict) and _KEY in part.source)
-
-
-def _stand_in(message: Message, dialect: Dialect) -> Thinking:
-    """The reasoning that stands under another key, or what stands for none."""
-    texts = [part.text for part in message.parts if isinstance(part, Thinking) and part.text]
-    text = "\n".join(texts) or dialect.no_reasoning
-    return Thinking(text, source={_KEY: text})
-
-
 def arrange(messages: Sequence[Message], standing_before: Message | None, dialect: Dialect) -> Iterator[Arranged]:
     """What has to stand between messages so that they may follow each other: (index, what stands there, why)."""
     if not dialect.minds_places:
@@ -252,10 +226,11 @@ def arrange(messages: Sequence[Message], standing_before: Message | None, dialec
     for index, given in enumerate(messages):
         message = given
         why: list[str] = []
-        if dialect.system_first_only and last is not None and message.role in SYSTEM_ROLES and not _leads(last):
+        leads = last is None or last.role in SYSTEM_ROLES
+        if dialect.system_first_only and message.role in SYSTEM_ROLES and not leads:
             why.append("a system message has to be the first")
             message = evolve(message, role="user")
-        between = _between(last, message, dialect)
+        between = _between("" if leads or last is None else last.role, message.role, dialect)
         if between is not None:
             why.append("the roles on both sides may not follow each other")
         if why:
@@ -263,19 +238,12 @@ def arrange(messages: Sequence[Message], standing_before: Message | None, dialec
         last = message
 
 
-def _leads(message: Message) -> bool:
-    return message.role in SYSTEM_ROLES
-
-
-def _between(last: Message | None, message: Message, dialect: Dialect) -> Message | None:
-    """The message that has to stand between two; None when nothing has to."""
-    before = "" if last is None or _leads(last) else last.role
-    if message.role == "user" and before == "tool" and not dialect.user_after_tool:
+def _between(before: str, role: str, dialect: Dialect) -> Message | None:
+    """The message that has to stand between those of two roles; None when nothing has to."""
+    if role == "user" and before == "tool" and (dialect.alternation or not dialect.user_after_tool):
         return Message("assistant", (Text(HEARD),))
-    if not dialect.alternation:
-        return None
-    if message.role == "user" and before in {"user", "tool"}:
-        return Message("assistant", (Text(NO_ANSWER if before == "user" else HEARD),))
-    if message.role == "assistant" and before in {"assistant", ""}:
+    if dialect.alternation and role == before == "user":
+        return Message("assistant", (Text(NO_ANSWER),))
+    if dialect.alternation and role == "assistant" and before in {"assistant", ""}:
         return Message("user", (Text(GO_ON),))
     return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import BREAKPOINT, CONTROL, Message, Native, Tool, ToolCall, Ttl
+from agentctx.core.message import BREAKPOINT, CONTROL, Message, Native, Text, Tool, ToolCall, ToolResult, Ttl
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of
 from agentctx.providers.adapter import Adapter, Body, get
@@ -35,7 +35,6 @@ from agentctx.providers.openai_chat.messages import (
     ID_MAX,
     IDS,
     LEGACY,
-    answer_to,
     read_message,
     read_system,
     read_tools,
@@ -197,7 +196,11 @@ class OpenAIChat(WireFormat):
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""
-        return tuple(Message("tool", (answer_to(call, text),)) for call in calls)
+        results = []
+        for call in calls:  # a legacy function's answer bears its name
+            name = call.id.removeprefix(LEGACY) if call.id.startswith(LEGACY) else None
+            results.append(Message("tool", (ToolResult(call.id, (Text(text),), name),)))
+        return tuple(results)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""
@@ -258,8 +261,10 @@ class ChatDialect(OpenAIChat):
         return message.role != "assistant" or self.spoken.assistant_last or begun
 
     def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return dialects.numbered(call_id, number, self.spoken)
+        """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
+        if call_id.startswith(LEGACY):
+            return call_id
+        return (IDS if self.spoken.id_pattern is None else self.spoken.spelling).numbered(call_id, number)
 
     def rules(self) -> Rules:
         """Those of all, and the dialect's own; these are looked for in all of a conversation."""

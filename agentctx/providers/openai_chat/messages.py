@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import compress, count, repeat
+from itertools import count, repeat
 from mimetypes import guess_type
 from typing import Any, NoReturn
 
@@ -18,7 +18,17 @@ from attrs import evolve
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, clean_text, finite_json, mapping_or_none, same, still_says
+from agentctx.providers.native import (
+    as_mapping,
+    clean_text,
+    finite_json,
+    located,
+    mapping_or_none,
+    same,
+    still_says,
+    string_of,
+    tool_as_read,
+)
 from agentctx.tokens.media import media_of
 from agentctx.wire_format import Repaired, Spelling
 
@@ -90,7 +100,16 @@ def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
         return ()
     if isinstance(native, str | Mapping) or not isinstance(native, Sequence):
         _refuse("tools", "a list of tool definitions", native)
-    return tuple(_tool(tool, index) for index, tool in enumerate(native))
+    tools = []
+    for index, tool in enumerate(native):
+        data = as_mapping(tool, f"tools[{index}]")
+        kind = data.get("type", "function")
+        body = mapping_or_none(data.get(kind)) if isinstance(kind, str) else None
+        body = data if body is None else body
+        if kind == "function" and not isinstance(name := body.get("name"), str):
+            _refuse(f"tools[{index}].function.name", "a string", name)
+        tools.append(tool_as_read(body, body.get("parameters"), tool))
+    return tuple(tools)
 
 
 def read_block(block: Native, index: int, place: int) -> Part:
@@ -119,7 +138,10 @@ def read_call(call: Native, index: int, place: int) -> ToolCall:
         found = (("id", identity), (f"{key}.name", name), (f"{key}.{words}", arguments))
         field, value = next(pair for pair in found if not isinstance(pair[1], str))
         _refuse(f"{_at(index)}tool_calls[{place}].{field}", "a string", value)
-    signature = None if (extra := data.get("extra_content")) is None else _signature(extra)
+    signature = None
+    if (extra := data.get("extra_content")) is not None:  # Gemini's thought signature, at its Chat-compatible endpoint
+        google = (mapping_or_none(extra) or {}).get("google")
+        signature = string_of(mapping_or_none(google) or {}, "thought_signature")
     return ToolCall(identity, name, arguments, signature, source=call)
 
 
@@ -139,7 +161,7 @@ def read_audio(audio: object) -> Media | Opaque:
     data = mapping_or_none(audio)
     if data is None or not isinstance(identity := data.get("id"), str):
         return Opaque("audio", audio, source={"audio": audio})
-    return Media("audio", data=_text_or_none(data.get("data")), url=identity, source={"audio": audio})
+    return Media("audio", data=string_of(data, "data"), url=identity, source={"audio": audio})
 
 
 def read_images(data: Mapping[str, Any]) -> tuple[Media, ...]:
@@ -157,10 +179,6 @@ def _at(index: int) -> str:
 
 def _refuse(where: str, expected: str, got: object) -> NoReturn:
     raise InvalidInput(where, f"expected {expected}, got {'nothing' if got is None else type(got).__name__}")
-
-
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _content(content: Native, index: int) -> tuple[Part, ...]:
@@ -196,16 +214,19 @@ def _result(native: Native, data: Mapping[str, Native], index: int) -> ToolResul
         return ToolResult(LEGACY + name, _content(data.get("content"), index), name, source=native)
     if not isinstance(call_id := data.get("tool_call_id"), str):
         _refuse(f"{_at(index)}tool_call_id", "a string", call_id)
-    named = name if isinstance(name, str) else None
-    return ToolResult(call_id, _content(data.get("content"), index), named, source=native)
+    return ToolResult(call_id, _content(data.get("content"), index), string_of(data, "name"), source=native)
 
 
 def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:
     """The reasoning, each text of it once: gateways send the same text as blocks and as a string."""
     found: list[Thinking] = []
     for key in REASONING_BLOCKS:
-        if isinstance(blocks := data.get(key), (list, tuple)):
-            found += [_thinking(block, f"{_at(index)}{key}[{n}]") for n, block in enumerate(blocks)]
+        blocks = data.get(key)
+        for place, block in enumerate(blocks if isinstance(blocks, (list, tuple)) else ()):
+            fields = as_mapping(block, f"{_at(index)}{key}[{place}]")
+            texts = (text for name in ("thinking", "text", "summary") if (text := string_of(fields, name)) is not None)
+            signature, encrypted = string_of(fields, "signature"), string_of(fields, "data")
+            found.append(Thinking(next(texts, ""), signature, encrypted, source=block))
     told = {"".join(part.text for part in found), "\n".join(part.text for part in found)} if found else set()
     for key in REASONING_TEXTS:
         if (value := data.get(key)) is None:
@@ -217,56 +238,21 @@ def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:
     return found
 
 
-def _thinking(block: Native, where: str) -> Thinking:
-    data = as_mapping(block, where)
-    text = next((text for key in ("thinking", "text", "summary") if isinstance(text := data.get(key), str)), "")
-    return Thinking(text, _text_or_none(data.get("signature")), _text_or_none(data.get("data")), source=block)
-
-
-def _signature(extra: object) -> str | None:
-    """Gemini's thought signature, which its Chat-compatible endpoint puts on the call, beside what is usual there."""
-    google = (mapping_or_none(extra) or {}).get("google")
-    return _text_or_none((mapping_or_none(google) or {}).get("thought_signature"))
-
-
 def _media(kind: str, data: Mapping[str, Native], block: Native) -> Media | None:
     body = data.get(kind)
     fields = {"url": body} if isinstance(body, str) else mapping_or_none(body)
     if fields is None:
         return None
     if kind in ("image_url", "video_url") and isinstance(url := fields.get("url"), str):
-        return _located(kind.removesuffix("_url"), url, _text_or_none(fields.get("detail")), block)
+        return located(kind.removesuffix("_url"), url, string_of(fields, "detail"), block)
     if kind == "input_audio" and isinstance(content := fields.get("data"), str):
         return Media("audio", f"audio/{fields.get('format', 'wav')}", content, source=block)
     if kind == "file" and isinstance(url := fields.get("file_data") or fields.get("file_id"), str):
-        words = _text_or_none(fields.get("filename")) or ""
+        words = string_of(fields, "filename") or ""
         if url == fields.get("file_data") and not url.startswith(("data:", "https://", "http://")):
             return Media("document", guess_type(words)[0], url, source=block, words=words)
-        return evolve(_located("document", url, None, block), words=words)
+        return located("document", url, None, block, words)
     return None
-
-
-def _located(kind: str, url: str, detail: str | None, block: Native) -> Media:
-    """Media by its URL; a ``data:`` URL carries the content itself."""
-    if not url.startswith("data:"):
-        return Media(kind, url=url, detail=detail, source=block)
-    head, comma, content = url.partition(",")
-    if not comma or not head.endswith(";base64"):
-        return Media(kind, url=url, detail=detail, source=block)
-    return Media(kind, head[5:-7] or None, content, detail=detail, source=block)
-
-
-def _tool(tool: Native, index: int) -> Tool:
-    data = as_mapping(tool, f"tools[{index}]")
-    kind = data.get("type", "function")
-    body = mapping_or_none(data.get(kind)) if isinstance(kind, str) else None
-    if body is None:
-        body = data
-    name = body.get("name")
-    if kind == "function" and not isinstance(name, str):
-        _refuse(f"tools[{index}].function.name", "a string", name)
-    described, schema = body.get("description"), mapping_or_none(body.get("parameters"))
-    return Tool(_text_or_none(name) or "", _text_or_none(described) or "", schema, source=tool)
 
 
 _PARTS = "message.parts"
@@ -283,16 +269,12 @@ def write_message(message: Message) -> Native:
     if message.role == "assistant":
         return _assistant_message(message, source)
     _refuse_misplaced(message.role, message.parts, ToolCall | ToolResult)
-    return _said(message, source)
-
-
-def _said(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
-    """What others than the model and the tools say; images that stood beside the content stand there again."""
-    beside = [isinstance(part, Media) and _key_of(part) == IMAGES for part in message.parts]
-    within = [part for part, apart in zip(message.parts, beside, strict=True) if not apart]
+    # Images that stood beside the content stand there again.
+    beside = [part for part in message.parts if isinstance(part, Media) and _key_of(part) == IMAGES]
+    within = [part for part in message.parts if not isinstance(part, Media) or _key_of(part) != IMAGES]
     native = {**source, "role": message.role, "content": _content_of(within, source.get("content"))}
-    if any(beside):
-        return {**native, IMAGES: [part.data for part in compress(message.parts, beside) if isinstance(part, Media)]}
+    if beside:
+        return {**native, IMAGES: [part.data for part in beside]}
     return _without(native, IMAGES) if read_images(source) else native
 
 
@@ -316,60 +298,40 @@ def _result_message(message: Message, source: Mapping[str, Any]) -> dict[str, An
     return native
 
 
-def answer_to(call: ToolCall, text: str) -> ToolResult:
-    """A made result of a call, with all that is written of it: a legacy function's answer bears its name."""
-    name = call.id.removeprefix(LEGACY) if call.id.startswith(LEGACY) else None
-    return ToolResult(call.id, (Text(text),), name)
-
-
 def _assistant_message(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
-    parts = message.parts
-    _refuse_misplaced("assistant", parts, ToolResult)
-    said = tuple(part for part in parts if not isinstance(part, Thinking | ToolCall) and not _stands_beside(part))
-    beside = _beside(parts, source)
-    native = {**source, "role": "assistant", "content": _assistant_content(said, source, beside)}
-    if native["content"] is None and "content" not in source and source:
+    _refuse_misplaced("assistant", message.parts, ToolResult)
+    within: list[Part] = []
+    beside: dict[str, Any] = {}  # what the message says beside its content, by key
+    for part in message.parts:
+        if isinstance(part, Opaque) and part.kind in ("refusal", "audio") and _key_of(part) == part.kind:
+            beside[part.kind] = part.data
+        elif isinstance(part, Media) and part.kind == "audio" and part.url is not None:
+            was = part.source["audio"] if _key_of(part) == "audio" else None
+            beside["audio"] = was if was is not None and read_audio(was) == part else {"id": part.url}
+        elif not isinstance(part, Thinking | ToolCall):
+            within.append(part)
+    if modern := [_call(call) for call in message.calls if not call.id.startswith(LEGACY)]:
+        calls = source.get("tool_calls")
+        beside["tool_calls"] = calls if isinstance(calls, list) and same(modern, calls) else modern
+    for call in message.calls:
+        if call.id.startswith(LEGACY) and still_says(call, read_function_call, 0):
+            beside["function_call"] = call.source
+        elif call.id.startswith(LEGACY):
+            old = mapping_or_none(call.source) or {}
+            beside["function_call"] = {**old, "name": call.name, "arguments": call.arguments}
+    # Null is taken only beside something else that the assistant said.
+    content = None if beside and not within else _content_of(within, source.get("content"))
+    native = {**source, "role": "assistant", "content": content}
+    if content is None and "content" not in source and source:
         del native["content"]
     stale = [key for key in _BESIDE if key not in beside and native.get(key) is not None]
     return _with_reasoning({**_without(native, *stale), **beside}, message)
-
-
-def _assistant_content(said: tuple[Part, ...], source: Mapping[str, Native], beside: Mapping[str, Native]) -> Native:
-    """Null is taken only beside something else that the assistant said."""
-    if not said and beside:
-        return None
-    return _content_of(said, source.get("content"))
-
-
-def _stands_beside(part: Part) -> bool:
-    """Whether the part has a key of its own beside the content."""
-    if isinstance(part, Media) and part.kind == "audio" and part.url is not None:
-        return True
-    return isinstance(part, Opaque) and part.kind in ("refusal", "audio") and _key_of(part) == part.kind
 
 
 def _key_of(part: Part) -> str | None:
     """The message's key that a part was read from; None for a block."""
     source = part.source
     return next(iter(source)) if type(source) is dict and len(source) == 1 else None
-
-
-def _beside(parts: Sequence[Part], source: Mapping[str, Any]) -> dict[str, Any]:
-    """What the message says beside its content, by key."""
-    found: dict[str, Any] = {}
-    for part in parts:
-        if isinstance(part, Opaque) and _stands_beside(part):
-            found[part.kind] = part.data
-        elif isinstance(part, Media) and _stands_beside(part):
-            found["audio"] = _audio(part)
-    calls = [part for part in parts if isinstance(part, ToolCall)]
-    if modern := [_call(call) for call in calls if not call.id.startswith(LEGACY)]:
-        was = source.get("tool_calls")
-        found["tool_calls"] = was if isinstance(was, list) and same(modern, was) else modern
-    for call in calls:
-        if call.id.startswith(LEGACY):
-            found["function_call"] = _function_call(call)
-    return found
 
 
 def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
@@ -394,17 +356,15 @@ def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
 def _content_of(parts: Sequence[Part], was: object) -> str | list[Any]:
     """Content as it was written before: a string stays one while there is one text; blocks stay blocks."""
     if was and isinstance(was, list | tuple):
-        return [part.source if _is_plain(part) else _block(part) for part in parts] or ""
+        # A bare string among blocks that still says the same stays one.
+        return [
+            part.source if isinstance(part, Text) and part.source == part.text else _block(part) for part in parts
+        ] or ""
     if not parts:
         return ""
     if len(parts) == 1 and isinstance(part := parts[0], Text) and mapping_or_none(part.source) is None:
         return part.text
     return [_block(part) for part in parts]
-
-
-def _is_plain(part: Part) -> bool:
-    """Whether the part came from a bare string among blocks, and still says the same."""
-    return isinstance(part, Text) and isinstance(part.source, str) and part.source == part.text
 
 
 def _block(part: Part) -> Native:
@@ -436,11 +396,6 @@ def _media_of(part: Media, kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": key, key: image if part.detail is None else {**image, "detail": part.detail}}
 
 
-def _audio(part: Media) -> Native:
-    was = part.source["audio"] if _key_of(part) == "audio" else None
-    return was if was is not None and read_audio(was) == part else {"id": part.url}
-
-
 def _call(call: ToolCall) -> Native:
     if still_says(call, read_call, 0, 0):
         return call.source
@@ -450,12 +405,6 @@ def _call(call: ToolCall) -> Native:
         return {**kept, "id": call.id, "custom": body}
     body = {**(mapping_or_none(kept.get("function")) or {}), "name": call.name, "arguments": call.arguments}
     return {**kept, "id": call.id, "type": "function", "function": body}
-
-
-def _function_call(call: ToolCall) -> Native:
-    if still_says(call, read_function_call, 0):
-        return call.source
-    return {**(mapping_or_none(call.source) or {}), "name": call.name, "arguments": call.arguments}
 
 
 def _without(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
@@ -499,19 +448,14 @@ def _is_ordinary(message: Message) -> bool:
             return False
         said = said[0].content
     for part in said:
-        if type(part) is Text:
-            if not part.text.isascii():
+        if type(part) is ToolCall:
+            typed, words = type(part.source) is dict and part.source.get("type") is not None, part.arguments
+            plain = words.isascii() and "NaN" not in words and "Infinity" not in words
+            if not (typed and plain and len(part.id) <= ID_MAX and NAME.fullmatch(part.name)):
                 return False
-        elif type(part) is not ToolCall or not _is_ordinary_call(part):
+        elif type(part) is not Text or not part.text.isascii():
             return False
     return source is None or source.get("tool_calls") != []
-
-
-def _is_ordinary_call(call: ToolCall) -> bool:
-    typed = type(call.source) is dict and call.source.get("type") is not None
-    words = call.arguments
-    plain = words.isascii() and "NaN" not in words and "Infinity" not in words
-    return typed and plain and len(call.id) <= ID_MAX and NAME.fullmatch(call.name) is not None
 
 
 def _repair_each(parts: Sequence[Part], role: str, reasons: list[str], longest_id: int | None) -> tuple[Part, ...]:
@@ -525,58 +469,39 @@ def _repair_each(parts: Sequence[Part], role: str, reasons: list[str], longest_i
 
 
 def _repair_part(part: Part, role: str, reasons: list[str], longest_id: int | None) -> Part:
-    if isinstance(part, Text):
-        return _repair_text(part, reasons)
-    if isinstance(part, ToolCall):
-        return _repair_call(part, reasons, longest_id)
-    if isinstance(part, ToolResult):
-        return _repair_result(part, reasons, longest_id)
-    if isinstance(part, Media):
-        return _repair_media(part, role, reasons)
-    return _repair_reasoning(part, reasons) if isinstance(part, Thinking) else part
-
-
-def _repair_text(part: Text, reasons: list[str]) -> Text:
-    clean = cleaned(part.text, reasons)
-    return part if clean is part.text else evolve(part, text=clean)
-
-
-def _repair_call(part: ToolCall, reasons: list[str], longest_id: int | None) -> ToolCall:
-    finite = sent_arguments(part, reasons)
-    identity, name = _short(part.id, reasons, longest_id), _legal_name(part, reasons)
-    if finite is not part.arguments or identity is not part.id or name is not part.name:
-        part = evolve(part, id=identity, name=name, arguments=finite)
-    if part.id.startswith(LEGACY) or not isinstance(part.source, dict) or part.source.get("type") is not None:
-        return part
-    reasons.append("the type of a tool call is missing")
-    return evolve(part, source={**part.source, "type": "function"})
-
-
-def _repair_result(part: ToolResult, reasons: list[str], longest_id: int | None) -> ToolResult:
     before = len(reasons)
-    content: tuple[Part, ...] = _repair_each(part.content, "tool", reasons, longest_id)
-    if not content and value_of(part.source, "content") is None:
-        content = (Text(""),)
-        reasons.append("content must not be null")
-    identity = _short(part.call_id, reasons, longest_id)
-    return part if len(reasons) == before else evolve(part, call_id=identity, content=content)
-
-
-def _repair_media(part: Media, role: str, reasons: list[str]) -> Part:
-    """Media stands in user messages only; an assistant may refer to its own earlier audio."""
-    if role == "user" or (role == "assistant" and part.kind == "audio"):
-        return part
-    reasons.append(f"{part.kind}s are only allowed for messages with role 'user'")
-    return Text(f"[{part.kind} left out: only user messages may carry it]")
-
-
-def _repair_reasoning(part: Thinking, reasons: list[str]) -> Thinking:
-    """Reasoning held by a key of the message is unsigned text, so that it can be cleaned."""
-    if part.signed or not isinstance(part.source, dict) or len(part.source) != 1:
-        return part
-    if (clean := cleaned(part.text, reasons)) is part.text:
-        return part
-    return evolve(part, text=clean, source=dict.fromkeys(part.source, clean))
+    match part:
+        case Text():
+            clean = cleaned(part.text, reasons)
+            return part if clean is part.text else evolve(part, text=clean)
+        case ToolCall():
+            finite, name = sent_arguments(part, reasons), part.name
+            identity = _short(part.id, reasons, longest_id)
+            if not NAME.fullmatch(name) and not part.id.startswith(LEGACY):
+                reasons.append("the name of a tool call has characters that are not allowed")
+                name = nearest_name(name)
+            if len(reasons) > before:
+                part = evolve(part, id=identity, name=name, arguments=finite)
+            if part.id.startswith(LEGACY) or not isinstance(part.source, dict) or part.source.get("type") is not None:
+                return part
+            reasons.append("the type of a tool call is missing")
+            return evolve(part, source={**part.source, "type": "function"})
+        case ToolResult():
+            content: tuple[Part, ...] = _repair_each(part.content, "tool", reasons, longest_id)
+            if not content and value_of(part.source, "content") is None:
+                content = (Text(""),)
+                reasons.append("content must not be null")
+            identity = _short(part.call_id, reasons, longest_id)
+            return part if len(reasons) == before else evolve(part, call_id=identity, content=content)
+        case Media() if role != "user" and (role != "assistant" or part.kind != "audio"):
+            # An assistant may refer to its own earlier audio; all else stands in user messages only.
+            reasons.append(f"{part.kind}s are only allowed for messages with role 'user'")
+            return Text(f"[{part.kind} left out: only user messages may carry it]")
+        case Thinking() if not part.signed and isinstance(part.source, dict) and len(part.source) == 1:
+            # Held by a key of the message, it is unsigned text.
+            clean = cleaned(part.text, reasons)
+            return part if clean is part.text else evolve(part, text=clean, source=dict.fromkeys(part.source, clean))
+    return part
 
 
 def _short(identity: str, reasons: list[str], longest: int | None) -> str:
@@ -587,27 +512,16 @@ def _short(identity: str, reasons: list[str], longest: int | None) -> str:
     return short_id(identity)
 
 
-def _legal_name(call: ToolCall, reasons: list[str]) -> str:
-    if NAME.fullmatch(call.name) or call.id.startswith(LEGACY):
-        return call.name
-    reasons.append("the name of a tool call has characters that are not allowed")
-    return nearest_name(call.name)
-
-
 def _shape(message: Message) -> list[str]:
     """What is at fault beside the parts: no content at all, an empty list of calls."""
     source = message.source
     if source is None or message.role == "tool":
         return []
     reasons = []
-    said, calls = (
-        (source.get("content"), source.get("tool_calls"))
-        if type(source) is dict
-        else (value_of(source, "content"), value_of(source, "tool_calls"))
-    )
-    if message.role == "assistant" and calls == [] and not message.calls:
+    if message.role == "assistant" and value_of(source, "tool_calls") == [] and not message.calls:
         reasons.append("tool_calls must not be empty")
-    if said is None and all(message.role == "assistant" and isinstance(part, Thinking) for part in message.parts):
+    empty = value_of(source, "content") is None
+    if empty and all(message.role == "assistant" and isinstance(part, Thinking) for part in message.parts):
         reasons.append("content must not be null")
     return reasons
 

@@ -430,8 +430,10 @@ def tool_choice(request: ChatRequest) -> Iterator[Violation]:
         yield error("tool_choice_without_tools", None, "tool_choice", text)
         return
     listed = {_name(tool) for tool in native} if isinstance(native, list | tuple) else set()
-    for named in _chosen(choice):
-        if named not in listed:
+    chosen = mapping_or_none(choice) or {}
+    allowed = (mapping_or_none(chosen.get("allowed_tools")) or {}).get("tools")
+    for named in map(_name, [chosen, *(allowed if isinstance(allowed, list | tuple) else ())]):
+        if named is not None and named not in listed:
             text = (
                 f"Invalid value for 'tool_choice': no function named '{named}' was specified in the 'tools' parameter."
             )
@@ -455,15 +457,6 @@ def _name(tool: object) -> str | None:
     kind = native.get("type", "function")
     body = mapping_or_none(native.get(kind)) if isinstance(kind, str) else None
     return string_of(body or {}, "name")
-
-
-def _chosen(choice: object) -> Iterator[str]:
-    """The names of the tools that a ``tool_choice`` names."""
-    native = mapping_or_none(choice) or {}
-    allowed = (mapping_or_none(native.get("allowed_tools")) or {}).get("tools")
-    for one in [native, *(allowed if isinstance(allowed, list | tuple) else ())]:
-        if (named := _name(one)) is not None:
-            yield named
 
 
 def json_word(request: ChatRequest) -> Iterator[Violation]:
@@ -509,11 +502,8 @@ def cache_keys(request: ChatRequest) -> Iterator[Violation]:
     if request.gpt >= (5, 5) and request.body.get("prompt_cache_retention") == "in_memory":
         text = "This model is compatible only with 24h extended prompt caching"
         yield error("cache_retention", None, "prompt_cache_retention", text)
-    if request.gpt < (5, 6):
-        yield from _new_cache_keys(request)
-
-
-def _new_cache_keys(request: ChatRequest) -> Iterator[Violation]:
+    if request.gpt >= (5, 6):
+        return
     if request.body.get("prompt_cache_options") is not None:
         text = "Unknown parameter: 'prompt_cache_options'."
         yield error("cache_options", None, "prompt_cache_options", text)
@@ -635,19 +625,18 @@ class GrowingChat(GrowingRequest[ChatRequest]):
             stop = start + 1
             while stop < len(seen) and seen[stop].part == "answer":
                 stop += 1
-            if seen[start].part == "other":
-                if seen[start].quiet:
-                    yield start, start + 1
-            elif seen[start].part == "call" and _complete(seen[start], seen[start + 1 : stop]):
+            calling, answers = seen[start], seen[start + 1 : stop]
+            names = {name for each in answers for name in each.answers}
+            if calling.part == "other" and calling.quiet:
+                yield start, start + 1
+            elif (
+                calling.part == "call"
+                and all(each.quiet for each in seen[start:stop])
+                and names == set(calling.calls)
+                and len(names) == len(answers) == len(calling.calls)
+            ):
                 yield start, stop
             start = stop
-
-
-def _complete(calling: Seen, answering: Sequence[Seen]) -> bool:
-    """Whether each call has one answer, and nothing is found in any of these messages."""
-    given = [name for each in answering for name in each.answers]
-    complete = set(given) == set(calling.calls) and len(set(given)) == len(answering) == len(calling.calls)
-    return complete and calling.quiet and all(each.quiet for each in answering)
 
 
 _SYSTEM = ("system", "developer")
@@ -668,13 +657,17 @@ def developer(request: ChatRequest, dialect: Dialect) -> Iterator[Violation]:
 
 def reasoning(request: ChatRequest, dialect: Dialect) -> Iterator[Violation]:
     """A message with calls brings its reasoning along: in the current turn, or everywhere."""
-    if dialect.reasoning_needed is None or _thinks_not(request):
+    bodies = (request.body, mapping_or_none(request.body.get("extra_body")) or {})
+    disabled = any((mapping_or_none(body.get("thinking")) or {}).get("type") == "disabled" for body in bodies)
+    if dialect.reasoning_needed is None or disabled:
         return
-    start = _current_turn(request)
+    latest = max((index for index, message in request.messages if message.get("role") == "user"), default=-1)
     for index, message in request.messages:
-        if not any(True for _ in calls(message)) or _has_reasoning(message, dialect):
+        thought = string_of(message, "reasoning_content")
+        brings = thought is not None and len(thought) >= len(dialect.no_reasoning)
+        if brings or not any(True for _ in calls(message)):
             continue
-        told = error if dialect.keep_reasoning == "all" or index > start else warn
+        told = error if dialect.keep_reasoning == "all" or index > latest else warn
         path = f"messages[{index}].reasoning_content"
         yield told("dialect_reasoning", index, path, dialect.reasoning_needed.format(index=index))
 
@@ -695,8 +688,11 @@ def ids(request: ChatRequest, dialect: Dialect) -> Iterator[Violation]:
     if (pattern := dialect.id_pattern) is None:
         return
     for index, message in request.messages:
-        for path, identity in _ids(message, f"messages[{index}]"):
-            if not pattern.fullmatch(identity):
+        named = [(f"messages[{index}].tool_calls[{place}].id", call.get("id")) for place, call in calls(message)]
+        if message.get("role") == "tool":
+            named.append((f"messages[{index}].tool_call_id", message.get("tool_call_id")))
+        for path, identity in named:
+            if isinstance(identity, str) and not pattern.fullmatch(identity):
                 text = f"Tool call id was {identity} but must be a-z, A-Z, 0-9, with a length of {dialect.id_max}."
                 yield error("dialect_id", index, path, text)
 
@@ -783,58 +779,25 @@ _DIALECT_RULES: tuple[DialectRule, ...] = (
 )  # fmt: skip
 
 
-def _thinks_not(request: ChatRequest) -> bool:
-    """Whether the request says that the model shall not think."""
-    for body in (request.body, mapping_or_none(request.body.get("extra_body")) or {}):
-        if (mapping_or_none(body.get("thinking")) or {}).get("type") == "disabled":
-            return True
-    return False
-
-
-def _current_turn(request: ChatRequest) -> int:
-    """The index of the latest user message; -1 when there is none."""
-    return max((index for index, message in request.messages if message.get("role") == "user"), default=-1)
-
-
-def _has_reasoning(message: Mapping[str, Any], dialect: Dialect) -> bool:
-    found = message.get("reasoning_content")
-    return isinstance(found, str) and len(found) >= len(dialect.no_reasoning)
-
-
-def _ids(message: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    for place, call in calls(message):
-        if isinstance(identity := call.get("id"), str):
-            yield f"{path}.tool_calls[{place}].id", identity
-    if message.get("role") == "tool" and isinstance(answered := message.get("tool_call_id"), str):
-        yield f"{path}.tool_call_id", answered
-
-
-def _own(request: Mapping[str, Any], profile: ModelProfile | None, spoken: Dialect) -> list[Violation]:
-    """The rules of the dialect that a request breaks; never raises for JSON-like input."""
-    said = request.get("model") if profile is None else profile.family
-    model = said if isinstance(said, str) else None
-    view, dialect = opened(request, model), spoken.of_model(model)
-    return [violation for rule in _DIALECT_RULES for violation in rule(view, dialect)]
-
-
 def _all(
     found: Iterable[Violation], request: Mapping[str, Any], profile: ModelProfile | None, spoken: Dialect
-) -> Iterator[Violation]:
-    """What is found by the rules of all, as far as they hold in the dialect, and by its own."""
-    for violation in found:
-        if spoken.shortens_ids or violation.rule != "chat.call_id_length":
-            yield violation
-    yield from _own(request, profile, spoken)
+) -> tuple[Violation, ...]:
+    """What is found by the rules of all, as far as they hold in the dialect, and by its own; never raises."""
+    held = [each for each in found if spoken.shortens_ids or each.rule != "chat.call_id_length"]
+    model = string_of(request, "model") if profile is None else profile.family
+    view, dialect = opened(request, model), spoken.of_model(model)
+    own = (violation for rule in _DIALECT_RULES for violation in rule(view, dialect))
+    return in_order((*held, *own), whole="last")
 
 
 def violations_in(
     spoken: Dialect, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that a request breaks: those of all, and the dialect's own."""
-    return in_order(_all(violations(request, profile, before), request, profile, spoken), whole="last")
+    return _all(violations(request, profile, before), request, profile, spoken)
 
 
 def validator_in(spoken: Dialect, profile: ModelProfile | None) -> Validator:
     """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""
     growing = GrowingChat(profile)
-    return lambda request, before: in_order(_all(growing(request, before), request, profile, spoken), whole="last")
+    return lambda request, before: _all(growing(request, before), request, profile, spoken)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from mimetypes import guess_type
 from typing import Any
 
@@ -28,7 +29,16 @@ from agentctx.core.message import (
     ToolResult,
 )
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, still_says, string_of
+from agentctx.providers.native import (
+    as_mapping,
+    fields_of,
+    fields_or_none,
+    located,
+    mapping_or_none,
+    still_says,
+    string_of,
+    tool_as_read,
+)
 from agentctx.providers.openai_chat.messages import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
 from agentctx.wire_format import Repaired, Spelling
 
@@ -158,30 +168,12 @@ def read_block(block: Native, where: str, place: int) -> Part:
     return media or Opaque(kind if isinstance(kind, str) else "unknown", data, source=block)
 
 
-def located(
-    kind: str,
-    url: str,
-    detail: str | None,
-    source: Native,
-) -> Media:
-    """Media by its URL or file id; a ``data:`` URL carries the content itself."""
-    head, comma, content = url.partition(",")
-    if comma and head.startswith("data:") and head.endswith(";base64"):
-        return Media(kind, head[5:-7] or None, content, detail=detail, source=source)
-    return Media(kind, url=url, detail=detail, source=source)
-
-
-def url_of(part: Media) -> str:
-    """Where media is, as a URL; inline content as a ``data:`` URL."""
-    if part.data is None:
-        return part.url or ""
-    return f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
-
-
 def location(part: Media, url_key: str) -> tuple[str, str]:
-    """The key and the value that say where media is: a URL, or an uploaded file's id."""
-    url = url_of(part)
-    return (url_key if part.data is not None or "://" in url or url.startswith("data:") else "file_id"), url
+    """The key and the value that say where media is: a URL (for inline content, too), or an uploaded file's id."""
+    if part.data is not None:
+        return url_key, f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+    url = part.url or ""
+    return (url_key if "://" in url or url.startswith("data:") else "file_id"), url
 
 
 def _media(kind: str, data: Mapping[str, Native], block: Native) -> Media | None:
@@ -189,21 +181,16 @@ def _media(kind: str, data: Mapping[str, Native], block: Native) -> Media | None
         detail = string_of(data, "detail")
         return located("image", url, None if detail == "auto" else detail, block)
     if kind == "input_file":
-        url = string_of(data, "file_data") or string_of(data, "file_url") or string_of(data, "file_id")
-        return None if not url else _file(data, url, block)
+        words, content = string_of(data, "filename") or "", string_of(data, "file_data")
+        if content and not content.startswith("data:"):  # base64 alone
+            return Media("document", guess_type(words)[0], content, source=block, words=words)
+        url = content or string_of(data, "file_url") or string_of(data, "file_id")
+        return located("document", url, string_of(data, "detail"), block, words) if url else None
     if kind == "input_audio":
         fields = mapping_or_none(data.get("input_audio")) or {}
         if (content := string_of(fields, "data")) is not None:
             return Media("audio", f"audio/{string_of(fields, 'format') or 'wav'}", content, source=block)
     return None
-
-
-def _file(data: Mapping[str, Native], url: str, block: Native) -> Media:
-    """A file; its content may stand there as a ``data:`` URL or as base64 alone."""
-    words = string_of(data, "filename") or ""
-    if string_of(data, "file_data") and not url.startswith("data:"):
-        return Media("document", guess_type(words)[0], url, source=block, words=words)
-    return evolve(located("document", url, string_of(data, "detail"), block), words=words)
 
 
 def write_content(parts: tuple[Part, ...], old: object, text_type: str) -> str | list[Any]:
@@ -274,26 +261,19 @@ def read_output(native: Native, item: Mapping[str, Native], kind: str, index: in
         key = OUTPUTS[kind].answer_keys[0]
         what = "missing" if identity is None else f"expected a string, got {identity!r}"
         raise InvalidInput(where=f"messages[{index}].{key}", what=what)
-    content, beside = _said(native, item, kind, f"messages[{index}].output")
-    failed = kind == "apply_patch_call_output" and item.get("status") == "failed"
-    return ToolResult(identity, content, is_error=failed, source=native, caller=caller_of(item)), *beside
-
-
-def _said(
-    native: Native,
-    item: Mapping[str, Any],
-    kind: str,
-    where: str,
-) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """What an answer says in words, and what it holds beside them."""
+    content: tuple[Part, ...] = ()
+    beside: tuple[Part, ...] = ()
     output = item.get("output")
     if kind == "computer_call_output":
-        return (), _screenshot(output, native)
-    if kind in {"tool_search_output", "mcp_approval_response"}:
-        return (), (Opaque(kind, item, source=native),)
-    if kind == "shell_call_output" and isinstance(output, (list, tuple)):
-        return tuple(Text(text) for _, _, text in _streams(output)), ()
-    return read_content(output, where), ()
+        beside = _screenshot(output, native)
+    elif kind in {"tool_search_output", "mcp_approval_response"}:
+        beside = (Opaque(kind, item, source=native),)
+    elif kind == "shell_call_output" and isinstance(output, (list, tuple)):
+        content = tuple(Text(text) for _, _, text in _streams(output))
+    else:
+        content = read_content(output, f"messages[{index}].output")
+    failed = kind == "apply_patch_call_output" and item.get("status") == "failed"
+    return ToolResult(identity, content, is_error=failed, source=native, caller=caller_of(item)), *beside
 
 
 def _screenshot(output: object, native: Native) -> tuple[Part, ...]:
@@ -317,9 +297,15 @@ def write_output(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, 
     if result is None:
         raise InvalidInput("message.parts", "a message of role 'tool' holds one ToolResult")
     kind = OUTPUTS.get(item.get("type", "function_call_output"), OUTPUTS["function_call_output"])
-    native = {**item, "type": kind.output, _id_key(item, kind): result.call_id}
+    id_key = next((key for key in kind.answer_keys if item.get(key) is not None), kind.answer_keys[0])
+    native = {**item, "type": kind.output, id_key: result.call_id}
     if kind.output == "computer_call_output":
-        return native | _shown(parts, item)
+        # The screenshot stays when it is the same, or nobody took it along.
+        picture = next((part for part in parts if isinstance(part, Media)), None)
+        if picture is not None and _screenshot(mapping_or_none(item.get("output")) or {}, None) != (picture,):
+            key, value = location(picture, "image_url")
+            native["output"] = {"type": "computer_screenshot", key: value}
+        return native
     if kind.output in {"tool_search_output", "mcp_approval_response"}:
         return native
     if kind.output == "shell_call_output":
@@ -330,20 +316,6 @@ def write_output(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, 
     if kind.output in {"local_shell_call_output", "apply_patch_call_output"}:
         native["output"] = result.text  # these two take text only
     return native
-
-
-def _id_key(item: Mapping[str, Any], kind: CallKind) -> str:
-    return next((key for key in kind.answer_keys if item.get(key) is not None), kind.answer_keys[0])
-
-
-def _shown(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, Any]:
-    """The screenshot: the one that was there when it is the same, or nobody took it along."""
-    picture = next((part for part in parts if isinstance(part, Media)), None)
-    old = mapping_or_none(item.get("output")) or {}
-    if picture is None or _screenshot(old, None) == (picture,):
-        return {"output": item["output"]} if "output" in item else {}
-    key, value = location(picture, "image_url")
-    return {"output": {"type": "computer_screenshot", key: value}}
 
 
 def _shell(result: ToolResult, old: object) -> list[Any]:
@@ -442,29 +414,30 @@ def _other(native: Native, item: Mapping[str, Native], index: int) -> tuple[str,
     if kind == "message":
         raise InvalidInput(where=f"messages[{index}].role", what="missing")
     if kind == "reasoning":
-        return "assistant", (read_reasoning(item, native),)
+        blocks = (b for key in ("summary", "content") if isinstance(held := item.get(key), (list, tuple)) for b in held)
+        texts = [text for b in blocks if (text := string_of(mapping_or_none(b) or {}, "text")) is not None]
+        # The id is the signature, since the provider ties reasoning to the items that follow it.
+        signature, encrypted = string_of(item, "id"), string_of(item, "encrypted_content")
+        return "assistant", (Thinking("\n".join(texts), signature, encrypted, source=native),)
     if is_client_call(kind, item):
         return "assistant", (read_call(native, item, CALLS[kind], index),)
     if is_client_output(kind, item):
         return "tool", read_output(native, item, kind, index)
+    if kind == "image_generation_call" and (result := string_of(item, "result")):
+        # A generated picture counts as a picture, and not as the characters that carry it.
+        rest = {key: value for key, value in item.items() if key != "result"}
+        picture = Media("image", f"image/{string_of(item, 'output_format') or 'png'}", result, source=native)
+        return "assistant", (Opaque(kind, rest, source=native), picture)
     if kind == "image_generation_call":
-        return "assistant", _picture(native, item)
+        return "assistant", (Opaque(kind, item, source=native),)
     if kind in SETTINGS:
         return "developer", (Opaque(kind, item, source=native),)
+    # The provider made the rest, or nobody knows it. Programs and tool searches come in two halves.
     role = item.get("role")
-    return (role if role in ROLES else "assistant"), (_opaque(native, item, kind),)
-
-
-def read_reasoning(item: Mapping[str, Native], native: Native) -> Thinking:
-    """A reasoning item; its id is its signature, since the provider ties it to the items that follow it."""
-    texts = [text for key in ("summary", "content") for text in _texts(item.get(key))]
-    return Thinking("\n".join(texts), string_of(item, "id"), string_of(item, "encrypted_content"), source=native)
-
-
-def _texts(blocks: object) -> list[str]:
-    if not isinstance(blocks, (list, tuple)):
-        return []
-    return [text for block in blocks if (text := string_of(mapping_or_none(block) or {}, "text")) is not None]
+    opens = string_of(item, "call_id") if kind in {"program", "tool_search_call"} else None
+    closes = string_of(item, "call_id") if kind in {"program_output", "tool_search_output"} else None
+    opaque = Opaque(kind, item, opens, closes, source=native, caller=caller_of(item))
+    return (role if role in ROLES else "assistant"), (opaque,)
 
 
 def read_call(native: Native, item: Mapping[str, Native], kind: CallKind, index: int) -> ToolCall:
@@ -493,23 +466,6 @@ def _expected(value: object) -> str:
     return "missing" if value is None else f"expected a string, got {value!r}"
 
 
-def _picture(native: Native, item: Mapping[str, Native]) -> tuple[Part, ...]:
-    """A generated picture counts as a picture, and not as the characters that carry it."""
-    result = string_of(item, "result")
-    if not result:
-        return (Opaque("image_generation_call", item, source=native),)
-    rest = {key: value for key, value in item.items() if key != "result"}
-    made = Media("image", f"image/{string_of(item, 'output_format') or 'png'}", result, source=native)
-    return Opaque("image_generation_call", rest, source=native), made
-
-
-def _opaque(native: Native, item: Mapping[str, Native], kind: str) -> Opaque:
-    """An item that the provider made, or that nobody knows. Programs and tool searches come in two halves."""
-    opens = string_of(item, "call_id") if kind in {"program", "tool_search_call"} else None
-    closes = string_of(item, "call_id") if kind in {"program_output", "tool_search_output"} else None
-    return Opaque(kind, item, opens, closes, source=native, caller=caller_of(item))
-
-
 def read_system(native: Native) -> Message | None:
     """The ``instructions`` of a request: a string, or (as in a response) messages; None when there are none."""
     if native is None:
@@ -517,35 +473,31 @@ def read_system(native: Native) -> Message | None:
     if not isinstance(native, (str, list, tuple)):
         raise InvalidInput("system", f"expected instructions as a string, got {type(native).__name__}")
     if isinstance(native, str):
-        parts = read_content(native, "system")
-    else:
-        found = [_instruction(each, place) for place, each in enumerate(native)]
-        parts = tuple(part for one in found for part in one)
-    return Message.read("system", parts, native)
-
-
-def _instruction(native: Native, place: int) -> tuple[Part, ...]:
-    fields = as_mapping(native, f"system[{place}]")
-    return read_message(native, place).parts if "role" in fields else read_content([native], "system")
+        return Message.read("system", read_content(native, "system"), native)
+    parts: list[Part] = []
+    for place, each in enumerate(native):
+        is_message = "role" in as_mapping(each, f"system[{place}]")
+        parts += read_message(each, place).parts if is_message else read_content([each], "system")
+    return Message.read("system", tuple(parts), native)
 
 
 def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
     """The native tool definitions as values; a hosted tool has an empty name and is counted by its definition."""
-    return tuple(_tool(tool, index) for index, tool in enumerate(native or ()))
-
-
-def _tool(tool: Native, index: int) -> Tool:
-    data = as_mapping(tool, f"tools[{index}]")
-    kind = data.get("type", "function")
-    if kind not in ("function", "custom"):
-        return Tool("", source=tool)
-    body = mapping_or_none(data.get(kind)) or data  # Chat's form, where the definition is one level deeper
-    if (name := string_of(body, "name")) is None:
-        raise InvalidInput(where=f"tools[{index}].name", what=_expected(body.get("name")))
-    # A custom tool has no schema; the grammar of its input is what the model is told instead.
-    keys = ("parameters", "inputSchema", "format")
-    schema = next((found for key in keys if (found := mapping_or_none(body.get(key))) is not None), None)
-    return Tool(name, string_of(body, "description") or "", schema, source=tool)
+    tools = []
+    for index, tool in enumerate(native or ()):
+        data = as_mapping(tool, f"tools[{index}]")
+        kind = data.get("type", "function")
+        if kind not in ("function", "custom"):
+            tools.append(Tool("", source=tool))
+            continue
+        body = mapping_or_none(data.get(kind)) or data  # Chat's form, where the definition is one level deeper
+        if string_of(body, "name") is None:
+            raise InvalidInput(where=f"tools[{index}].name", what=_expected(body.get("name")))
+        # A custom tool has no schema; the grammar of its input is what the model is told instead.
+        keys = ("parameters", "inputSchema", "format")
+        schema = next((found for key in keys if (found := mapping_or_none(body.get(key))) is not None), None)
+        tools.append(tool_as_read(body, schema, tool))
+    return tuple(tools)
 
 
 _PARTS = "message.parts"
@@ -556,31 +508,23 @@ def write_message(message: Message) -> Native:
     if message.as_read:
         return message.source
     item = fields_of(message.source)
-    if message.role == "tool":
-        return _answer(message, item)
     parts = message.parts
-    if len(parts) == 1 and isinstance(part := parts[0], ToolCall):
-        return _call(part, fields_of(part.source) or item)
+    alone = parts[0] if len(parts) == 1 else None
+    if message.role == "tool" and isinstance(alone, Opaque):
+        return alone.data if alone.source is None else alone.source
+    if message.role == "tool":
+        return write_output(parts, item)
+    if isinstance(alone, ToolCall):
+        return _call(alone, fields_of(alone.source) or item)
     if parts and all(isinstance(part, Thinking) for part in parts):
         return _reasoning(parts, message.source)
     if item.get("type", "message") != "message":
         return _unknown(parts, item, message.source)
-    return _message(message, item)
-
-
-def _message(message: Message, item: Mapping[str, Any]) -> dict[str, Any]:
-    wrong = next((part for part in message.parts if isinstance(part, (Thinking, ToolCall, ToolResult))), None)
+    wrong = next((part for part in parts if isinstance(part, (Thinking, ToolCall, ToolResult))), None)
     if wrong is not None:
         raise InvalidInput(_PARTS, f"a {type(wrong).__name__} is an item of its own: give it a message of its own")
     text_type = "output_text" if message.role == "assistant" else "input_text"
-    content = write_content(message.parts, item.get("content"), text_type)
-    return {**item, "role": message.role, "content": content}
-
-
-def _answer(message: Message, item: Mapping[str, Native]) -> Native:
-    if len(message.parts) == 1 and isinstance(part := message.parts[0], Opaque):
-        return part.data if part.source is None else part.source
-    return write_output(message.parts, item)
+    return {**item, "role": message.role, "content": write_content(parts, item.get("content"), text_type)}
 
 
 def _reasoning(parts: tuple[Part, ...], source: object) -> Native:
@@ -606,17 +550,13 @@ def _call(call: ToolCall, item: Mapping[str, Any]) -> dict[str, Any]:
         native["name"] = call.name
     if not item or read_call(item, item, kind, 0).arguments != call.arguments:
         key = arguments_key(item, kind)
-        old = item.get(key)
-        native[key] = call.arguments if kind.tool is None or isinstance(old, str) else _parsed(call.arguments, old)
+        native[key] = item.get(key)
+        if kind.tool is None or isinstance(native[key], str):
+            native[key] = call.arguments
+        else:
+            with suppress(ValueError):  # the arguments of a built-in tool are JSON
+                native[key] = json.loads(call.arguments)
     return native
-
-
-def _parsed(arguments: str, old: object) -> Native:
-    """The JSON value that the arguments of a built-in tool are; the old one when they are none."""
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return old
 
 
 def _unknown(parts: tuple[Part, ...], item: dict[str, Native], source: object) -> Native:
@@ -643,24 +583,19 @@ def without_field(message: Message, name: str) -> Message:
     if name not in fields:
         return message
     native = {key: value for key, value in fields.items() if key != name}
-    value = fields[name]
-    parts = tuple(_of_item(part, native, name) if _has(part, name, value) else part for part in message.parts)
-    role, read = (message.role, parts) if message.as_read else (None, None)
-    return message.replaced(Message(message.role, parts, source=native, read_role=role, read_parts=read))
-
-
-def _has(part: Part, name: str, value: object) -> bool:
-    """Whether a part was read from a whole item; maybe from an equal one, since callers make theirs anew."""
-    fields = fields_or_none(part.source) or {}
-    return name in fields and bool(fields[name] == value)
-
-
-def _of_item(part: Part, native: Mapping[str, Any], name: str) -> Part:
-    """A part that was read from a whole item, as read from that item without this field."""
-    if not isinstance(part, Opaque):
-        return evolve(part, source=native)
-    data = {key: value for key, value in fields_of(part.data).items() if key != name}
-    return evolve(part, data=data, source=native)
+    parts: list[Part] = []
+    for part in message.parts:
+        # A part may have been read from this item, or from an equal one, since callers make theirs anew.
+        source = fields_or_none(part.source) or {}
+        if name not in source or source[name] != fields[name]:
+            parts.append(part)
+        elif isinstance(part, Opaque):
+            data = {key: value for key, value in fields_of(part.data).items() if key != name}
+            parts.append(evolve(part, data=data, source=native))
+        else:
+            parts.append(evolve(part, source=native))
+    role, read = (message.role, tuple(parts)) if message.as_read else (None, None)
+    return message.replaced(Message(message.role, tuple(parts), source=native, read_role=role, read_parts=read))
 
 
 _NEEDS_ID = frozenset({"reasoning", "mcp_approval_request"})
@@ -697,10 +632,16 @@ def repair(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple
     for index, message in enumerate(messages):
         for part in message.parts:
             if not _is_fine(part):
-                _repair_parts(repairing, index, message)
+                why: list[str] = []
+                parts = tuple([_repair_part(each, why) for each in message.parts])
+                if why:
+                    repairing.put(index, message.with_parts(parts), ", ".join(dict.fromkeys(why)))
                 break
     _repeated(repairing, earlier, reasoning=False)
-    _triggers(repairing)
+    for index, message in enumerate(messages[:-1]):  # a wish for compaction stands at the end or not at all
+        wish = message.parts[0] if message.role == "developer" and message.parts else None
+        if isinstance(wish, Opaque) and wish.kind == "compaction_trigger":
+            repairing.put(index, None, "a compaction_trigger must be the last item")
     _unfollowed(repairing)
     _repeated(repairing, earlier, reasoning=True)  # last: of two with one id, the first may be among those that went
     return tuple((index, *repairing.instead[index]) for index in sorted(repairing.instead))
@@ -718,19 +659,35 @@ def _is_fine(part: Part) -> bool:
     return not isinstance(part, Thinking) or not value_of(part.source, "content")
 
 
-def _repair_parts(repairing: _Repairing, index: int, message: Message) -> None:
-    why: list[str] = []
-    parts = tuple([_repair_part(part, why) for part in message.parts])
-    if why:
-        repairing.put(index, message.with_parts(parts), ", ".join(dict.fromkeys(why)))
-
-
 def _repair_part(part: Part, why: list[str]) -> Part:
-    repairer = _REPAIRERS.get(type(part))
-    return part if repairer is None else repairer(part, why)
+    before, source = len(why), part.source
+    match part:
+        case Text():
+            if _marked_wrongly(part):
+                why.append("a cache marker stands on input only")
+                source = {key: held for key, held in fields_of(source).items() if key != BREAKPOINT}
+            clean = cleaned(part.text, why)
+            return part if len(why) == before else evolve(part, text=clean, source=source)
+        case ToolCall():
+            finite, identity, name = sent_arguments(part, why), _short(part.id, why), part.name
+            if not NAME.fullmatch(name):
+                why.append("the name of a call has characters that are not allowed")
+                name = nearest_name(name)
+            return part if len(why) == before else evolve(part, id=identity, name=name, arguments=finite)
+        case ToolResult():
+            content = tuple([_repair_part(each, why) for each in part.content])
+            identity = _short(part.call_id, why)
+            return part if len(why) == before else evolve(part, call_id=identity, content=content)
+        case Thinking() if part.encrypted is not None and value_of(source, "content"):
+            # Encrypted reasoning goes back without its readable form, which OpenAI refuses.
+            why.append("reasoning goes back encrypted only")
+            native = {**fields_of(source), "content": []}
+            summary = (string_of(fields_of(each), "text") for each in native.get("summary") or ())
+            return evolve(part, text="\n".join(text for text in summary if text is not None), source=native)
+    return part
 
 
-def _marked_wrongly(part: Text | ToolCall) -> bool:
+def _marked_wrongly(part: Text) -> bool:
     """Whether a cache marker stands on a block that is none of input."""
     block = part.source
     if block is None or isinstance(block, str) or value_of(block, BREAKPOINT) is None:
@@ -738,68 +695,20 @@ def _marked_wrongly(part: Text | ToolCall) -> bool:
     return value_of(block, "type") not in CACHEABLE
 
 
-def _repair_text(part: Text, why: list[str]) -> Text:
-    if _marked_wrongly(part):
-        why.append("a cache marker stands on input only")
-        part = evolve(part, source={key: held for key, held in fields_of(part.source).items() if key != BREAKPOINT})
-    clean = cleaned(part.text, why)
-    return part if clean is part.text else evolve(part, text=clean)
-
-
-def _repair_call(part: ToolCall, why: list[str]) -> ToolCall:
-    finite = sent_arguments(part, why)
-    identity, name = _short(part.id, why), _legal(part.name, why)
-    if identity is part.id and name is part.name and finite is part.arguments:
-        return part
-    return evolve(part, id=identity, name=name, arguments=finite)
-
-
-def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
-    before = len(why)
-    content = tuple([_repair_part(each, why) for each in part.content])
-    identity = _short(part.call_id, why)
-    return part if len(why) == before else evolve(part, call_id=identity, content=content)
-
-
-def _repair_thinking(part: Thinking, why: list[str]) -> Thinking:
-    """Encrypted reasoning goes back without its readable form, which OpenAI refuses."""
-    source = part.source
-    if part.encrypted is None or not value_of(source, "content"):
-        return part
-    why.append("reasoning goes back encrypted only")
-    native = {**fields_of(source), "content": []}
-    summary = [each.get("text") for each in map(fields_of, native.get("summary") or ())]
-    return evolve(part, text="\n".join(text for text in summary if isinstance(text, str)), source=native)
-
-
 def summarised(messages: Sequence[Message], note: Callable[[Message, str], None]) -> Sequence[Message]:
     """The messages with readable reasoning in its summary, the one place that OpenAI takes it in; the same if so."""
-    if not any(map(_is_readable, messages)):
-        return messages
-    return [_summarised(message, note) if _is_readable(message) else message for message in messages]
-
-
-def _is_readable(message: Message) -> bool:
-    return any(isinstance(part, Thinking) and value_of(part.source, "content") for part in message.parts)
-
-
-def _summarised(message: Message, note: Callable[[Message, str], None]) -> Message:
-    part = message.parts[0]
-    native = {**fields_of(part.source), "content": []}
-    if isinstance(part, Thinking) and part.text and part.encrypted is None:
-        native["summary"] = [{"type": "summary_text", "text": part.text}]
-    made = message.with_parts((evolve(part, source=native),))
-    for each in (message, made):
-        note(each, "reasoning goes back as a summary")
-    return made
-
-
-_REPAIRERS: Mapping[type, Callable[[Any, list[str]], Part]] = {
-    Text: _repair_text,
-    ToolCall: _repair_call,
-    ToolResult: _repair_result,
-    Thinking: _repair_thinking,
-}
+    changed: dict[int, Message] = {}
+    for index, message in enumerate(messages):
+        if not any(isinstance(part, Thinking) and value_of(part.source, "content") for part in message.parts):
+            continue
+        part = message.parts[0]
+        native = {**fields_of(part.source), "content": []}
+        if isinstance(part, Thinking) and part.text and part.encrypted is None:
+            native["summary"] = [{"type": "summary_text", "text": part.text}]
+        changed[index] = message.with_parts((evolve(part, source=native),))
+        for each in (message, changed[index]):
+            note(each, "reasoning goes back as a summary")
+    return [changed.get(index, message) for index, message in enumerate(messages)] if changed else messages
 
 
 def _short(identity: str, why: list[str]) -> str:
@@ -808,14 +717,6 @@ def _short(identity: str, why: list[str]) -> str:
         return identity
     why.append(f"the id of a call is longer than {CALL_ID_MAX} characters")
     return short_id(identity)
-
-
-def _legal(name: str, why: list[str]) -> str:
-    """The name, or what is nearest to it among the names that are taken; models make names up."""
-    if NAME.fullmatch(name):
-        return name
-    why.append("the name of a call has characters that are not allowed")
-    return nearest_name(name)
 
 
 def item_id(message: Message) -> str | None:
@@ -855,18 +756,6 @@ def _repeated(repairing: _Repairing, earlier: Mapping[str, Message], *, reasonin
             repairing.put(index, None, f"the item {identity!r} is there twice")
         else:
             repairing.put(index, without_id(now), f"another item has the id {identity!r}")
-
-
-def _triggers(repairing: _Repairing) -> None:
-    """A wish for compaction stands at the end or not at all."""
-    for index, message in enumerate(repairing.messages[:-1]):
-        if message.role == "developer" and _kind(message) == "compaction_trigger":
-            repairing.put(index, None, "a compaction_trigger must be the last item")
-
-
-def _kind(message: Message) -> str:
-    part = message.parts[0] if message.parts else None
-    return part.kind if isinstance(part, Opaque) else ""
 
 
 def _unfollowed(repairing: _Repairing) -> None:

@@ -350,16 +350,11 @@ def input_present(request: ResponsesRequest) -> Iterator[Violation]:
             yield wrong_type("item_type", at, at.path, "an object", native[index])
 
 
-def item_type(request: ResponsesRequest) -> Iterator[Violation]:
-    """Each item has a type; messages may leave it out."""
+def role(request: ResponsesRequest) -> Iterator[Violation]:
+    """Each item has a type, which messages may leave out; the role of a message is one of four."""
     for item in request.items:
         if not item.kind:
             yield wrong_type("item_type", item, f"{item.path}.type", "a string", item.data.get("type"))
-
-
-def role(request: ResponsesRequest) -> Iterator[Violation]:
-    """The role of a message is one of four."""
-    for item in request.items:
         named, path = item.data.get("role"), f"{item.path}.role"
         if item.kind != "message" or (isinstance(named, str) and named in ROLES):
             continue
@@ -427,18 +422,14 @@ def function_name(name: object, item: Item | None, path: str) -> Iterator[Violat
 
 def cache_marker(request: ResponsesRequest) -> Iterator[Violation]:
     """R16: a cache marker stands on a block of input only; models before GPT-5.6 know none."""
-    older = request.family is not None and not _takes_markers(request.family)
+    version = re.match(r"gpt-(\d+)(?:\.(\d+))?", request.family or "")
+    older = request.family is not None and (version is None or (int(version[1]), int(version[2] or 0)) < (5, 6))
     for item in request.items:
         marked = [(item.path, item.data)] if item.data.get(BREAKPOINT) is not None else []
         for path, data in (*marked, *blocks(item)):
             if data.get(BREAKPOINT) is not None and (older or data.get("type") not in CACHEABLE):
                 where = f"{path}.prompt_cache_breakpoint"
                 yield broken("cache_marker", item, where, f"Unknown parameter: '{where}'.")
-
-
-def _takes_markers(family: str) -> bool:
-    found = re.match(r"gpt-(\d+)(?:\.(\d+))?", family)
-    return found is not None and (int(found[1]), int(found[2] or 0)) >= (5, 6)
 
 
 def strings(request: ResponsesRequest) -> Iterator[Violation]:
@@ -488,9 +479,12 @@ def pairs(request: ResponsesRequest) -> Iterator[Violation]:
             waiting.setdefault(identity, deque()).append(item)
         else:
             yield from _answer(item, identity, waiting, answered, chained=request.chained)
-    for calls in waiting.values():
-        for call in calls:
-            yield _unanswered(call)
+    for call in (call for calls in waiting.values() for call in calls):
+        text = f"No tool output found for function call {call.call_id}."
+        if call.kind == "mcp_approval_request":
+            yield broken("approval_open", call, "input", text, "warn")
+        else:
+            yield broken("call_unanswered", call, "input", text)
 
 
 def _answer(
@@ -515,13 +509,6 @@ def _answer(
 def _no_call(item: Item) -> str:
     said = item.kind.replace("_", " ") if item.kind in _WORDED else "function call output"
     return f"No tool call found for {said} with call_id {item.call_id}."
-
-
-def _unanswered(call: Item) -> Violation:
-    text = f"No tool output found for function call {call.call_id}."
-    if call.kind == "mcp_approval_request":
-        return broken("approval_open", call, "input", text, "warn")
-    return broken("call_unanswered", call, "input", text)
 
 
 def call_ids(request: ResponsesRequest) -> Iterator[Violation]:
@@ -606,7 +593,7 @@ def cache_key(request: ResponsesRequest) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule[ResponsesRequest], ...] = (
-    input_present, item_type, role, content_type, call_bodies, cache_marker, strings, call_ids, pairs, item_ids,
+    input_present, role, content_type, call_bodies, cache_marker, strings, call_ids, pairs, item_ids,
     missing_reasoning, unfollowed, not_stored, sealed, same_family, reasoning_content, trigger_last, chain, json_word,
     tools, tool_choice, cache_key,
 )  # fmt: skip
@@ -661,36 +648,44 @@ class GrowingResponses(GrowingRequest[ResponsesRequest]):
         item = Item(0, kind_of(native), native)
         name = item.call_id if isinstance(item.call_id, str) else None
         alone = evolve(opened({"input": []}, self.family), items=(item,), total=1)
+        if item.kind == "reasoning":
+            part = "signed" if is_signed(item) else "unsigned"
+        elif item.is_call or item.is_output:
+            part = "call" if item.is_call else "answer"
+        else:
+            part = "model" if item.by_model else "user"
+        ids = () if item.id is None else (("id", item.id),)
+        thought = (("reasoning", name_of(item)),) if part == "signed" else ()
         return looked_at(
             native,
-            _part(item),
+            part,
             quiet=item.kind not in (REFERENCE, "compaction_trigger") and next(checked(_EACH, alone), None) is None,
             calls=((name, CALLS[item.kind].output),) if item.is_call and name is not None else (),
             answers=((name, item.kind),) if item.is_output and name is not None else (),
             marks=frozenset(_marks(item)),
-            unique=tuple(_unique(item, name)),
-            once=tuple(_once(item)),
+            unique=(*ids, *(() if name is None else ((item.is_call, name),))),
+            once=ids or thought,  # by which the rules tell what reasoning has led to: they know the last that bears it
         )
 
     def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
         """What signed reasoning has led to; calls with all their answers, and other items of the model."""
         while start < len(seen):
-            stop = _end(seen, start) if (led := _begins(seen, start)) else _end_of_calls(seen, start)
+            stop = start
+            if led := _begins(seen, start):
+                stop += 1
+                while stop < len(seen) and seen[stop].part != "user" and not _begins(seen, stop):
+                    stop += 1
+            elif seen[start].part in ("model", "unsigned"):
+                stop += 1
+            else:
+                for part in ("call", "answer"):
+                    while stop < len(seen) and seen[stop].part == part:
+                        stop += 1
             if stop > start and _complete(seen[start:stop], led=led):
                 yield start, stop
             start = max(stop, start + 1)
 
     rounds_before = rounds
-
-
-def _part(item: Item) -> str:
-    if item.kind == "reasoning":
-        return "signed" if is_signed(item) else "unsigned"
-    if item.is_call:
-        return "call"
-    if item.is_output:
-        return "answer"
-    return "model" if item.by_model else "user"
 
 
 def _marks(item: Item) -> Iterator[Hashable]:
@@ -707,21 +702,6 @@ def _marks(item: Item) -> Iterator[Hashable]:
         yield "seal", seal
 
 
-def _unique(item: Item, name: str | None) -> Iterator[Hashable]:
-    if item.id is not None:
-        yield "id", item.id
-    if name is not None:
-        yield item.is_call, name
-
-
-def _once(item: Item) -> Iterator[Hashable]:
-    """By what the rules tell what reasoning has led to: they know the last that bears it."""
-    if item.id is not None:
-        yield "id", item.id
-    elif item.kind == "reasoning" and is_signed(item):
-        yield "reasoning", name_of(item)
-
-
 def _begins(seen: Sequence[Seen], place: int) -> bool:
     """Whether reasoning begins there of which something is signed."""
     if seen[place].part not in _REASONING or (place and seen[place - 1].part in _REASONING):
@@ -729,25 +709,6 @@ def _begins(seen: Sequence[Seen], place: int) -> bool:
     while place < len(seen) and seen[place].part == "unsigned":
         place += 1
     return place < len(seen) and seen[place].part == "signed"
-
-
-def _end(seen: Sequence[Seen], start: int) -> int:
-    """Where what reasoning has led to ends."""
-    stop = start + 1
-    while stop < len(seen) and seen[stop].part != "user" and not _begins(seen, stop):
-        stop += 1
-    return stop
-
-
-def _end_of_calls(seen: Sequence[Seen], start: int) -> int:
-    """Where calls end that begin there, with the answers behind them; what else the model made stands by itself."""
-    if seen[start].part in ("model", "unsigned"):
-        return start + 1
-    stop = start
-    for part in ("call", "answer"):
-        while stop < len(seen) and seen[stop].part == part:
-            stop += 1
-    return stop
 
 
 def _complete(each: Sequence[Seen], *, led: bool) -> bool:
@@ -758,12 +719,8 @@ def _complete(each: Sequence[Seen], *, led: bool) -> bool:
         if not seen.quiet or not waiting.issuperset(seen.answers):
             return False
         waiting.difference_update(seen.answers)
-        if led and seen.part in _REASONING and not _followed(each, place):
-            return False
+        if led and seen.part in _REASONING:
+            after = next((later.part for later in each[place:] if later.part not in _REASONING), None)
+            if after not in ("call", "model"):
+                return False
     return not waiting
-
-
-def _followed(each: Sequence[Seen], place: int) -> bool:
-    """Whether the model made what comes behind reasoning."""
-    after = next((seen.part for seen in each[place:] if seen.part not in _REASONING), None)
-    return after in ("call", "model")
