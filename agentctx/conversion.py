@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from agentctx.core.changes import Change, ChangesInForce, Outcome, match
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, Tool
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool
 from agentctx.core.protection import FOREIGN_REASONING
 from agentctx.core.report import Report, StageReport
 from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader, write_native
@@ -108,7 +108,9 @@ def _converted(source: Reader, goal: Reader, passed: tuple[Sequence[Any], Any, A
     given = source.context(messages, system, tools)
     log = _Log(source, goal)
     if source.wire.name.partition("/")[0] == goal.wire.name.partition("/")[0]:
-        converted = _within(given, log, keep=_may_keep(model, from_model)), system, None if tools is None else [*tools]
+        # Reasoning may stay where nothing says that another model is called, or both models share it.
+        keep = model is None or (from_model is not None and shares_reasoning(model, from_model))
+        converted = _within(given, log, keep=keep), system, None if tools is None else [*tools]
     else:
         converted = _across(given, log, goal.wire.capabilities(model, goal.profile))
     after = goal.context(*converted)
@@ -154,12 +156,17 @@ class _Log:
     def report(self, given: Context, after: Context, seconds: float) -> Report:
         """The report as of one stage."""
         meter = self.source.meter
-        changes = tuple(self._change(index, given.messages[index]) for index in sorted(self.why))
+        changes: list[Change] = []
+        for index in sorted(self.why):
+            message, outcome = given.messages[index], self.outcomes.get(index, Outcome.EDITED)
+            reason, tokens = "; ".join(dict.fromkeys(self.why[index])), meter.message(message)
+            left = 0 if outcome is Outcome.DROPPED else tokens
+            changes.append(Change(index, message.role, outcome, _STAGE, reason, tokens, left, by="fit"))
         before, size = meter.size(given), self.goal.meter.size(after)
-        stage = StageReport(_STAGE, changes, before, size, seconds, tuple(dict.fromkeys(self.remarks)))
+        stage = StageReport(_STAGE, tuple(changes), before, size, seconds, tuple(dict.fromkeys(self.remarks)))
         return Report(
             (stage,) if stage.acted else (),
-            ChangesInForce(changes),
+            ChangesInForce(tuple(changes)),
             len(given.messages),
             len(after.messages),
             before,
@@ -168,18 +175,6 @@ class _Log:
             self.goal.meter.bytes(after),
             seconds=seconds,
         )
-
-    def _change(self, index: int, message: Message) -> Change:
-        outcome = self.outcomes.get(index, Outcome.EDITED)
-        reason = "; ".join(dict.fromkeys(self.why[index]))
-        tokens = self.source.meter.message(message)
-        after = 0 if outcome is Outcome.DROPPED else tokens
-        return Change(index, message.role, outcome, _STAGE, reason, tokens, after, by="fit")
-
-
-def _may_keep(model: str | None, from_model: str | None) -> bool:
-    """Whether reasoning may stay: nothing says that another model is called, or both models share it."""
-    return model is None or (from_model is not None and shares_reasoning(model, from_model))
 
 
 def _within(given: Context, log: _Log, *, keep: bool) -> list[Any]:
@@ -238,7 +233,11 @@ def _turns(given: Context, log: _Log, target: Capabilities) -> tuple[list[Turn],
     messages = _legal(given.messages, places, log.source, log)
     origins = match(given.messages, messages).origins
     translator = Translator.to(target, log.source.wire)
-    turns = [] if given.system is None else [Turn("system", _prompt(given.system, translator, log))]
+    turns: list[Turn] = []
+    if given.system is not None:  # what is lost of it has no index, and is remarked
+        spoken = translator.message(given.system)
+        log.remarks += [f"the system prompt: {why}" for why in spoken.why]
+        turns.append(Turn("system", tuple(spoken.parts)))
     for origin, message in zip(origins, messages, strict=True):
         spoken, place = translator.message(message), () if origin is None else (origin,)
         if origin is not None and origin not in log.why and message != given.messages[origin]:
@@ -253,13 +252,6 @@ def _turns(given: Context, log: _Log, target: Capabilities) -> tuple[list[Turn],
     return [turn for turn in turns if turn.parts], translator
 
 
-def _prompt(system: Message, translator: Translator, log: _Log) -> tuple[Part, ...]:
-    """The system prompt in plain values; what is lost of it has no index, and is remarked."""
-    spoken = translator.message(system)
-    log.remarks += [f"the system prompt: {why}" for why in spoken.why]
-    return tuple(spoken.parts)
-
-
 def _settled(turns: Sequence[Turn], target: Capabilities, log: _Log) -> list[Message]:
     """The turns as messages that the format takes: grouped, and repaired where that broke a rule."""
     if target.system_between == "user":
@@ -268,22 +260,16 @@ def _settled(turns: Sequence[Turn], target: Capabilities, log: _Log) -> list[Mes
     found = grouped(turns, target)
     for turn in found:
         log.say(turn.origins, *turn.why)
-    messages, places = _arranged(found, target, log)
+    messages = [Message(turn.role, turn.parts) for turn in found]
+    origins = {id(message): turn.origins for message, turn in zip(messages, found, strict=True)}
+    if target.system_between == "system":  # system messages stand where they may
+        messages = [*log.goal.wire.arrange_for(messages, None, lambda each, why: log.say(origins[id(each)], why))]
+    places = [origins.get(id(message), ()) for message in messages]
     legal = _legal(messages, places, log.goal, log)
     if legal is messages:
         return messages
     again = grouped((Turn(each.role, each.parts) for each in legal), target)
     return [Message(turn.role, turn.parts) for turn in again]
-
-
-def _arranged(turns: Sequence[Turn], target: Capabilities, log: _Log) -> tuple[list[Message], list[tuple[int, ...]]]:
-    """The turns as messages, with system messages where they may stand, and where each comes from."""
-    messages = [Message(turn.role, turn.parts) for turn in turns]
-    places = {id(message): turn.origins for message, turn in zip(messages, turns, strict=True)}
-    if target.system_between != "system":
-        return messages, [*places.values()]
-    made = [*log.goal.wire.arrange_for(messages, None, lambda message, why: log.say(places[id(message)], why))]
-    return made, [places.get(id(message), ()) for message in made]
 
 
 def _tools(tools: Sequence[Tool], messages: Sequence[Message], translator: Translator, log: _Log) -> list[Any] | None:

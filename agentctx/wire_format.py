@@ -405,12 +405,11 @@ class WireFormat(Protocol):
         return 0
 
     def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
-        """It in the dialect of this name, for a model; None when there is none."""
-        return None
+        """It in the dialect of this name, for a model; None when there is none.
 
-    def as_called(self, model: str, /) -> WireFormat:
-        """It in the dialect in which a model is called."""
-        return self
+        The empty name is that of the dialect in which the model is called: the format itself, if it has no dialects.
+        """
+        return None if name else self
 
     # Reading and writing.
 

@@ -11,7 +11,6 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.json_text import serialise
 from agentctx.core.message import (
     SYSTEM_ROLES,
-    CacheMarker,
     Context,
     Message,
     Opaque,
@@ -154,18 +153,16 @@ class CacheSimulator:
         ends, keys, rules = prompt.ends, prompt.keys, self.rules
         marked = [place for place, block in enumerate(prompt.blocks) if block.mark][-rules.marks :]
         marked = [place for place in marked if ends[place] >= rules.smallest]
-        hits = [hit for place in marked if (hit := self._found(keys, place, at)) is not None]
+        hits: list[int] = []  # the first entry on the way back from each mark
+        for place in marked:
+            back = range(place, max(-1, place - rules.look_back), -1)
+            hits += [hit for hit in back if self._alive(keys[hit], at)][:1]
         for hit in hits:
             self._use(keys[hit], at)
         read = max((ends[hit] for hit in hits), default=0)
         for place in marked:
             self._write(keys[place], at, prompt.blocks[place].mark)
         return self._written(prompt, read, marked, output)
-
-    def _found(self, keys: Sequence[int], mark: int, at: float) -> int | None:
-        """The place of the first entry on the way back from a mark."""
-        back = range(mark, max(-1, mark - self.rules.look_back), -1)
-        return next((place for place in back if self._alive(keys[place], at)), None)
 
     def _turns(self, prompt: Prompt, at: float, output: int) -> Usage:
         ends, keys, blocks = prompt.ends, prompt.keys, prompt.blocks
@@ -218,7 +215,9 @@ class PromptReader:
         on_head = [] if self.own is None else head_markers(context, self.own)
         system = None if context.system is None else tuple(map(_as_sent, context.system.parts))
         fixed = hash(("fixed", tools_as_sent(context), system))
-        blocks = [CachedBlock(fixed, self.meter.fixed(context), _deepest(on_head))]
+        # Tools and system prompt are one block here: of their markers the last one stands for all.
+        mark: Mark | None = None if not on_head else "long" if on_head[-1].ttl == "1h" else "short"
+        blocks = [CachedBlock(fixed, self.meter.fixed(context), mark)]
         leading = list(takewhile(lambda message: message.role in SYSTEM_ROLES, context.messages))
         for message in leading:
             blocks.extend(self._blocks(message))
@@ -226,15 +225,12 @@ class PromptReader:
         for message in context.messages[len(leading) :]:
             blocks.extend(self._blocks(message))
         if self.own is None and self.mark is not None:
-            self._set_marks(blocks, head)
+            pairs = takewhile(lambda pair: pair[0].key == pair[1].key, zip(blocks, self._before, strict=False))
+            shared = sum(1 for _ in pairs) or head
+            for end in {head, min(self._shared or head, shared), shared, len(blocks)}:
+                blocks[end - 1] = evolve(blocks[end - 1], mark=self.mark)
+            self._before, self._shared = blocks, shared
         return Prompt.of(blocks)
-
-    def _set_marks(self, blocks: list[CachedBlock], head: int) -> None:
-        pairs = takewhile(lambda pair: pair[0].key == pair[1].key, zip(blocks, self._before, strict=False))
-        shared = sum(1 for _ in pairs) or head
-        for end in {head, min(self._shared or head, shared), shared, len(blocks)}:
-            blocks[end - 1] = evolve(blocks[end - 1], mark=self.mark)
-        self._before, self._shared = blocks, shared
 
     def _blocks(self, message: Message) -> tuple[CachedBlock, ...]:
         if not message.untouched:
@@ -249,23 +245,17 @@ class PromptReader:
         heard = message.role in {"user", "tool"}
         if not parts:
             return (CachedBlock(hash(message.role), self.meter.message(message), turn_end=heard),)
-        sizes, marks = self._sizes(message), self._own_marks(message)
+        # The first part takes what the message itself costs.
+        whole, sizes = self.meter.message(message), [0]
+        if len(message.parts) > 1:
+            sizes = [self.meter.parts((part,)) for part in message.parts]
+        sizes[0] = max(0, whole - sum(sizes[1:]))
+        markers = () if self.own is None else self.own.of(message)
+        marks: dict[int, Mark] = {marker.place: "long" if marker.ttl == "1h" else "short" for marker in markers}
         keys = {at: hash((message.role, _as_sent(message.parts[at]))) for at in parts}
         return tuple(
             CachedBlock(keys[at], sizes[at], marks.get(at), turn_end=heard and at == parts[-1]) for at in parts
         )
-
-    def _own_marks(self, message: Message) -> dict[int, Mark]:
-        found = () if self.own is None else self.own.of(message)
-        return {marker.place: "long" if marker.ttl == "1h" else "short" for marker in found}
-
-    def _sizes(self, message: Message) -> Sequence[int]:
-        """Tokens of each part, with what the message itself costs on the first."""
-        whole = self.meter.message(message)
-        if len(message.parts) < 2:
-            return [whole]
-        sizes = [self.meter.parts((part,)) for part in message.parts]
-        return [max(0, whole - sum(sizes[1:])), *sizes[1:]]
 
 
 def _as_sent(part: Part) -> Hashable:
@@ -273,10 +263,3 @@ def _as_sent(part: Part) -> Hashable:
     if isinstance(part, Opaque):
         return None if is_marker(part) else (part.kind, serialise(without_marker(part.data)))
     return (part, *map(_as_sent, part.content)) if isinstance(part, ToolResult) else part
-
-
-def _deepest(markers: Sequence[CacheMarker]) -> Mark | None:
-    """The one mark that stands for those on tools and system prompt, which are one block here."""
-    if not markers:
-        return None
-    return "long" if markers[-1].ttl == "1h" else "short"

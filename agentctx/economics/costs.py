@@ -7,6 +7,7 @@ was made, that is to come, or that the provider makes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from math import ceil, inf
 
 from attrs import frozen
@@ -89,30 +90,20 @@ def rates(model: ModelProfile, prompt: int) -> Rates:
     Raises:
         ConfigError: If the model table has no price for the model's input or output.
     """
-    long = model.long_from is not None and prompt > model.long_from and model.long_prices is not None
-    return _complete(model, model.prices, model.long_prices if long and model.long_prices else Prices())
-
-
-def _complete(model: ModelProfile, usual: Prices, long: Prices) -> Rates:
+    usual, long = model.prices, Prices()
+    if model.long_from is not None and prompt > model.long_from and model.long_prices is not None:
+        long = model.long_prices
     fresh, output = long.input or usual.input, long.output or usual.output
     if fresh is None or output is None or usual.input is None:
         msg = f"no prices known for model {model.name!r}: add them with register_model(ModelProfile(..., prices=...))"
         raise ConfigError(msg)
     grown = fresh / usual.input if usual.input else 1.0
-    cached = long.cached if long.cached is not None else _grown(usual.cached, grown)
-    written = long.write if long.write is not None else _grown(usual.write, grown)
-    stored = long.write_long if long.write_long is not None else _grown(usual.write_long, grown)
-    return Rates(
-        fresh,
-        fresh if cached is None else cached,
-        fresh if written is None else written,
-        LONG_WRITE * fresh if stored is None else stored,
-        output,
-    )
 
+    def price(own: float | None, short: float | None, unlisted: float) -> float:
+        return own if own is not None else unlisted if short is None else short * grown
 
-def _grown(price: float | None, factor: float) -> float | None:
-    return None if price is None else price * factor
+    cached, written = price(long.cached, usual.cached, fresh), price(long.write, usual.write, fresh)
+    return Rates(fresh, cached, written, price(long.write_long, usual.write_long, LONG_WRITE * fresh), output)
 
 
 def cost(usage: Usage, model: ModelProfile) -> float:
@@ -241,15 +232,12 @@ def found_again(context: Context, same: int, call: Call) -> int:
     if rules is not None and rules.kind == "marks" and markers is not None and marked:
         behind = next((place for place in marked if place >= same), None)
         ended = next((place + 1 for place in reversed(range(same)) if messages[place].role != "assistant"), 0)
-        near = behind is not None and sum(map(_blocks, messages[ended : behind + 1])) < rules.look_back
+        between = () if behind is None else messages[ended : behind + 1]
+        blocks = sum(max(1, sum(not is_marker(part) for part in message.parts)) for message in between)
+        near = behind is not None and blocks < rules.look_back
         same = ended if near and ended else next((place + 1 for place in reversed(marked) if place < same), 0)
         head = head if same or head_markers(context, markers) else 0
     return head + sum(map(call.count, messages[:same]))
-
-
-def _blocks(message: Message) -> int:
-    """How many blocks of a prompt a message is."""
-    return max(1, sum(not is_marker(part) for part in message.parts))
 
 
 @frozen(eq=False, repr=False)
@@ -289,14 +277,10 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
     size = call.size(context)
     if call.limit is None or size <= call.limit:
         return None
-    head = min(_head(context, call), call.limit)
+    uncut = call.meter.fixed(context) + sum(map(call.count, _leading(context.messages)))
+    head = min(uncut, call.limit)
     cut = CutTokens(head=head, kept=call.limit - head, dropped=size - call.limit)
     return forecast(_model(call), cut, call.warmth)
-
-
-def _head(context: Context, call: Call) -> int:
-    """Tokens of what no stage may cut and every request begins with."""
-    return call.meter.fixed(context) + sum(map(call.count, _leading(context.messages)))
 
 
 def _leading(messages: Sequence[Message]) -> Iterator[Message]:
@@ -317,7 +301,8 @@ def made_forecast(before: Context, after: Context, call: Call) -> Forecast | Non
         return None
     same_tools = before.tools is after.tools or tools_as_sent(before) == tools_as_sent(after)
     intact = same_tools and before.system == after.system
-    same = sum(1 for _ in _shared(before.messages, after.messages)) if intact else 0
+    pairs = zip(before.messages, after.messages, strict=False) if intact else ()
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs))
     known = found_again(after, same, call) if intact else 0
     return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
 
@@ -335,14 +320,6 @@ def tools_as_sent(context: Context) -> tuple[str, ...]:
     tools = [tool for tool in context.tools if not is_marker_tool(tool)]
     said = ([tool.name, tool.description, tool.parameters] if tool.source is None else tool.source for tool in tools)
     return tuple(serialise(without_marker(each)) for each in said)
-
-
-def _shared(before: Sequence[Message], after: Sequence[Message]) -> Iterator[Message]:
-    """The messages at the start that are the same in both."""
-    for old, new in zip(before, after, strict=False):
-        if old is not new and old != new:
-            return
-        yield new
 
 
 def _model(call: Call) -> ModelProfile:

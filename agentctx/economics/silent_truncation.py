@@ -78,7 +78,8 @@ def suspect_truncation(
     """
     if billed < 1:
         return None
-    if _is_short(billed, sent - uncertain, calibrated=calibrated) and not leaves_out_cached(billed, sent, fresh):
+    sure, share = sent - uncertain, SHARE if calibrated else UNSURE
+    if sure >= SMALLEST and billed < share * sure and not leaves_out_cached(billed, sent, fresh):
         return Suspicion(
             billed, sent, f"billed {billed:,} tokens of about {sent:,} sent: the front was probably cut off"
         )
@@ -87,11 +88,6 @@ def suspect_truncation(
     if window is not None and stopped_by_length and output == 0 and FULL * window <= billed <= window:
         return Suspicion(billed, sent, f"the prompt of {billed:,} tokens fills the window of {window:,} exactly")
     return None
-
-
-def _is_short(billed: int, sent: int, *, calibrated: bool) -> bool:
-    """Whether too little was billed for what was sent."""
-    return sent >= SMALLEST and billed < (SHARE if calibrated else UNSURE) * sent
 
 
 def leaves_out_cached(billed: int, sent: int, fresh: int | None) -> bool:

@@ -138,11 +138,17 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
         32000
     """
     name = model.name if isinstance(model, ModelProfile) else _checked(model)
-    said = {**_set_in(model), **said} if isinstance(model, ModelProfile) else said
+    if isinstance(model, ModelProfile):  # its fields that are otherwise than when nothing is said of them
+        plain, fields = ModelProfile(model.name), attrs.asdict(model, recurse=False)
+        own = {key: value for key, value in fields.items() if value != getattr(plain, key) and key != "name"}
+        said = {**own, **said}
     if unknown := said.keys() - attrs.fields_dict(ModelProfile).keys() | said.keys() & {"name"}:
         msg = f"register_model: a model's profile has no field {min(unknown)!r} that can be set"
         raise ConfigError(msg)
-    said = _with_consequences(said)
+    # Another limit of the input, and prices of long requests, do not hold any more when something else is said.
+    apart = {"max_input": None} if "window" in said else {}
+    dearer = {"long_from": None, "long_prices": None} if "prices" in said else {}
+    said = {**apart, **dearer, **said}
     given = _checked(name).strip().lower()
     base = profile(like) if like is not None else _resolved(given)
     if base is not None:
@@ -169,34 +175,16 @@ def shares_reasoning(one: str, other: str) -> bool:
     models read that of their own version (5.6 that of 5.6, not of 5.5). Of others nothing is known.
     """
     profiles = find(one), find(other)
-    first, second = (
-        _unprefixed(name if known is None else known.family) for name, known in zip((one, other), profiles, strict=True)
-    )
+    families = [name if known is None else known.family for name, known in zip((one, other), profiles, strict=True)]
+    bare = [family.lower().rpartition("/")[2] for family in families]
+    first, second = (re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic\.)?", "", name) for name in bare)
     if first.startswith("claude") and second.startswith("claude"):
         return first == second or not any(known is None or known.bound_thinking for known in profiles)
     return _generation(first) == _generation(second)
 
 
-def _unprefixed(name: str) -> str:
-    return re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic\.)?", "", name.lower().rpartition("/")[2])
-
-
 def _generation(name: str) -> str:
     return found[0] if (found := _VERSION.match(name)) else _DATE.sub("", name)
-
-
-def _set_in(given: ModelProfile) -> dict[str, Any]:
-    """The fields of a profile that are otherwise than when nothing is said of them."""
-    plain = ModelProfile(given.name)
-    fields = attrs.asdict(given, recurse=False)
-    return {key: value for key, value in fields.items() if value != getattr(plain, key) and key != "name"}
-
-
-def _with_consequences(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said, and what does not hold any more when it is: another limit of the input, prices of long requests."""
-    apart = {"max_input": None} if "window" in said else {}
-    dearer = {"long_from": None, "long_prices": None} if "prices" in said else {}
-    return {**apart, **dearer, **said}
 
 
 def encoding_for(name: str) -> str:
@@ -269,12 +257,9 @@ def _serves(said: ModelName, named: ModelName) -> bool:
             return False
         others.remove(each)
     keys = tuple(forms_of(named.plain))
-    return not any(_has_own(each, keys) for each in others if each in named.hosts)
-
-
-def _has_own(host: str, keys: Sequence[str]) -> bool:
-    """Whether a host is known to serve a model in its own way."""
-    return host in HOSTS_WITH_OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
+    hosts = [each for each in others if each in named.hosts]
+    known = (_first(_table()["hosts"].get(host, {}), keys) for host in hosts)
+    return HOSTS_WITH_OWN_WINDOWS.isdisjoint(hosts) and all(each is None for each in known)
 
 
 @lru_cache(1024)
@@ -305,8 +290,10 @@ def _resolved(name: str) -> ModelProfile | None:
 
 
 def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
-    above = row.get("above")
-    window = _window(plain, row["window"], stated)
+    above, window = row.get("above"), row["window"]
+    if stated is not None:  # a window that the name states holds, but no longer one than the model has
+        longest = max((longer for pattern, longer in WINDOWS_ON_REQUEST if pattern.match(plain)), default=0)
+        window = min(stated, max(window, longest))
     return ModelProfile(
         plain,
         encoding=_encoding(plain),
@@ -321,12 +308,6 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
         family=plain,
         **_habits(plain),
     )
-
-
-def _window(plain: str, window: int, stated: int | None) -> int:
-    """The window that a name states, but no longer one than the model has."""
-    longest = max((longer for pattern, longer in WINDOWS_ON_REQUEST if pattern.match(plain)), default=0)
-    return window if stated is None else min(stated, max(window, longest))
 
 
 def _habits(plain: str) -> dict[str, Any]:
@@ -370,7 +351,10 @@ def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | N
     for place, each in enumerate(keys):
         found = _index().get(each)
         row = {} if found is None else models[found]
-        windows = [row.get("window"), _served(each, None if trained is None else trained[1])]
+        served: int | None = _table()["open"].get(each)
+        if served and trained and 1 / ALIKE > served / trained[1] > ALIKE:
+            served = trained[1]  # told as the card of the weights tells it, where both mean the same
+        windows = [row.get("window"), served]
         if known := [window for window in windows if window is not None]:
             plain = name.plain if found is None else _spelled(found)
             return place, plain, _within({**row, "window": min(known)}, most)
@@ -382,12 +366,6 @@ def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | N
 def _within(row: Row, most: int | None) -> Row:
     """The row, with no larger window than ``most``."""
     return row if most is None or row["window"] * ALIKE <= most else {**row, "window": most}
-
-
-def _served(each: str, trained: int | None) -> int | None:
-    """The window with which open weights are served: told as their card tells it, where both mean the same."""
-    told: int | None = _table()["open"].get(each)
-    return trained if told and trained and 1 / ALIKE > told / trained > ALIKE else told
 
 
 def _first(table: Mapping[str, T], keys: Sequence[str]) -> tuple[int, T] | None:
@@ -535,8 +513,10 @@ class ModelName:
 
 def read_name(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelName]:
     """The ways to read a name, the likeliest first: what stands before a colon may be a host or a model's name."""
-    text = name.strip().lower()
-    text, window = _stated(text)
+    text, window = name.strip().lower(), None
+    if stated := _WINDOW.search(text):
+        number, unit = filter(None, stated.groups())
+        text, window = text[: stated.start()], int(number) * (1_000 if unit == "k" else 1_000_000)
     if found := _ARN.match(text):
         if found["kind"] in _ARN_OF_A_MODEL:
             yield _as_served(("bedrock",), found["rest"], window, hosts)
@@ -555,15 +535,6 @@ def read_name(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelN
 
 def _host(text: str, more: frozenset[str]) -> str | None:
     return _HOSTS.get(text, text if text in more else None)
-
-
-def _stated(text: str) -> tuple[str, int | None]:
-    """The name without the window that it states, and that window."""
-    found = _WINDOW.search(text)
-    if found is None:
-        return text, None
-    number, unit = filter(None, found.groups())
-    return text[: found.start()], int(number) * (1_000 if unit == "k" else 1_000_000)
 
 
 def _as_served(path: tuple[str, ...], given: str, window: int | None, more: frozenset[str]) -> ModelName:
@@ -617,12 +588,7 @@ def _shortened(plain: str) -> Iterator[str]:
     while shorter not in {text, ""}:
         text = shorter
         yield text
-        shorter = _shorter(text)
-
-
-def _shorter(text: str) -> str:
-    for pattern in (_EFFORT, _THINKING, _GEMINI):
-        if found := pattern.match(text):
-            return text[: found.start("end")]
-    shorter = _SUFFIX.sub("", text)
-    return shorter if shorter != text or CLOSED_WEIGHTS.match(text) else _PACKED.sub("", text)
+        ended = _EFFORT.match(text) or _THINKING.match(text) or _GEMINI.match(text)
+        shorter = text[: ended.start("end")] if ended else _SUFFIX.sub("", text)
+        if not ended and shorter == text and not CLOSED_WEIGHTS.match(text):
+            shorter = _PACKED.sub("", text)

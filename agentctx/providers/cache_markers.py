@@ -44,21 +44,15 @@ def unmarked(native: Native) -> Native:
     Content that is one plain text is the text, since a text becomes a block when it is marked.
     """
     if isinstance(native, (list, tuple)):
-        blocks = [unmarked(each) for each in native if not _is_point(each)]
-        return _only_text(blocks) if len(blocks) == 1 else blocks
+        points = [isinstance(each, Mapping) and set(each) == {"cachePoint"} for each in native]
+        blocks = [unmarked(each) for each, point in zip(native, points, strict=True) if not point]
+        match blocks:
+            case [{"type": kind, "text": text, **more}] if kind in _TEXTS and not more:
+                return text
+        return blocks
     if isinstance(native, str) or (fields := mapping_or_none(native)) is None:
         return native
     return {key: unmarked(value) for key, value in fields.items() if key not in KEYS}
-
-
-def _is_point(native: Native) -> bool:
-    return isinstance(native, Mapping) and set(native) == {"cachePoint"}
-
-
-def _only_text(blocks: list[Native]) -> Native:
-    block = blocks[0]
-    plain = isinstance(block, dict) and set(block) == {"type", "text"} and block["type"] in _TEXTS
-    return block["text"] if plain else blocks
 
 
 NewMark = Callable[[Ttl, ModelProfile | None], "Mapping[str, Any] | None"]
@@ -176,31 +170,24 @@ class KeyMarkers:
 
     def _put(self, part: Part, mark: Mapping[str, Any]) -> Part | None:
         if isinstance(part, Text) and part.text.strip():
-            said = self._block(part.source) or {"type": self.text_type, "text": part.text}
+            said = mapping_or_none(part.source) or {"type": self.text_type, "text": part.text}
             return evolve(part, source={**said, **mark})
         if isinstance(part, ToolResult) and not self.any_block:
-            return self._put_within(part, mark)
+            inner = self._put(part.content[-1], mark) if part.content else None
+            return None if inner is None else evolve(part, content=(*part.content[:-1], inner))
         if isinstance(part, (Thinking, Opaque, Text)):
             return None
-        if isinstance(part, Media) and (block := self._block(part.source)) is not None:
+        if isinstance(part, Media) and (block := mapping_or_none(part.source)) is not None:
             return evolve(part, source={**block, **mark})
         if not self.any_block:
             return None
         kinds = {ToolCall: "tool_use", ToolResult: "tool_result"}
         kind = part.kind if isinstance(part, Media) else kinds[type(part)]
-        return evolve(part, source={**(self._block(part.source) or {"type": kind}), **mark})
-
-    def _put_within(self, result: ToolResult, mark: Mapping[str, Any]) -> ToolResult | None:
-        last = len(result.content) - 1
-        inner = self._put(result.content[last], mark) if result.content else None
-        return None if inner is None else evolve(result, content=(*result.content[:last], inner))
-
-    def _block(self, native: object) -> Mapping[str, Any] | None:
-        return None if isinstance(native, str) else mapping_or_none(native)
+        return evolve(part, source={**(mapping_or_none(part.source) or {"type": kind}), **mark})
 
     def _changed(self, message: Message, place: int, change: _Change) -> Message:
         part = self._part(message.parts[place], change)
-        if part is message.parts[place] and self._marks(block := self._block(message.source)):
+        if part is message.parts[place] and self._marks(block := mapping_or_none(message.source)):
             return message.replaced(evolve(message, source=change(block or {})))
         return message.with_parts((*message.parts[:place], part, *message.parts[place + 1 :]))
 
@@ -208,7 +195,7 @@ class KeyMarkers:
         if isinstance(part, ToolResult):
             content = tuple(self._part(item, change) for item in part.content)
             part = part if same(content, part.content) else evolve(part, content=content)
-        block = self._block(part.source)
+        block = mapping_or_none(part.source)
         return evolve(part, source=change(block)) if block is not None and self._marks(block) else part
 
     def _marks(self, block: Mapping[str, Any] | None) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from inspect import getattr_static
 from typing import Any, Literal
@@ -72,9 +73,12 @@ def classify_error(error: Native) -> Overflow | None:
         True
     """
     if not isinstance(error, BaseException):
-        return _judge(of_payload(error))[1]
+        payload = Evidence()
+        _any(error, payload, 0)
+        return _judge(payload)[1]
     refused = None if isinstance(error, AgentctxError) else overflow_of(error)
-    if refused is not None and _is_an_answer(error):
+    # An SDK's error stands for a provider's answer.
+    if refused is not None and any(hasattr(error, name) for name in ("status_code", "response", "code")):
         excess = refused.tokens - refused.limit
         return Overflow("window", refused.limit, refused.tokens, excess, message=str(error)[:500])
     for each in causes(error):
@@ -116,11 +120,6 @@ def overflow_of(error: BaseException) -> ContextOverflow | None:
     return None
 
 
-def _is_an_answer(error: BaseException) -> bool:
-    """Tell whether an error stands for a provider's answer, as an SDK's does."""
-    return any(hasattr(error, name) for name in ("status_code", "response", "code"))
-
-
 def _judge(said: Evidence) -> tuple[bool, Overflow | None]:
     """Whether the evidence decides the question, and how."""
     texts = [plain(text) for text in said.texts]
@@ -131,17 +130,26 @@ def _judge(said: Evidence) -> tuple[bool, Overflow | None]:
         decided, found = judge(whole)
         if decided:
             return True, found and _named(found, said, whole)
-    if _only_the_answer(whole):
+    if ANSWER.search(whole) and not REQUEST.search(whole):  # about the length of the answer, and nothing that was sent
         return True, None
     kind = _kind(said, whole)
-    if kind is not None:
-        return True, _named(_counted(kind, amounts(texts), said), said, whole)
-    return bool(RATE.search(whole) or any(map(RATE.search, said.codes))), None
+    if kind is None:
+        return bool(RATE.search(whole) or any(map(RATE.search, said.codes))), None
+    told = amounts(texts)
+    prompt, limit = said.numbers.get("n_prompt_tokens"), said.numbers.get("n_ctx")
+    if prompt is not None or limit is not None:
+        told = complete(limit or told.limit, prompt or told.requested, None, prompt)
+    return True, _named(Overflow(kind, told.limit, told.requested, told.excess, told.prompt), said, whole)
 
 
 def _kind(said: Evidence, whole: str) -> Kind | None:
     """The kind of overflow that the words, the codes or the status tell of."""
-    if WINDOW.search(whole) or any(map(NAMES.search, said.codes)) or _in_own_words(whole):
+    own_words = (wire.overflow_words for wire in FORMATS.values())  # by which one provider alone says it
+    if (
+        WINDOW.search(whole)
+        or any(map(NAMES.search, said.codes))
+        or any(words is not None and words.search(whole) for words in own_words)
+    ):
         return "window"
     if BYTES.search(whole) or any(map(BYTES.search, said.codes)):
         return None if MONEY.search(whole) else "bytes"
@@ -150,12 +158,6 @@ def _kind(said: Evidence, whole: str) -> Kind | None:
     if NO_BODY.search(whole) or (PERHAPS.search(whole) and not ELSE.search(whole)):
         return "window"
     return "bytes" if 413 in said.statuses else None
-
-
-def _in_own_words(text: str) -> bool:
-    """Whether it is said as one provider alone says it."""
-    own = (wire.overflow_words for wire in FORMATS.values())
-    return any(words is not None and words.search(text) for words in own)
 
 
 def _allowance(text: str) -> tuple[bool, Overflow | None]:
@@ -177,18 +179,6 @@ def _long_text(text: str) -> tuple[bool, Overflow | None]:
         return True, None
     requested = _as_number(size) if size else None
     return True, Overflow("characters", limit, requested, None if requested is None else requested - limit)
-
-
-def _only_the_answer(text: str) -> bool:
-    """Whether the error is about the length of the answer, and about nothing that was sent."""
-    return bool(ANSWER.search(text)) and not REQUEST.search(text)
-
-
-def _counted(kind: Kind, said: Amounts, found: Evidence) -> Overflow:
-    prompt, limit = found.numbers.get("n_prompt_tokens"), found.numbers.get("n_ctx")
-    if prompt is not None or limit is not None:
-        said = complete(limit or said.limit, prompt or said.requested, None, prompt)
-    return Overflow(kind, said.limit, said.requested, said.excess, said.prompt)
 
 
 def _named(overflow: Overflow, said: Evidence, whole: str) -> Overflow:
@@ -264,23 +254,12 @@ def own(error: BaseException) -> Evidence:
         if base.__module__ != "builtins":
             found.codes.add(base.__name__.lower())
             found.source = found.source or base.__module__.partition(".")[0]
-    found.say(_words(error))
+    words = ""
+    # The code of an exception may fail at its words, which must not hide the error.
+    with suppress(AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        words = str(error)
+    found.say(words)
     _object(error, found, 0)
-    return found
-
-
-def _words(error: BaseException) -> str:
-    """What an exception says of itself; nothing when its own code fails at that, which must not hide the error."""
-    try:
-        return str(error)
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-        return ""
-
-
-def of_payload(payload: object) -> Evidence:
-    """What an error body, a stream event or a response says."""
-    found = Evidence()
-    _any(payload, found, 0)
     return found
 
 
@@ -298,17 +277,13 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         yield current
         if isinstance(current, BaseExceptionGroup):
             waiting.extend(current.exceptions)
-        waiting.extend(member for member in _arguments(current) if isinstance(member, BaseException))
+        members = (*current.args, _stored(current, "original_exception"))
+        waiting.extend(member for member in members if isinstance(member, BaseException))
         before = current.__cause__
         if before is None and not current.__suppress_context__:
             before = current.__context__
         if before is not None:
             waiting.append(before)
-
-
-def _arguments(error: BaseException) -> Sequence[Any]:
-    named = _stored(error, "original_exception")
-    return (*error.args, named)
 
 
 def _any(thing: object, found: Evidence, depth: int) -> None:
@@ -328,21 +303,14 @@ def _any(thing: object, found: Evidence, depth: int) -> None:
 
 
 def _text(text: str, found: Evidence, depth: int) -> None:
-    inside = _parsed(text)
+    inside = None  # the JSON container that the text is
+    if text.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            inside = json.loads(text)
     if inside is None:
         found.say(text)
     else:
         _any(inside, found, depth + 1)
-
-
-def _parsed(text: str) -> Native:
-    """The JSON container that the text is, or None."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _mapping(values: Mapping[Any, Any], found: Evidence, depth: int) -> None:

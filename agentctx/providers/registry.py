@@ -166,21 +166,17 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
     """
     base, _, dialect = name.partition("/") if isinstance(name, str) else ("", "", "")
     found = FORMATS.get(base)
-    spoken = found if found is None or not dialect else found.dialect(dialect, model)
-    if spoken is None:
-        names = [*FORMATS, *(f"{wire.name}/{each}" for wire in FORMATS.values() for each in wire.dialects)]
-        where = "format"
-        raise InvalidInput(where, f"no wire format is called {name!r}{_meant(name, names)}; there are {_listed(names)}")
-    return spoken if dialect or model is None else spoken.as_called(model)
-
-
-def _meant(name: object, names: Sequence[str]) -> str:
-    """What a wrong name may have been meant for, as a half sentence; empty where nothing is near."""
+    spoken = None if found is None else found.dialect(dialect, model)
+    if spoken is not None:
+        return spoken
     from difflib import get_close_matches  # noqa: PLC0415 - for the error alone
 
+    names = [*FORMATS, *(f"{wire.name}/{each}" for wire in FORMATS.values() for each in wire.dialects)]
     given = name.lower() if isinstance(name, str) else ""
     near = [wire.name for wire in FORMATS.values() if given in wire.other_names] or get_close_matches(given, names, 2)
-    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    meant = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    where = "format"
+    raise InvalidInput(where, f"no wire format is called {name!r}{meant}; there are {_listed(names)}")
 
 
 @frozen(eq=False, repr=False)
@@ -223,11 +219,15 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     fitting = [name for name, score in scores.items() if score == best]
     named = model if model is not None else request.get("model")
     named = named if isinstance(named, str) else None
-    likely = fitting if len(fitting) == 1 or named is None else _usual(named, fitting)
+    likely = fitting
+    if len(fitting) > 1 and named is not None:  # the format that this model is usually called in, if it is known
+        family = family_of(named).lower()
+        best_for = max(fitting, key=lambda name: FORMATS[name].usual_for(family))
+        likely = [best_for] if FORMATS[best_for].usual_for(family) else fitting
     if len(likely) > 1 and not _read_alike(request, likely):
         raise AmbiguousFormat("messages", _listed(likely))
     wire = FORMATS[likely[0]]
-    return Detected(wire if named is None else wire.as_called(named), certain=len(fitting) == 1)
+    return Detected(wire.dialect("", named) or wire, certain=len(fitting) == 1)
 
 
 def _read_alike(request: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -270,13 +270,6 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
                 return InvalidInput(f"{where}.role", f"no wire format knows the role {role!r}")
             return InvalidInput(where, f"it is {none}")
     return InvalidInput("messages", f"they are {none}")
-
-
-def _usual(model: str, fitting: list[str]) -> list[str]:
-    """Of the fitting formats the one that this model is usually called in; all of them for an unknown model."""
-    family = family_of(model).lower()
-    best = max(fitting, key=lambda name: FORMATS[name].usual_for(family))
-    return [best] if FORMATS[best].usual_for(family) else fitting
 
 
 def _listed(names: Sequence[str]) -> str:

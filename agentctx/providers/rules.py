@@ -346,14 +346,12 @@ class GrowingRequest(ABC, Generic[R]):
                 return False
             messages.add(seen)
             self._known[id(native)] = seen
-        start = messages.rounds[-1].stop if messages.rounds else 0
-        messages.rounds += [_round(messages.seen, *places) for places in rounds(messages.seen, start)]
+        last = messages.rounds[-1].stop if messages.rounds else 0
+        for start, stop in list(rounds(messages.seen, last)):
+            marked = tuple(each for each in messages.seen[start:stop] if each.marks)
+            marks = frozenset(chain.from_iterable(each.marks for each in marked))
+            messages.rounds.append(_Round(start, stop, marked, marks))
         return True
-
-
-def _round(seen: Sequence[Seen], start: int, stop: int) -> _Round:
-    marked = tuple(each for each in seen[start:stop] if each.marks)
-    return _Round(start, stop, marked, frozenset(chain.from_iterable(each.marks for each in marked)))
 
 
 def looked_at(native: dict[str, Any], part: str, *, quiet: bool, **known: Native) -> Seen:

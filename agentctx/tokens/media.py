@@ -103,22 +103,17 @@ def _walk(value: object, place: _Place, found: Carried) -> Native:
     inner = place.within(value)
     if isinstance(value, (list, tuple)):
         return [_walk(each, inner, found) for each in value]
-    fields = value if isinstance(value, Mapping) else _dumped(value)
-    return value if fields is None else dict(_entries(fields, inner, found))
-
-
-def _dumped(value: object) -> Mapping[Native, Native] | None:
-    dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
-    dumped = dump(exclude_unset=True) if callable(dump) else None
-    return dumped if isinstance(dumped, Mapping) else None
-
-
-def _entries(fields: Mapping[Any, Any], place: _Place, found: Carried) -> Iterator[tuple[Any, Any]]:
-    said = _media_type(fields)
-    inline = fields.get("type") == "base64" or (said or place.media_type or "text").partition("/")[0] != "text"
-    here = evolve(place, media_type=said or place.media_type, inline=inline and fields.get("type") != "text")
-    for key, value in fields.items():
-        yield key, value if key in _MODEL_KEYS else _walk(value, evolve(here, key=str(key)), found)
+    dump = None if isinstance(value, (Mapping, type)) else getattr(value, "model_dump", None)
+    fields = dump(exclude_unset=True) if callable(dump) else value
+    if not isinstance(fields, Mapping):
+        return value
+    media_type = _media_type(fields) or place.media_type
+    inline = fields.get("type") == "base64" or (media_type or "text").partition("/")[0] != "text"
+    here = evolve(inner, media_type=media_type, inline=inline and fields.get("type") != "text")
+    return {
+        key: held if key in _MODEL_KEYS else _walk(held, evolve(here, key=str(key)), found)
+        for key, held in fields.items()
+    }
 
 
 _TYPE_KEYS = ("media_type", "mimeType", "mime_type")
@@ -303,7 +298,8 @@ def media_tokens(part: Media, rule: ImageRule, count: Callable[[str], int]) -> i
     """
     match part.kind:
         case "image":
-            return image_tokens(_size_of(part), rule, part.detail)
+            size = None if part.data is None else image_size(part.data)
+            return image_tokens(size or _UNKNOWN_SIZE, rule, part.detail)
         case "audio":
             wav = part.media_type in {"audio/wav", "audio/x-wav", "audio/pcm16"}
             return ceil(_AUDIO_TOKENS * _seconds(part, _WAV_BYTES if wav else _AUDIO_BYTES))
@@ -311,19 +307,17 @@ def media_tokens(part: Media, rule: ImageRule, count: Callable[[str], int]) -> i
             return ceil(_VIDEO_TOKENS * _seconds(part, _VIDEO_BYTES))
         case _:
             text = office_text(_bytes_of(part) or b"") if may_be_office(part) else document_text(part)
-            return _pages(part) * page_tokens(rule) if text is None else max(1, count(text))
-
-
-def _size_of(part: Media) -> Size:
-    return (None if part.data is None else image_size(part.data)) or _UNKNOWN_SIZE
+            if text is not None:
+                return max(1, count(text))
+            pages = _UNKNOWN_PAGES if part.data is None else max(1, ceil(len(part.data) * 3 / 4 / _PAGE_BYTES))
+            # A page's picture, and its text where the provider reads both: Anthropic says 1,500 to 3,000 tokens of text
+            # and picture a page, Google 258.
+            page = 258 if rule.kind == "gemini" else _PAGE_TEXT + image_tokens(_UNKNOWN_SIZE, rule, None)
+            return pages * page
 
 
 def _seconds(part: Media, rate: int) -> float:
     return _UNKNOWN_SECONDS if part.data is None else max(1.0, len(part.data) * 3 / 4 / rate)
-
-
-def _pages(part: Media) -> int:
-    return _UNKNOWN_PAGES if part.data is None else max(1, ceil(len(part.data) * 3 / 4 / _PAGE_BYTES))
 
 
 def may_be_text(part: Media) -> bool:
@@ -368,16 +362,6 @@ def _decoded(content: bytes | None, *, named: bool) -> str | None:
     return text if named or not (text.startswith(_NOT_TEXT) or _CONTROL.search(text)) else None
 
 
-def page_tokens(rule: ImageRule) -> int:
-    """Tokens of a page of a document: its picture, and its text where the provider reads both.
-
-    Anthropic says 1,500 to 3,000 tokens of text and picture a page, Google 258.
-    """
-    if rule.kind == "gemini":
-        return 258
-    return _PAGE_TEXT + image_tokens(_UNKNOWN_SIZE, rule, None)
-
-
 def image_tokens(size: Size, rule: ImageRule, detail: str | None = None) -> int:
     """What an image costs, in tokens.
 
@@ -386,25 +370,24 @@ def image_tokens(size: Size, rule: ImageRule, detail: str | None = None) -> int:
         rule: How the model's provider counts images.
         detail: The wish for resolution that goes with the image.
     """
+    width, height = size
     match rule.kind:
         case "openai-patches":
             return _openai_patches(size, rule, detail)
         case "claude":
-            return _claude(size, rule)
-        case "gemini":
-            return _gemini(size, rule, detail)
-        case _:
-            return _openai_tiles(size, rule, detail)
-
-
-def _openai_tiles(size: Size, rule: ImageRule, detail: str | None) -> int:
-    """Fit into a square of 2048, then the shorter side to 768, then count tiles of 512."""
-    if detail == "low":
-        return rule.low
-    width, height = size
-    scale = min(1.0, 2048 / max(width, height))
-    scale = min(scale, 768 / min(width, height))
-    return rule.low + rule.tile * _cells(width * scale, 512) * _cells(height * scale, 512)
+            if not _fits_claude(width, height, rule):
+                width, height = _claude_resized(size, rule)
+            return _cells(width, 28) * _cells(height, 28)
+        case "gemini" if rule.tile != 258:  # Gemini 3 counts by the resolution asked for
+            return {"low": 280, "medium": 560, "ultra": 2240}.get((detail or "").lower(), rule.tile)
+        case "gemini":  # before it, by tiles of 768 pixels, a small image being one
+            return 258 if max(size) <= 384 else 258 * _cells(width, 768) * _cells(height, 768)
+        case _ if detail == "low":
+            return rule.low
+        case _:  # OpenAI's tiles: fit into a square of 2048, then the shorter side to 768, then count tiles of 512
+            scale = min(1.0, 2048 / max(size))
+            scale = min(scale, 768 / min(size))
+            return rule.low + rule.tile * _cells(width * scale, 512) * _cells(height * scale, 512)
 
 
 def _openai_patches(size: Size, rule: ImageRule, detail: str | None) -> int:
@@ -417,30 +400,17 @@ def _openai_patches(size: Size, rule: ImageRule, detail: str | None) -> int:
             patches, edge = (10_000, 6000) if detail == "original" else (rule.patches, 2048)
         elif detail == "high":
             patches = 2500
-    width, height = _shrunk(size, edge) if edge else size
-    return ceil(_patches(width, height, patches) * rule.factor)
-
-
-def _shrunk(size: Size, edge: int) -> Size:
-    scale = min(1.0, edge / max(size))
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-
-
-def _patches(width: int, height: int, most: int) -> int:
-    count = _cells(width, 32) * _cells(height, 32)
-    if count <= most:
-        return count
-    ratio = sqrt(1024 * most / (width * height))
-    across, down = width * ratio / 32, height * ratio / 32
-    ratio *= min(max(1, floor(across)) / across, max(1, floor(down)) / down)
-    return min(most, _cells(width * ratio, 32) * _cells(height * ratio, 32))
-
-
-def _claude(size: Size, rule: ImageRule) -> int:
     width, height = size
-    if not _fits_claude(width, height, rule):
-        width, height = _claude_resized(size, rule)
-    return _cells(width, 28) * _cells(height, 28)
+    if edge:
+        scale = min(1.0, edge / max(size))
+        width, height = max(1, round(width * scale)), max(1, round(height * scale))
+    count = _cells(width, 32) * _cells(height, 32)
+    if count > patches:
+        ratio = sqrt(1024 * patches / (width * height))
+        across, down = width * ratio / 32, height * ratio / 32
+        ratio *= min(max(1, floor(across)) / across, max(1, floor(down)) / down)
+        count = min(patches, _cells(width * ratio, 32) * _cells(height * ratio, 32))
+    return ceil(count * rule.factor)
 
 
 def _fits_claude(width: int, height: int, rule: ImageRule) -> bool:
@@ -462,15 +432,6 @@ def _claude_resized(size: Size, rule: ImageRule) -> Size:
     return low, max(1, round(low / aspect))
 
 
-def _gemini(size: Size, rule: ImageRule, detail: str | None) -> int:
-    """Gemini 3 counts by the resolution asked for; before it, by tiles of 768 pixels, a small image being one."""
-    if rule.tile != 258:
-        return {"low": 280, "medium": 560, "ultra": 2240}.get((detail or "").lower(), rule.tile)
-    if max(size) <= 384:
-        return 258
-    return 258 * _cells(size[0], 768) * _cells(size[1], 768)
-
-
 def _cells(length: float, cell: int) -> int:
     """How many cells cover a length; a hair more than a whole number is a slip of arithmetic, not a cell."""
     return max(1, ceil(length / cell - 1e-9))
@@ -486,36 +447,28 @@ def image_size(data: str) -> Size | None:
         data: The image in base64. Only as much of it is decoded as the format needs, at most 1 MB.
     """
     for step in _IMAGE_STEPS:
-        head = _decoded_start(data, step)
-        found = _size_in(head)
-        if found is not None or len(head) < step:
-            return found
+        part = data[: (step + 2) // 3 * 4].rstrip("=")
+        try:  # blanks and damage are passed over
+            head = b64decode(part[: len(part) // 4 * 4].encode("ascii", "ignore"), altchars=b"-_")[:step]
+        except ValueError:
+            head = b""
+        size = _size_in(head)
+        if size is not None and min(size) > 0:
+            return size
+        if len(head) < step:
+            break
     return None
-
-
-def _decoded_start(data: str, size: int) -> bytes:
-    """About the first ``size`` bytes; blanks and damage are passed over."""
-    part = data[: (size + 2) // 3 * 4].rstrip("=")
-    try:
-        return b64decode(part[: len(part) // 4 * 4].encode("ascii", "ignore"), altchars=b"-_")[:size]
-    except ValueError:
-        return b""
 
 
 def _size_in(head: bytes) -> Size | None:
-    for signature, offset, read in _IMAGE_FORMATS:
-        if head.startswith(signature, offset):
-            found = read(head)
-            return found if found is not None and found[0] > 0 and found[1] > 0 else None
-    return None
-
-
-def _png(head: bytes) -> Size | None:
-    return (_big(head[16:20]), _big(head[20:24])) if len(head) >= 24 else None
-
-
-def _gif(head: bytes) -> Size | None:
-    return (_little(head[6:8]), _little(head[8:10])) if len(head) >= 10 else None
+    """The size by how an image begins: PNG, GIF, JPEG or WebP."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return (_big(head[16:20]), _big(head[20:24])) if len(head) >= 24 else None
+    if head.startswith(b"GIF8"):
+        return (_little(head[6:8]), _little(head[8:10])) if len(head) >= 10 else None
+    if head.startswith(b"\xff\xd8\xff"):
+        return _jpeg(head)
+    return _webp(head) if head.startswith(b"WEBP", 8) else None
 
 
 def _webp(head: bytes) -> Size | None:
@@ -555,13 +508,6 @@ def _big(number: bytes) -> int:
 def _little(number: bytes) -> int:
     return int.from_bytes(number, "little")
 
-
-_IMAGE_FORMATS: tuple[tuple[bytes, int, Callable[[bytes], Size | None]], ...] = (
-    (b"\x89PNG\r\n\x1a\n", 0, _png),
-    (b"\xff\xd8\xff", 0, _jpeg),
-    (b"GIF8", 0, _gif),
-    (b"WEBP", 8, _webp),
-)
 
 MOST_OFFICE_BYTES = 4 * 2**20
 """So many bytes of XML are read of a document; small archives may hold very much."""

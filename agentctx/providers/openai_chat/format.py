@@ -157,16 +157,13 @@ class OpenAIChat(WireFormat):
         return 2 if OPENAI_MODELS.search(family) or OPEN_MODELS.search(family) else 0
 
     def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
-        """It in the dialect of this name, for a model; None when there is none."""
-        if name == FRAMEWORK:
-            called = self if model is None else self.as_called(model)
-            return in_dialect(called.spoken.in_framework()) if isinstance(called, ChatDialect) else called
-        return in_dialect(DIALECTS[name].of_model(model)) if name in DIALECTS else None
-
-    def as_called(self, model: str, /) -> WireFormat:
-        """It in the dialect in which a model is called."""
-        found = dialect_of(model) or dialect_of(family_of(model))
-        return self if found is None else in_dialect(found)
+        """It in the dialect of this name, or in the one in which a model is called; None when there is none."""
+        if name not in ("", FRAMEWORK):
+            return in_dialect(DIALECTS[name].of_model(model)) if name in DIALECTS else None
+        spoken = None if model is None else dialect_of(model) or dialect_of(family_of(model))
+        if spoken is None:
+            return self
+        return in_dialect(spoken.in_framework() if name else spoken)
 
     recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
@@ -229,13 +226,9 @@ class ChatDialect(OpenAIChat):
     reads_places = True
     minds_the_end = True
 
-    def dialect(self, _name: str, _model: str | None, /) -> WireFormat | None:
-        """None: it has no dialects of its own."""
-        return None
-
-    def as_called(self, _model: str, /) -> WireFormat:
-        """Itself: it was chosen."""
-        return self
+    def dialect(self, name: str, _model: str | None, /) -> WireFormat | None:
+        """Itself: it was chosen; it has no dialects of its own."""
+        return None if name else self
 
     def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
         """What is refused by all, and what the dialect refuses, repaired in one message."""
