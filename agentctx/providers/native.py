@@ -27,7 +27,7 @@ DEEPEST = 200
 """So many levels tools may be nested: what walks through them must not run out of stack."""
 
 
-def too_deep(value: object, most: int = DEEPEST) -> bool:
+def too_deep(value: object, most: int) -> bool:
     """Whether a value is nested deeper than ``most`` levels of objects and lists, or contains itself."""
     level = [value]
     for _ in range(most):

@@ -306,16 +306,13 @@ def read_part(native: object, counts: Counts) -> Part:
             return ToolCall(_numbered(call, name, counts), name, arguments, signature_of(block), source=native)
         case "functionResponse":
             answer = fields(block[key], f".{key}")
-            name, response, media = (
-                needed_string(answer, "name", f".{key}"),
-                answer.get("response"),
-                answer.get("parts"),
-            )
+            name = needed_string(answer, "name", f".{key}")
+            response, media = answer.get("response"), answer.get("parts")
             content = read_response(response)
             if isinstance(media, (list, tuple)):
                 content += tuple(read_part(each, {}) for each in media)
-            number, interim = _numbered(answer, name, counts), value(answer, "willContinue") is True
-            return ToolResult(number, content, name, only_text(response) == "error", source=native, interim=interim)
+            call_id, interim = _numbered(answer, name, counts), value(answer, "willContinue") is True
+            return ToolResult(call_id, content, name, only_text(response) == "error", source=native, interim=interim)
         case "inlineData" | "fileData":
             file = fields(block[key], f".{key}")
             data = base64_or_text(file.get("data")) if kind == "inlineData" else None
@@ -429,13 +426,13 @@ class _Waiting:
             while made and name in self._by_id:
                 name = made_id(call.name, self._numbers[call.name])
                 self._numbers[call.name] += 1
-            new = (
-                call
-                if name == call.id
-                else ToolCall(name, call.name, call.arguments, call.signature, source=call.source)
-            )
-            named[id(call)], place = new, len(self._content)
-            self.calls[place], self._content[place] = new, self._contents
+            if name != call.id:
+                new = ToolCall(name, call.name, call.arguments, call.signature, source=call.source)
+            else:
+                new = call
+            place = len(self._content)
+            named[id(call)] = self.calls[place] = new
+            self._content[place] = self._contents
             self._by_id[name].append(place)
             self._by_name[call.name, False].append(place)
             if made:
