@@ -146,12 +146,8 @@ class Adjustment(Stage):
     name: str
     work: Callable[[Context, Call], Context]
 
-    def effort(self, _context: Context, _call: Call, /) -> Iterable[int]:
-        """Return nothing: the work reads no text."""
-        return ()
-
-    def apply(self, context: Context, call: Call, /) -> Context:
-        """Return the adjusted context."""
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the adjusted context; the work reads no text, so it costs less than a worker thread."""
         return self.work(context, call)
 
 
