@@ -24,6 +24,7 @@ from agentctx.engine.cut import (
     lay_out,
     newest,
     oldest,
+    oldest_first,
     piece_of,
     preferred_last,
     shrink_open_round,
@@ -36,8 +37,8 @@ from agentctx.engine.options import as_names, check_tokens, check_whole, library
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.protocols import Call, Scope, Stage
 
-Going = Callable[[Context, Layout, int, Call], Iterable[Piece]]
-"""Given a context, how it is laid out, and the tokens to come down to, what goes."""
+Going = Callable[[Context, Layout, int, Call], tuple[Iterable[Piece], str]]
+"""Given a context, its layout, and the tokens to come down to: the pieces that go, and the reason for the report."""
 
 
 class _Reducer(Stage):
@@ -46,14 +47,15 @@ class _Reducer(Stage):
     __slots__ = ()
     scope: ClassVar[Scope] = Scope.PRESSURE
 
-    def _reduced(self, context: Context, call: Call, order: str, going: Going) -> Context:
+    def _reduced(self, context: Context, call: Call, going: Going) -> Context:
         """The context without what goes, when it is too large; the same object when it is not."""
         limit, aim = limits(self.name, None, call)
         if call.size(context) <= aim:
             return context
         shrunk, layout = shrink_open_round(context, limit, call)
         aim = aiming_below(aim, layout.floor, call)
-        return without(shrunk, units_of(going(shrunk, layout, aim, call)), call, f"over {aim:,} tokens: {order}")
+        pieces, why = going(shrunk, layout, aim, call)
+        return without(shrunk, units_of(pieces), call, why)
 
 
 @library_stage
@@ -109,11 +111,12 @@ class Drop(_Reducer):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context when it fits, else what must stay of it."""
-        return self._reduced(context, call, "all that may go", _all_loose)
+        return self._reduced(context, call, _all_loose)
 
 
-def _all_loose(context: Context, layout: Layout, _aim: int, call: Call) -> list[Piece]:
-    return [piece for piece in pieces(context.messages, layout.staying, call) if not piece.stays]
+def _all_loose(context: Context, layout: Layout, aim: int, call: Call) -> tuple[list[Piece], str]:
+    loose = [piece for piece in pieces(context.messages, layout.staying, call) if not piece.stays]
+    return loose, f"does not fit in {aim:,} tokens: all that may go"
 
 
 @library_stage
@@ -139,14 +142,14 @@ class DropTail(_Reducer):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its end as must go."""
-        return self._reduced(context, call, "last first", _end)
+        return self._reduced(context, call, _end)
 
 
-def _end(context: Context, layout: Layout, aim: int, call: Call) -> list[Piece]:
+def _end(context: Context, layout: Layout, aim: int, call: Call) -> tuple[list[Piece], str]:
     """The last pieces that may go, as many as must."""
     loose = [piece for piece in _ranked(context, layout.staying, call) if not piece.stays]
     kept = until_full(loose, lambda piece: piece.tokens, aim - layout.size + tokens_together(loose))
-    return loose[len(kept) :]
+    return loose[len(kept) :], f"over {aim:,} tokens: last first"
 
 
 def _ranked(context: Context, places: frozenset[int], call: Call) -> list[Piece]:
@@ -205,16 +208,17 @@ class TruncateOldest(_Reducer):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its beginning as must go."""
-        return self._reduced(context, call, "oldest first", self._beginning)
+        return self._reduced(context, call, self._beginning)
 
-    def _beginning(self, context: Context, layout: Layout, aim: int, call: Call) -> list[Piece]:
+    def _beginning(self, context: Context, layout: Layout, aim: int, call: Call) -> tuple[list[Piece], str]:
         """The first pieces that may go, as many as must; all of them where too few messages would be left."""
         loose = [piece for piece in self._pieces(context, layout.staying, call) if not piece.stays]
         gone = oldest(loose, aim - layout.size + tokens_together(loose))
         if len(context.messages) - sum(map(len, gone)) >= self.min_messages:
-            return gone
-        call.remark(f"fewer than {self.min_messages} messages would be left")
-        return loose
+            return gone, oldest_first(aim)
+        why = f"fewer than {self.min_messages} messages would be left"
+        call.remark(why)
+        return loose, f"{why}: all that may go"
 
     def _pieces(self, context: Context, places: frozenset[int], call: Call) -> list[Piece]:
         messages = context.messages

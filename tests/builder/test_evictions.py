@@ -4,10 +4,10 @@ import anyio
 import pytest
 from blocks import left_by, reduced, tool_round
 
-from agentctx import ConfigError, ContextOverflow, Message, Text, ToolCall, ToolResult
+from agentctx import Budget, ConfigError, ContextOverflow, Message, Text, ToolCall, ToolResult
 from agentctx.providers.openai_chat.format import OpenAIChat
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
-from agentctx.testing import fixed_summarizer
+from agentctx.testing import assistant, call, check_laws, fixed_summarizer, result, transcript, user
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
@@ -322,3 +322,16 @@ def test_an_eviction_runs_on_either_loop():
     """An eviction needs no event loop of its own."""
     for backend in ("asyncio", "trio"):
         assert anyio.run(left_by, Drop(), values("u1"), 5, backend=backend) == ()
+
+
+@pytest.mark.parametrize("stage", [Drop(), TruncateOldest(min_messages=40)])
+async def test_a_stage_that_takes_all_that_may_go_holds_the_laws(stage):
+    """Law 12 is about cuts that come down to an aim: the reason of such a stage names none."""
+    messages = [user("the task")]
+    for number in range(6):
+        messages += [
+            assistant("so " * 10, call(f"c{number}", "run", {"n": number})),
+            result(f"c{number}", "line " * 150),
+        ]
+    messages += [assistant("done"), user("and now?")]
+    await check_laws(stage, transcript("openai-chat", *messages), Budget(900), "openai-chat")
