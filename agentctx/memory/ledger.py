@@ -22,7 +22,7 @@ from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, 
 from agentctx.engine.options import check_redactor, check_tokens, library_stage
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
-from agentctx.errors import ConfigError, SummaryError
+from agentctx.errors import ConfigError, NoBudget, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.memory.values import (
     Candidate,
@@ -156,14 +156,10 @@ class Ledger(Stage):
         """Return the context with both sections written anew, as it is where nothing was left out.
 
         Raises:
-            ConfigError: If it is to take a share, and there is no budget.
+            NoBudget: If the ledger is to take a share, and there is no budget.
         """
         if self.max_tokens is None and call.budget is None:
-            msg = (
-                "Ledger: no budget in force: pass Ledger(max_tokens=...), Pipeline(..., budget=Budget(window=...)), "
-                "or a model that the model table knows"
-            )
-            raise ConfigError(msg)
+            raise NoBudget(type(self).__name__)
         left = gone(context, call)
         if _is_cut(left, call):
             return self._told_anew(left, context, call)

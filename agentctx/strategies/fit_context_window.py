@@ -13,7 +13,7 @@ from agentctx.engine.cut import cut
 from agentctx.engine.options import as_budget, library_stage
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, NoBudget
 from agentctx.protocols import Call, Scope, Stage, Summarizer, run_plain
 
 
@@ -105,11 +105,7 @@ class FitContextWindow(Stage):
         if own is not None:
             return own.limit, own.limit if call.limit is None else min(own.limit, call.limit)
         if call.budget is None or call.limit is None:
-            msg = (
-                "FitContextWindow: no budget in force: pass FitContextWindow(max_tokens=...), "
-                "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
-            )
-            raise ConfigError(msg)
+            raise NoBudget(type(self).__name__)
         return call.budget.limit, call.limit
 
 
