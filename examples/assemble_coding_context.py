@@ -22,7 +22,6 @@ from attrs import frozen
 
 from agentctx import Budget
 from agentctx.builder import Assembled, Block, ContextBuilder, Tier
-from agentctx.protocols import ContextProvider
 from agentctx.sources import (
     BuildErrors,
     ContextItem,
@@ -39,6 +38,7 @@ from agentctx.sources import (
     section_from,
     suggest_files,
 )
+from agentctx.sources.items import ContextProvider
 from agentctx.strategies import DropTail
 
 WINDOW = 16_000

@@ -6,7 +6,6 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.core.secrets import redact_secrets as redact_secrets
-    from agentctx.protocols import ContextItem as ContextItem
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.gathering import (
         Gathered as Gathered,
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
         prioritise as prioritise,
     )
     from agentctx.sources.git import GitSource as GitSource
+    from agentctx.sources.items import ContextItem as ContextItem
     from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.stable_prompt import (
         PromptSection as PromptSection,
@@ -32,7 +32,7 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.protocols": "ContextItem",
+            "agentctx.sources.items": "ContextItem",
             "agentctx.sources.decay": "Decay",
             "agentctx.sources.read_only_files": "ReadOnlyFiles",
             "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",

@@ -24,7 +24,8 @@ from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.shrink import cutter_of, fits
 from agentctx.errors import ConfigError, SourceError
 from agentctx.printable import said_by
-from agentctx.protocols import ContextItem, ContextProvider, TokenCounter
+from agentctx.protocols import TokenCounter
+from agentctx.sources.items import ContextItem, ContextProvider
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 

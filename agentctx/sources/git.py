@@ -32,9 +32,9 @@ from attrs import field, frozen
 from agentctx.core.message import Native
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError, SourceError
-from agentctx.protocols import ContextItem
 from agentctx.sources.folder import opened, read_below
 from agentctx.sources.gathering import amount, stop_when_abandoned
+from agentctx.sources.items import ContextItem
 
 _OUTSIDE = "--ignore-submodules=dirty"
 """Of submodules the commit is compared; to look into one, git would start another git in it."""

@@ -18,8 +18,9 @@ from agentctx.core.secrets import redact_secrets
 from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import said_by, shown
-from agentctx.protocols import ContextProvider, TokenCounter
+from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import as_items, result_of, section
+from agentctx.sources.items import ContextProvider
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 
