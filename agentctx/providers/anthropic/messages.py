@@ -128,7 +128,7 @@ def read_block(native: object) -> Part:
                 data = data if isinstance(data, str) else base64_of(data)
             except (OSError, ValueError) as error:
                 raise InvalidInput(where=".source.data", what=f"cannot be read: {error}") from error
-            url = string_of(source, "file_id" if carried == "file" else "url") if carried in {"url", "file"} else None
+            url = string_of(source, "file_id" if carried == "file" else "url") if carried in ("url", "file") else None
             if data is not None or url is not None:
                 media_type, words = string_of(source, "media_type"), words_of(block, ("title", "context"))
                 return Media(kind, media_type, data, url, source=native, words=words)

@@ -484,7 +484,7 @@ def places(request: MessagesRequest) -> Iterator[Violation]:
             yield refused("cache_on_empty", block, f"{path}: cache_control cannot be set for empty text blocks", path)
         elif block.index is not None:
             clear_at = string_of(request.message(block.index).data, "clear_at")
-            if clear_at not in {None, "never"}:
+            if clear_at not in (None, "never"):
                 text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
                 yield refused("cache_on_clear_at", block, text, marker.path)
     for index, tool in enumerate(request.tools):
