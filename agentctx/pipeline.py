@@ -160,22 +160,14 @@ class Pipeline(Plan):
             observe(self.observers, StepPrepared(view, model=model, format=format))
         return view
 
-    def within(self, budget: Budget) -> Pipeline:
-        """The same stages and options with another budget, which nothing that the provider clears makes larger."""
-        stages = (s for s in self.stages if declared(s).in_phase(Phase.ONCE, self.governing) is not None)
-        return self._with(stages, budget)
-
     def with_budget(self, budget: Budget) -> Pipeline:
-        """The same stages and options with another budget.
+        """Return a pipeline with the same stages and options, and another budget.
 
         Args:
             budget: The room of one model call.
         """
-        return self._with(self.stages, budget)
-
-    def _with(self, stages: Iterable[ContextStrategy], budget: Budget) -> Pipeline:
         return Pipeline(
-            *stages,
+            *self.stages,
             budget=budget,
             counter=self.counter,
             store=self.store,

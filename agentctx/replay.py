@@ -81,8 +81,7 @@ class Step:
         messages_given: Number of messages in the request as the loop had it.
         messages_sent: Number of messages that would have been sent; 0 when the request overflowed.
         tokens_given: Size of the request as the loop had it, in tokens.
-        tokens_sent: Size of the request that would have been sent, in tokens, without what the provider was asked to
-            clear of it by itself; 0 when it overflowed.
+        tokens_sent: Size of the request that would have been sent, in tokens; 0 when it overflowed.
         prefix_tokens: Tokens at the start of the request that equal those of the call before.
         limit: The most tokens that the request could have, or None when there is no budget.
         changes: What this step changed that the steps before had not.

@@ -424,7 +424,7 @@ class StatelessLimits:
         budget = LearnedLimits(self.pipeline.budget_for(model), learned=limit).in_force
         if budget is not None and down_to_target:
             budget = budget.scaled(budget.target_tokens / budget.limit)
-        return self.pipeline if budget is None else self.pipeline.within(budget)
+        return self.pipeline if budget is None else self.pipeline.with_budget(budget)
 
     def refused(self, model: str | None, overflow: Overflow, sent: int) -> OverflowLimit | None:
         """Take in that a view of ``sent`` tokens was too large; gives back what was known before."""

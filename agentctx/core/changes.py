@@ -41,11 +41,11 @@ class Outcome(StrEnum):
 
 
 By = Literal["repair", "arrival", "step", "pressure", "fit"]
-"""Who caused a change.
+"""Why a message was changed.
 
-``"repair"``: the history alone asks for it. ``"arrival"``, ``"step"`` and ``"pressure"``: a stage that runs on new
-messages, at every step, or when the context has grown too large (``Scope``). ``"fit"``: the model would refuse the
-request without it.
+``"repair"``: the history was illegal. ``"arrival"``, ``"step"`` and ``"pressure"``: by a stage that runs on new
+messages, at every step, or when the context has grown too large (``Scope``). ``"fit"``: by the engine itself, which
+makes the request fit the budget, satisfies the model, or keeps the recap and the cache breakpoints true.
 """
 
 CAUSES: tuple[By, ...] = get_args(By)

@@ -42,7 +42,7 @@ _HIDDEN_OR_OVERWRITTEN = lazy_pattern(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{NO
 _CONTROL = lazy_pattern(r"[\x00-\x08\x0e-\x1f\x7f]")
 _NO_WIDTH = lazy_pattern(NO_WIDTH)
 _BEGINS = lazy_pattern(r"\\(?=[\\xuUenrtbfv0-3])|%(?=[u0-7])|=(?=[0-7])|&(?=[#A-Za-z])|\^(?=\[)")
-"""What every escape begins with that has none of these characters."""
+"""How an escape begins in a text without control characters and without characters of no width."""
 _NEXT_QUOTE = r"[ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])"
 _INDENT = r"[ \t>|#*+-]{0,40}(?=[\w+/=-])"
 _ENDS = (r"\\", r"\r?\n"), ("-", r"\r?\n"), ("=(?<!==)", r"\r?\n"), (r"\r", r"\n"), (r"\n", "")
@@ -70,9 +70,9 @@ class Seen:
     """A text as it is seen.
 
     Args:
-        text: It.
+        text: The text as a reader sees it.
         original: The text as it is.
-        replaced: What stands there for something else, in its order.
+        replaced: The places that differ, in order.
     """
 
     text: str
@@ -120,10 +120,7 @@ class Seen:
 
 
 def without_escapes(text: str) -> tuple[Seen, ...]:
-    """The text with every escape as what it stands for, once with each parting the words around it, once joining them.
-
-    Nothing where there is none.
-    """
+    """Return the text with its escapes decoded, with a blank before each and without; empty when it has no escape."""
     found = [(*each.span(), _character(each)) for each in _escapes(text)]
     if not found:
         return ()

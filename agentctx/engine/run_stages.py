@@ -147,8 +147,8 @@ class Adjustment(Stage):
     work: Callable[[Context, Call], Context]
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return the adjusted context; the work reads no text, so it costs less than a worker thread."""
-        return self.work(context, call)
+        """Return the adjusted context; the work looks at each message, and reads no text."""
+        return await offload(partial(self.work, context, call), len(context.messages))
 
 
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:

@@ -597,10 +597,9 @@ class _Reader:
         refused, ended = False, ""
         if result is not None:
             ended = how_it_ended(result.text, is_error=result.is_error)
-            refused = result.is_error or bool(
-                _REFUSED.match(result.text[:300])
-            )  # some formats have no flag of an error
-            refused = refused or how_it_ended(result.text, is_error=False).startswith("exit")
+            # some formats have no flag of an error, only its words
+            in_words = _REFUSED.match(result.text[:300]) or how_it_ended(result.text, is_error=False).startswith("exit")
+            refused = result.is_error or bool(in_words)
         if isinstance(arguments, str):
             arguments = {"input": arguments}
         editor = _EDITOR_COMMANDS.get(_text(arguments.get("command")))

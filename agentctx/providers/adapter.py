@@ -71,7 +71,7 @@ class Adapter(Protocol):
         return get(said, "usage")
 
     def applied_edits(self, _said: Native, /) -> Native:
-        """What the provider cleared of the prompt by itself, by an answer or one event of a stream; None: not told."""
+        """Return the edits of the prompt that an answer, or one event of a stream, names; None: it names none."""
         return None
 
     def begins(self, event: Native, /) -> bool:

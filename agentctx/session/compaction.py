@@ -120,22 +120,23 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         return  # nothing new was touched, and `_needs_whole_view` has seen that it fits
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), by="fit", trusted=True)
-    begun = step.trail.copy() if step.trail.start == 0 else step.trail
-    call = evolve(step.call(aim), late=step.late, given=partial(begun.after, -1))
-    if begun is not step.trail:  # the stages see all of the request
-        begin, left_out = (begun.context, begun.tokens), partial(step.left_out, begun.reports)
-        call = evolve(call, known=begin, start=begun.context, left_out=left_out)
+    sees_all = step.trail.start == 0
+    before = step.trail.copy() if sees_all else step.trail
+    call = evolve(step.call(aim), late=step.late, given=partial(before.after, -1))
+    if sees_all:
+        left_out = partial(step.left_out, before.reports)
+        call = evolve(call, known=(before.context, before.tokens), start=before.context, left_out=left_out)
     telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
     recaps = telling or any(declared(stage).recaps for stage in stages)
     if recaps and (aim is None or step.trail.tokens > aim):  # else nothing is cut down to it
         call = evolve(call, reserved=await reserved(stages, call))
     for stage in stages:
         await run_stage(stage, step.trail, call)
-    telling = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
+    untold = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
     view = step.record.view[: step.record.final] if step.trail.start == 0 else []
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
     reasoned_on = Context((*view, *step.read.messages), system, tools)
-    await guarantee(step.trail, call, budget, reasoned_on, step.last_role, step.ctx.most, telling)
+    await guarantee(step.trail, call, budget, reasoned_on, step.last_role, step.ctx.most, untold)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:

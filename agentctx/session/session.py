@@ -204,11 +204,11 @@ class Session:
     def __enter__(self) -> Self:
         """Let the model calls of wrapped clients within the block belong to this conversation.
 
-        The block is a ``contextvars.ContextVar``, and reaches as far. The code in the block is in it, the tasks that
-        are started there (by asyncio, trio, anyio), and functions that are run there by ``asyncio.to_thread`` or
-        ``anyio.to_thread``; tasks stay in it to their end. Threads and pools that are started by hand are not: run
-        the function by ``contextvars.copy_context().run`` there, or pass the session to ``wrap``. A generator has the
-        context of the code that runs it, so one that enters a block enters it for that code.
+        The block sets a ``contextvars.ContextVar``, which holds wherever that context is copied: in the code of the
+        block, in the tasks that are started there (by asyncio, trio, anyio) to their end, and in functions that run
+        there by ``asyncio.to_thread`` or ``anyio.to_thread``. Threads and pools that are started by hand copy no
+        context: run the function by ``contextvars.copy_context().run`` there, or pass the session to ``wrap``. A
+        generator has the context of the code that runs it, so one that enters a block enters it for that code.
         """
         AROUND.set((*AROUND.get(), self))
         return self
@@ -524,8 +524,8 @@ class Session:
 
         Args:
             usage: The response's ``usage``, as a dict or the SDK's object, of any provider.
-            applied_edits: What the provider cleared of the prompt by itself: ``context_management.applied_edits`` of
-                Anthropic's response; None when it is not known.
+            applied_edits: What the provider cleared of the prompt: ``context_management.applied_edits`` of Anthropic's
+                response; None when it is not known.
 
         Raises:
             InvalidInput: If it is no usage, or has a number that no prompt can have.
@@ -540,7 +540,7 @@ class Session:
             observe(self.plan.observers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
         if not is_one_prompt(usage):
             return
-        if applied_edits is None and self.view is not None and "context_management" in self.view.options:
+        if applied_edits is None and self.view is not None and self.view.options:
             return  # the provider may have cleared any share of the prompt
         cleared = 0 if applied_edits is None else cleared_tokens(applied_edits)
         judgement = self._judge(usage, billed, cleared)

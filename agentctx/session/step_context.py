@@ -311,10 +311,9 @@ class Read:
         return self.messages[len(self.messages) - len(self.seen) :]
 
     def forget(self) -> None:
-        """Know nothing of them any more, once they are in the record: to take many apart takes a while."""
-        for spent in (self.messages, self.seen):
-            for _ in range(len(spent)):
-                spent.pop()
+        """Forget the messages, once they are in the record."""
+        self.messages.clear()
+        self.seen.clear()
         self.origins, self.sizes = [], Sizes()
 
 

@@ -95,10 +95,10 @@ class Claim:
     most: float = math.inf
 
     def check_alone(self, size: int) -> None:
-        """Refuse what no eviction makes room for.
+        """Refuse a write that does not fit into an otherwise empty store.
 
         Args:
-            size: Bytes that the owner would have, without contents that it left out before.
+            size: Bytes that the owner would have after the write, without the contents that may be evicted.
 
         Raises:
             StoreFull: If that is more than the store may have.
@@ -294,10 +294,10 @@ class ConversationStore:
     Args:
         ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never. A content
             that is put for no conversation expires by itself, and so does the conversation of a sub-agent.
-        max_bytes: The most bytes that the store keeps; what several conversations have left out counts for each. Where
-            they are reached, what is oldest goes: all of the conversations that were not written for longest, and at
-            last the oldest contents of the one that is written. ``StoreFull`` is raised where that makes no room. None:
-            there is no bound.
+        max_bytes: The most bytes that the store keeps; a content that several conversations left out counts once for
+            each. When a write would exceed the bound, the oldest go first: whole conversations by their last write,
+            then the oldest contents of the conversation that is written. ``StoreFull`` is raised where that makes no
+            room. None: there is no bound.
         cipher: Encrypts contents, messages and states; names of conversations and handles stay readable. What it raises
             or damages is a ``StoreError`` that names the cipher and the content, and a step goes on without the store.
         timeout: Seconds that one call may take. A step asks no store again that has not answered in time (at most ten
