@@ -42,6 +42,17 @@ class AgentctxError(Exception):
         messages: expected a list of messages, got str
     """
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled, an error keeps its text and its fields, however it is constructed: a process pool hands it on."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[AgentctxError], args: tuple[object, ...], fields: dict[str, object]) -> AgentctxError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
 
 class InvalidInput(AgentctxError, ValueError):
     """What was passed cannot be read as a request.

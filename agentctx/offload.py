@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -17,12 +18,13 @@ MUCH, MUCH_TEXT = 400, 16 * 1024
 costs a tenth of that. To search so much text for values and secrets takes twenty times as long."""
 
 THREADS = 8
-"""Threads of an event loop. They are few: two that compute are no faster than one, and each lets the event loop wait
-5 ms longer for its turn. They are several: a plain stage may wait in its thread for what another task prepares."""
+"""Threads of an event loop for the library's own work. They are few: two that compute are no faster than one, and each
+lets the event loop wait 5 ms longer for its turn."""
 
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.offload.limiter")
-_within: ContextVar[bool] = ContextVar("agentctx.offload.within", default=False)
-"""True in the threads, and in coroutines that they have the event loop run, for which they wait."""
+_unlimited: ContextVar[bool] = ContextVar("agentctx.offload.unlimited", default=False)
+"""True where the limiter would be waited for by work that holds it, or for ever: in its threads, in coroutines that
+these have the event loop run, and in the stages of users."""
 
 
 def is_much(messages: int, characters: int = 0) -> bool:
@@ -40,13 +42,23 @@ async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> 
     """
     if not is_much(messages, characters):
         return work()
-    if _within.get():  # a thread of the limiter waits for this work, which would wait for ever behind others like it
+    if _unlimited.get():
         return await in_thread(work, anyio.CapacityLimiter(1))
     try:
         limiter = _limiter.get()
     except LookupError:
         _limiter.set(limiter := anyio.CapacityLimiter(THREADS))
     return await in_thread(work, limiter)
+
+
+@contextmanager
+def in_threads_of_their_own() -> Iterator[None]:
+    """Give each work that is offloaded within the block a thread beside the limiter's: the work may wait, or hang."""
+    before = _unlimited.set(True)
+    try:
+        yield
+    finally:
+        _unlimited.reset(before)
 
 
 async def in_thread(work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
@@ -61,7 +73,7 @@ async def in_thread(work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
     """
 
     def run() -> tuple[T] | GeneratorExit:
-        _within.set(True)
+        _unlimited.set(True)
         try:
             return (work(),)
         except GeneratorExit as error:

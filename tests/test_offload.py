@@ -10,6 +10,7 @@ import anyio
 import anyio.from_thread
 import pytest
 
+from agentctx import Pipeline
 from agentctx.offload import MUCH, MUCH_TEXT, THREADS, offload
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -103,3 +104,50 @@ async def test_a_coroutine_comes_out_of_a_thread():
         return "done"
 
     assert await (await offload(answer, MUCH)) == "done"
+
+
+async def test_more_stages_than_threads_may_wait_for_one_task():
+    """A user's plain stage may wait for a task that prepares a large request itself: the limiter is not for it."""
+    messages = [{"role": "user", "content": f"word {number}"} for number in range(MUCH)]
+    send, receive = anyio.create_memory_object_stream(THREADS + 1)
+
+    async def prepares_for_all():
+        async for prepared in receive:
+            await Pipeline(budget=500_000).prepare(messages)
+            prepared.set()
+
+    async def ask():
+        prepared = anyio.Event()
+        await send.send(prepared)
+        await prepared.wait()
+
+    def waits(context, call):
+        anyio.from_thread.run(ask)
+        return context
+
+    with anyio.fail_after(60):
+        async with send, receive, anyio.create_task_group() as tasks:
+            tasks.start_soon(prepares_for_all)
+            async with anyio.create_task_group() as conversations:
+                for _ in range(THREADS + 1):
+                    conversations.start_soon(Pipeline(waits, budget=500_000).prepare, messages)
+            tasks.cancel_scope.cancel()
+
+
+async def test_stages_that_hang_take_no_thread_of_other_conversations():
+    """They were given up; whoever comes later is served."""
+    messages = [{"role": "user", "content": f"word {number}"} for number in range(MUCH)]
+    released = threading.Event()
+
+    def hangs(context, call):
+        released.wait(60)
+        return context
+
+    try:
+        for _ in range(THREADS + 1):
+            with anyio.move_on_after(0.05):
+                await Pipeline(hangs, budget=500_000).prepare(messages)
+        with anyio.fail_after(60):
+            assert (await Pipeline(budget=500_000).prepare(messages)).messages == messages
+    finally:
+        released.set()

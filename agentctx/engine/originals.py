@@ -674,13 +674,13 @@ def _mark(name: str) -> str:
 def name_of_recall(tools: Iterable[Tool]) -> str | None:
     """The name of the tool among those of a request; None where it is not there.
 
-    The tool carries the mark of its own name, and takes its arguments. A copy of the definition under another name
-    is another tool.
+    The tool carries the mark of its own name, and takes its arguments; a framework may write around the description.
+    A copy of the definition under another name is another tool.
     """
     for tool in tools:
         properties = (tool.parameters or {}).get("properties")
         takes = isinstance(properties, Mapping) and properties.keys() == ARGUMENTS.keys()
-        if tool.name and takes and tool.description.endswith(_mark(tool.name)):
+        if tool.name and takes and _mark(tool.name) in tool.description:
             return tool.name
     return None
 

@@ -7,6 +7,7 @@ what a stage did, from what it was given and what it returned.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from inspect import isawaitable
 from itertools import accumulate, chain
@@ -27,7 +28,7 @@ from agentctx.engine.options import is_ours
 from agentctx.engine.originals import ELSEWHERE, Originals, StoreShelf, kept
 from agentctx.engine.repair import sendable
 from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
-from agentctx.offload import offload
+from agentctx.offload import in_threads_of_their_own, offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared, run_plain
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
@@ -102,11 +103,12 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
         StageError: If it gave something else than a context of messages.
     """
     try:
-        if is_async(stage):
-            after: object = stage(context, call)
-        else:  # in a worker thread when the request is large
-            after = await run_plain(stage, context, call)
-        after = await after if isawaitable(after) else after
+        with nullcontext() if is_ours(stage) else in_threads_of_their_own():  # a user's stage may wait, or hang
+            if is_async(stage):
+                after: object = stage(context, call)
+            else:  # in a worker thread when the request is large
+                after = await run_plain(stage, context, call)
+            after = await after if isawaitable(after) else after
     except FAILURES:
         with naming(declared(stage).name if name is None else name):
             raise

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import ExitStack
+from functools import partial
 from inspect import isawaitable, iscoroutine
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
@@ -30,7 +30,7 @@ T = TypeVar("T")
 KEPT = 8
 """So many event loops that nobody uses are kept for the next calls; each is a thread that waits."""
 
-_idle: list[tuple[ExitStack, BlockingPortal]] = []
+_idle: list[BlockingPortal] = []
 os.register_at_fork(after_in_child=_idle.clear)  # a fork has no threads
 
 
@@ -84,29 +84,45 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
             return None, error
 
     try:
-        loop, portal = _idle.pop()
+        portal = _idle.pop()
     except IndexError:
-        loop = ExitStack()
-        portal = loop.enter_context(start_blocking_portal())
+        portal = _started()
     with blocking_the_thread():
         future = portal.start_task_soon(run)
         try:
             result, error = future.result()
         finally:
             if future.done() and not future.cancelled() and len(_idle) < KEPT:
-                _idle.append((loop, portal))
+                _idle.append(portal)
             else:  # in a thread: it waits for whatever blocks that event loop
-                Thread(target=_end, args=(loop, future), daemon=True).start()
+                Thread(target=_end, args=(portal, future), daemon=True).start()
     if error is not None:
         raise error
     answer: T = result
     return answer
 
 
-def _end(loop: ExitStack, future: Future[Any]) -> None:
+def _started() -> BlockingPortal:
+    """Start an event loop in a thread of its own, and return the way in.
+
+    Not by ``start_blocking_portal``: a forked process throws its generator away, and that waits for a thread which no
+    fork has.
+    """
+    ready: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            ready.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    Thread(target=anyio.run, args=(serve,), name="agentctx-blocking", daemon=True).start()
+    return ready.result()
+
+
+def _end(portal: BlockingPortal, future: Future[Any]) -> None:
     """End an event loop, and the call that was given up on it."""
     future.cancel()
-    loop.close()
+    portal.call(partial(portal.stop, cancel_remaining=True))
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -191,8 +191,8 @@ STATE = (
 )  # fmt: skip
 """The fields of a session's state."""
 
-SENT = ("tokens", "length", "intact", "at")
-"""The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
+SENT = LastRequest._fields
+"""The fields of the last request; its moment is written in seconds since 1970."""
 
 _LEARNED = (
     "model", "limit", "stated", "accepted", "given_up", "obeyed", "anchor", "reports", "ratios", "doubtful", "sound",
@@ -783,7 +783,7 @@ def dump_around(known: State) -> dict[str, Any]:
         "assumed": known.assumed,
         "steps": known.steps,
         "budget": dump_budget(known.limits_by_model.own),
-        "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": _moment(sent.at)},
+        "sent": {**sent._asdict(), "at": _moment(sent.at)},
         "learned": [{"model": model, **dump_learned(each)} for model, each in known.limits_by_model.known.items()],
     }
 
@@ -866,7 +866,7 @@ def _with_messages(known: State, state: Fields, format_name: str, sent: Fields) 
     record = load_record(state.values["record"], wire)
     length = sent.whole("length")  # what cannot be sent may have become shorter since
     intact = sent.whole("intact", most=min(length, len(record.out)))
-    last_request = LastRequest(sent.whole("tokens"), length, intact, sent.real_or_none("at"))
+    last_request = LastRequest(sent.whole("tokens"), length, intact, sent.real_or_none("at"), sent.truth("asked"))
     known = evolve(known, wire_name=wire.name, record=record, in_force=record.in_force(), last_request=last_request)
     return known if state.values["head"] is None else evolve(known, last=_last(known, state, wire))
 

@@ -59,12 +59,14 @@ class LastRequest(NamedTuple):
         length: How many messages it had.
         intact: How many messages at its start stand in what is known of the conversation now as they were sent.
         at: When it was prepared, in seconds since 1970; None when there was none.
+        asked: Whether it asked the provider to clear some of the prompt.
     """
 
     tokens: int = 0
     length: int = 0
     intact: int = 0
     at: float | None = None
+    asked: bool = False
 
     def idle(self, now: float) -> float | None:
         """Seconds since it was prepared; None when there was none."""

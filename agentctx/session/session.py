@@ -540,7 +540,7 @@ class Session:
             observe(self.plan.observers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
         if not is_one_prompt(usage):
             return
-        if applied_edits is None and self.view is not None and self.view.options:
+        if applied_edits is None and self._state.last_request.asked:
             return  # the provider may have cleared any share of the prompt
         cleared = 0 if applied_edits is None else cleared_tokens(applied_edits)
         judgement = self._judge(usage, billed, cleared)

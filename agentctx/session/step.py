@@ -222,7 +222,9 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
         ctx=ctx,
         head_seen=head_seen,
         wire_name=ctx.reader.wire.name,
-        last_request=LastRequest(step.trail.tokens, len(record.out), len(record.out), now),
+        last_request=LastRequest(
+            step.trail.tokens, len(record.out), len(record.out), now, step.trail.asked is not None
+        ),
         steps=state.steps + 1,
         last=given,
         in_force=in_force,

@@ -40,8 +40,6 @@ REMEMBERED = 1_000
 SWEPT = 100
 """So many conversations that have expired are taken away at once."""
 
-_TRIES = 10
-"""So many times room is made for one write, while others write too."""
 
 _SHORTEST = 16
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -641,17 +639,17 @@ class ConversationStore:
         if self.ttl is not None and not 0 <= now - self._swept <= min(60.0, self.ttl):  # a clock may be put back
             self._swept = now
             await self._run(lambda backend: backend.sweep(now, SWEPT))
-        for attempt in range(_TRIES):
+        swept = False
+        while True:  # others may fill the store again while room is made: then they have written, and it goes on
             try:
                 return await self._run(work)
             except NoRoom as lack:
                 claim, grown = lack.claim, lack.grown
                 await self._run(lambda backend: backend.make_room(claim, grown))  # noqa: B023 - it is awaited here
             except StoreFull:  # the server's memory, or its disk
-                if attempt or self.ttl is None or not await self.sweep():
+                if swept or self.ttl is None or not await self.sweep():
                     raise
-        msg = f"others have filled the store {_TRIES} times while room was made in it"
-        raise StoreFull(msg)
+                swept = True
 
     async def _run(self, work: Callable[[Backend], T]) -> T:
         """Let the back end work, in a thread of its own where it may wait; once more where it was not there."""

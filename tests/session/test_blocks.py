@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -231,3 +234,20 @@ def test_a_session_may_be_entered_twice():
             assert current() is session
         assert current() is session
     assert current() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_after_a_blocking_call_ends_and_may_block_itself():
+    """The child has none of the threads whose event loops its parent keeps for the next calls."""
+    program = """if True:
+        import os, subprocess
+        from agentctx import Pipeline, blocking
+        messages = [{"role": "user", "content": "hi"}]
+        blocking(Pipeline(budget=8000).prepare, messages)
+        if os.fork() == 0:
+            blocking(Pipeline(budget=8000).prepare, messages)
+            os._exit(0)
+        print(os.wait()[1], subprocess.Popen(["true"], preexec_fn=lambda: None).wait(20))
+    """
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.strip() == "0 0", ran.stderr

@@ -151,6 +151,7 @@ async def test_what_is_billed_is_understood_beside_what_was_cleared():
         for number in range(30, 40):
             size = (await session.prepare(rounds(number))).report.tokens_after
             done = [{"type": "clear_tool_uses_20250919", "cleared_input_tokens": round(1.2 * (size - 500))}]
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))  # which remembers that it asked
             session.record({"input_tokens": 600}, done if edits_told else None)
         assert session.suspicion is None
         assert (session.limits.calibration.reports > 0) is edits_told
