@@ -149,8 +149,8 @@ class Adjustment(Stage):
     work: Callable[[Context, Call], Context]
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return the adjusted context; the work looks at each message, and reads no text."""
-        return await offload(partial(self.work, context, call), len(context.messages))
+        """Return the adjusted context, here: the work takes about a microsecond a message, and reads no text."""
+        return self.work(context, call)
 
 
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:

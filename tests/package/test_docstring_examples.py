@@ -49,7 +49,6 @@ MODULES = {
     ),
     "agentctx.presets": ("assistant", "coding_agent", "late_and_large", "thrifty"),
     "agentctx.protocols": (
-        "ContextProvider",
         "HistorySnapshot",
         "HistoryStore",
         "Meter",
@@ -62,6 +61,7 @@ MODULES = {
     ),
     "agentctx.replay": ("summarise",),
     "agentctx.retention": ("Retention", "Watch", "needs"),
+    "agentctx.sources.items": ("ContextProvider",),
 }
 
 
