@@ -101,7 +101,8 @@ async def run_plain(work: Callable[[Context, Call], T], context: Context, call: 
         characters = _CHARACTERS_PER_TOKEN * call.known[1]
     else:
         characters = 0 if is_much(len(messages)) else sum(map(call.meter.weight, messages))
-    return await offload(partial(work, context, call), len(messages), characters)
+    # a stage may search the text, which takes longer than to count it
+    return await offload(partial(work, context, call), len(messages), 2 * characters)
 
 
 _CHARACTERS_PER_TOKEN = 4
