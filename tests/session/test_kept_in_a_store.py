@@ -544,6 +544,7 @@ class Interrupted(Faulty):
         snapshot = await self.store.load_state(name)
         if self.scope is not None:
             self.scope.cancel()
+            await anyio.sleep(0)  # where the caller is told
         return snapshot
 
 
