@@ -9,6 +9,7 @@ from statistics import median
 from time import monotonic
 
 import anyio
+import anyio.lowlevel
 import pytest
 from attrs import define
 from histories import broken_histories, budgets, histories, stages
@@ -544,7 +545,7 @@ class Interrupted(Faulty):
         snapshot = await self.store.load_state(name)
         if self.scope is not None:
             self.scope.cancel()
-            await anyio.sleep(0)  # where the caller is told
+            await anyio.lowlevel.checkpoint()  # where the caller is told
         return snapshot
 
 
