@@ -21,6 +21,7 @@ from agentctx.engine.options import check_tokens, check_whole, library_stage, li
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
+from agentctx.printable import printable
 from agentctx.protocols import Call, Scope, Stage, run_plain
 from agentctx.tokens.graphemes import floor
 
@@ -770,10 +771,14 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
+_ROUND = str.maketrans("[]", "()")
+"""Square brackets enclose the line: a square bracket in a topic would end it."""
+
+
 def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
-    """The first line of each message that says something, at most ``_TOPIC_CHARACTERS`` long, in whole clusters."""
+    """Yield the first line of each message with text, printable, of at most ``_TOPIC_CHARACTERS`` in whole clusters."""
     for message in messages:
         start = message.text[: 40 * _TOPIC_CHARACTERS].lstrip()
-        line = start.split("\n", 1)[0].strip()
+        line = printable(start.split("\n", 1)[0]).translate(_ROUND).strip()
         if len(line) >= _SHORTEST_TOPIC:
             yield line if len(line) <= _TOPIC_CHARACTERS else line[: floor(line, _TOPIC_CHARACTERS - 1)].rstrip() + "…"
