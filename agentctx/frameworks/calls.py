@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from itertools import chain, count, groupby
+from itertools import count, groupby
 from operator import is_, itemgetter
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -443,10 +443,14 @@ class Unnamed(Conversations):
             named = ((name, self._known.get(name)) for name in reversed(held))
             known = [(name, held[name], one.begun) for name, one in named if one is not None and one.owner == owner]
             alike = [each for each in known if each[2].task == opening.beginning.task]
-            whole = (name for name, session, begun in alike if session.all_shown_by(opening, begun))
-            staying = (name for name, session, begun in alike if session.what_stays_shown_by(opening, begun))
-            edited = (name for name, session, begun in known[:MOST_EDITED] if session.edited_in(opening, begun))
-            name = next(chain(whole, staying, edited), None)
+            shown, name = max(
+                ((session.shown_by(opening, begun), name) for name, session, begun in alike),
+                key=itemgetter(0),
+                default=((0, False), None),
+            )
+            if not shown[0]:
+                edited = (name for name, session, begun in known[:MOST_EDITED] if session.edited_in(opening, begun))
+                name = next(edited, None)
             if name is None:
                 name = self._new(known, opening)
             self._known[name] = _Known(owner, opening.beginning)

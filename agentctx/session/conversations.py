@@ -78,25 +78,24 @@ class History:
         return first is not None and first.role == "assistant"
 
     def goes_on_with(self, seen_at: Mapping[bytes, Sequence[_Conversation]]) -> _Conversation | None:
-        """The conversation whose last history is the longest that this one begins with.
+        """Return the conversation whose last history is the longest that this one begins with.
 
-        Under another system prompt it is one only if more than the task is the same. Where there is none, it is the one
-        whose last history is that but for what the caller said at its end for one call alone.
+        A last history counts as it was, or without the words that the caller said at its end for one call alone. Under
+        another system prompt a conversation goes on only if more than the task is the same.
 
         Args:
-            seen_at: The conversations, by what they showed.
+            seen_at: The conversations, by the histories that they showed.
         """
-        places = range(len(self.links) - 1, -1, -1)
-        for place in places:
+        for place in range(len(self.links) - 1, -1, -1):
             link = self.links[place]
-            here = [conversation for conversation in seen_at.get(link, ()) if conversation.tip == link]
-            same = [conversation for conversation in here if conversation.system == self.system]
-            if same or (here and place > 0):
-                return same[0] if same else here[-1]
-        for place in places:
-            for conversation in reversed(seen_at.get(self.links[place], ())):
-                end, same_system = conversation.end, conversation.system == self.system
-                if end.stem == self.links[place] and (place > 0 or same_system) and self.answers(place, end):
+            here = seen_at.get(link, ())
+            whole = [conversation for conversation in here if conversation.tip == link]
+            without_end = [conversation for conversation in reversed(here) if conversation.end.stem == link]
+            same = [conversation for conversation in whole if conversation.system == self.system]
+            if same or (whole and place > 0):
+                return same[0] if same else whole[-1]
+            for conversation in without_end:
+                if (place > 0 or conversation.system == self.system) and self.answers(place, conversation.end):
                     return conversation
         return None
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -81,25 +81,26 @@ class Opening:
             return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
         return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
 
-    def shows_all(self, record: Record) -> bool:
-        """Whether the request has, from the task on, all that is known of a conversation, as it came or as it went.
+    def shown_of(self, record: Record) -> tuple[int, bool]:
+        """Return how many messages of a conversation the request shows from the task on, and whether it shows all.
 
-        Cache markers, which move from request to request, are passed over.
+        The request goes on with the conversation where that is more than none. It shows the conversation as it came or
+        as it went; cache markers, which move from request to request, are passed over. Words at the end of the
+        conversation's last call that were for that call alone (a reminder, a text that was found for a question) may be
+        gone, once the model's answer stands behind the rest.
+
+        Args:
+            record: The messages of the conversation.
         """
-        known = (known for known in self._known(record) if self._has_at(len(known) - 1, known))
-        return any(self._shared(each) == len(each) for each in known)
+        return max(self._shown_of(known[self.place :]) for known in (record.seen, record.shown))
 
-    def shows_what_stays(self, record: Record) -> bool:
-        """Whether the request has all that is known of a conversation but for words that were for its last call alone.
-
-        They stood at its end (a reminder, what was found for a question) and are gone, with the model's answer behind
-        what is left of them.
-        """
-        known = (known for known in self._known(record) if self._has_at(len(known) - 1 - MOST_FOR_ONE_CALL, known))
-        return any(self._goes_on_without_end(each) for each in known)
-
-    def _known(self, record: Record) -> Iterator[list[Any]]:
-        return (known[self.place :] for known in (record.seen, record.shown) if len(known) > self.place)
+    def _shown_of(self, known: list[Any]) -> tuple[int, bool]:
+        if not known or not self._has_at(len(known) - 1 - MOST_FOR_ONE_CALL, known):
+            return 0, False
+        shared = self._shared(known)
+        if shared == len(known):
+            return shared, True
+        return (shared if self._goes_on_without_end(known, shared) else 0), False
 
     def _has_at(self, place: int, known: list[Any]) -> bool:
         """Whether one message is the same: most conversations of the same task are told apart by it alone."""
@@ -115,8 +116,7 @@ class Opening:
             place += 1
         return place
 
-    def _goes_on_without_end(self, known: list[Any]) -> bool:
-        shared = self._shared(known)
+    def _goes_on_without_end(self, known: list[Any], shared: int) -> bool:
         end = known[shared:]
         if not 0 < shared < len(known) <= shared + MOST_FOR_ONE_CALL:
             return False

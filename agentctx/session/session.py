@@ -696,25 +696,16 @@ class Session:
         known = self._begun or beginning_of(self._state)
         return known is None or opening.goes_on(known, self._state.record)
 
-    def all_shown_by(self, opening: Opening, begun: Beginning) -> bool:
-        """Whether a request shows all of this conversation, which began so, and goes on with it.
+    def shown_by(self, opening: Opening, begun: Beginning) -> tuple[int, bool]:
+        """Return how many messages of this conversation a request shows that goes on with it, and whether it shows all.
 
         Args:
             opening: What the request begins with.
             begun: How this conversation began.
         """
         record = self._state.record
-        return self.steps > 0 and opening.shows_all(record) and opening.goes_on(begun, record)
-
-    def what_stays_shown_by(self, opening: Opening, begun: Beginning) -> bool:
-        """Whether a request goes on with this conversation, without the words that were for its last call alone.
-
-        Args:
-            opening: What the request begins with.
-            begun: How this conversation began.
-        """
-        record = self._state.record
-        return self.steps > 0 and opening.shows_what_stays(record) and opening.goes_on(begun, record)
+        shown = opening.shown_of(record) if self.steps > 0 else (0, False)
+        return shown if shown[0] and opening.goes_on(begun, record) else (0, False)
 
     def edited_in(self, opening: Opening, begun: Beginning) -> bool:
         """Whether a request goes on with a history of this conversation that was edited, or cut at its start.

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, Request
@@ -128,6 +128,7 @@ def for_one_call(history, kind, number):
 
 @settings(max_examples=8)
 @given(turns=st.lists(st.integers(0, 2), max_size=40), kinds=st.permutations(["reminder", "found", "marker", "block"]))
+@example(turns=[1, 1, 2, 2, 1, 0, 1, 2, 1], kinds=["found", "marker", "reminder", "block"])
 def test_what_is_said_for_one_call_alone_makes_no_other_conversation(turns, kinds):
     """Each of three that take turns is sent what it would be sent alone, and has one session to the end."""
 
