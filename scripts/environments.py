@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".frameworks"
 CONSTRAINTS = ROOT / "constraints"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-TESTING = ["hypothesis>=6.140", "pytest>=8.3", "pytest-asyncio>=0.25", "pytest-socket>=0.8", "trio>=0.28"]
+TESTING = ["hypothesis>=6.140", "pytest>=8.4", "pytest-asyncio>=0.25", "pytest-socket>=0.8", "trio>=0.35"]
 """What runs the tests, in each environment of the tables, with the extra ``testing``."""
 LEFT_OPEN = ["-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
 """Frameworks leave connections open when their event loops end."""

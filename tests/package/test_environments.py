@@ -102,4 +102,4 @@ def test_what_moved_is_told():
 def test_a_line_of_versions_is_declared_with_its_name():
     """An environment declares what the project, its extras and its table name, extras of extras included."""
     declared = {str(each) for each in Environment("any", ("docs",), ("openai==2.*",), ()).declared()}
-    assert {"openai==2.*", "rich>=13.9", "zensical>=0.0.73", "tiktoken>=0.9"} <= declared
+    assert {"openai==2.*", "rich>=13.9", "zensical>=0.0.73", "tiktoken>=0.13"} <= declared
