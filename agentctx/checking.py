@@ -11,6 +11,7 @@ from agentctx.errors import InvalidInput
 from agentctx.models.table import encoding_for
 from agentctx.protocols import TokenCounter
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
+from agentctx.rules import find_violations
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.graphemes import ceiling
 from agentctx.tokens.tiktoken import encoding
@@ -81,7 +82,7 @@ def validate(
     known = name if isinstance(name, str) else None
     with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):
         wire = format_named(format, known) if format is not None else detect(request, known)
-        return wire.validate(request, known_profile(known), before)
+        return find_violations(wire, request, known_profile(known), before)
 
 
 def warmup(model: str | None = None) -> None:

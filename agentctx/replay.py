@@ -21,8 +21,10 @@ from agentctx.economics.costs import Usage
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
+from agentctx.rules import validator
+from agentctx.rules.rule import Validator
 from agentctx.session.session import Session
-from agentctx.wire_format import Validator, Violation
+from agentctx.wire_format import Violation
 
 
 @frozen
@@ -151,7 +153,7 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
     """
     source = reader_of(recording, model)
     session = pipeline.session(model=model or recording.model, format=source.wire.name, id=recording.id)
-    walk = _Walk(recording, source, session, source.wire.validator(source.profile))
+    walk = _Walk(recording, source, session, validator(source.wire, source.profile))
     fresh = 0
     for number, index in enumerate(calls_of(recording, model=model), 1):
         yield await walk.step(number, index, fresh)

@@ -40,22 +40,6 @@ Arranged = tuple[int, tuple[Message, ...], str]
 Note = Callable[[Message, str], None]
 """Told of a message that moved, was made or became another, and why."""
 
-Validator = Callable[[Mapping[str, Any], Mapping[str, Any] | None], "tuple[Violation, ...]"]
-"""Finds the rules that a request breaks, beside the one that it was made from."""
-
-
-@frozen
-class Rules:
-    """How ``WireFormat.validate`` and ``WireFormat.validator`` find what a request breaks.
-
-    Args:
-        violations: Finds it in one request.
-        validator: Makes what finds it in those of a conversation, without a look at all of their messages again.
-    """
-
-    violations: Callable[[Mapping[str, Any], ModelProfile | None, Mapping[str, Any] | None], tuple[Violation, ...]]
-    validator: Callable[[ModelProfile | None], Validator]
-
 
 @frozen
 class Violation:
@@ -557,35 +541,17 @@ class WireFormat(Protocol):
         """Return the options of a request that ask the provider to clear it; empty when the provider never clears."""
         return {}
 
-    def rules(self) -> Rules | None:
-        """What a request may break, loaded where one is validated: a step needs no rules. None: there are none."""
-        return None
-
     def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+        self, _request: Mapping[str, Any], _profile: ModelProfile | None, _before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages.
+        """Return the rules of its own that a request breaks, in the order of its messages; a format has none at first.
 
         Args:
             request: The request, as it is sent.
             profile: What is known of the model; None: it is unknown.
             before: The request that this one was made from; None: there is none.
         """
-        rules = self.rules()
-        return () if rules is None else rules.violations(request, profile, before)
-
-    def validator(self, profile: ModelProfile | None, /) -> Validator:
-        """Finds what ``validate`` finds in the requests of one conversation; may remember messages from call to call.
-
-        A dict that was edited in place is read again; an object of an SDK must not be edited.
-
-        Args:
-            profile: What is known of the model; None: it is unknown.
-        """
-        rules = self.rules()
-        if rules is None or type(self).validate is not WireFormat.validate:  # what a subclass adds is said, too
-            return lambda request, before: self.validate(request, profile, before)
-        return rules.validator(profile)
+        return ()
 
     # Taking a conversation to it, and from it.
 

@@ -65,6 +65,7 @@ from agentctx.core.references import SHOWN_AGAIN
 from agentctx.presets import assistant, coding_agent, thrifty
 from agentctx.replay import Recording
 from agentctx.retention import needs, said_by
+from agentctx.rules import find_violations
 from agentctx.strategies import (
     CompactJson,
     CompressLayers,
@@ -361,7 +362,7 @@ async def _shortened(name: str, recorded: Recorded, given: list[Any], window: in
 def _is_legal(recorded: Recorded, natives: Sequence[Any], given: Sequence[Any]) -> bool:
     source, recording = recorded.source, recorded.recording
     request, before = (source.wire.request(each, recording.system, recording.tools) for each in (natives, given))
-    return not any(found.severity == "error" for found in source.wire.validate(request, source.profile, before))
+    return not any(found.severity == "error" for found in find_violations(source.wire, request, source.profile, before))
 
 
 def busy(length: int, seed: int) -> list[dict[str, Any]]:

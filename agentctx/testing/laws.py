@@ -48,6 +48,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.cache_markers import unmarked
 from agentctx.replay import turns
+from agentctx.rules import find_violations
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
 from agentctx.strategies.old_tool_calls import ClearToolResults
@@ -314,7 +315,7 @@ class Scenario:
     def errors(self, natives: Sequence[Any], before: Sequence[Any] | None = None) -> list[Violation]:
         """The rules that a request with these messages breaks, so that its provider refuses it."""
         seen = None if before is None else self.request(before)
-        found = self.source.wire.validate(self.request(natives), None, seen)
+        found = find_violations(self.source.wire, self.request(natives), None, seen)
         return [violation for violation in found if violation.severity == "error"]
 
     def calls(self) -> list[list[Any]]:

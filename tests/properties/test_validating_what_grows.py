@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentctx.engine.reading import known_profile
 from agentctx.providers.registry import format_named
+from agentctx.rules import find_violations, validator as rules_validator
 from agentctx.testing import assistant, call, result, transcript, user
 
 MODELS = (None, "claude-sonnet-4-5", "claude-opus-5-5", "gpt-5.4", "gemini-3-pro-preview", "deepseek-chat")
@@ -74,13 +75,13 @@ def test_remembering_finds_what_validating_anew_finds(format_name, data):
     given_all = [native for place in broken for native in place] or history.messages
     model = data.draw(st.sampled_from(MODELS))
     wire, profile = format_named(format_name, model), known_profile(model)
-    validator = wire.validator(profile)
+    validator = rules_validator(wire, profile)
     for length in range(1, len(given_all) + 1):
         before = wire.request(given_all[:length], history.system, history.tools)
         sent = [native for place in made[:length] for native in place]
         request = wire.request(sent, history.system, history.tools)
-        assert wire.validate(request, profile, before) == validator(request, before)
-        assert wire.validate(request, profile, None) == validator(request, None)
+        assert find_violations(wire, request, profile, before) == validator(request, before)
+        assert find_violations(wire, request, profile, None) == validator(request)
 
 
 STEPS = st.lists(
@@ -145,13 +146,13 @@ def test_what_is_remembered_is_never_out_of_date(format_name, data):
     loop = Loop(deepcopy(list(history.messages)))
     model = data.draw(st.sampled_from(MODELS))
     wire, profile = format_named(format_name, model), known_profile(model)
-    validator = wire.validator(profile)
+    validator = rules_validator(wire, profile)
     for step in [("grow", 5, 0, 0, None), *data.draw(STEPS)]:
         loop.take(*step)
         request = wire.request(loop.sent, history.system, history.tools)
         before = wire.request(loop.given, history.system, history.tools)
-        assert wire.validate(request, profile, before) == validator(request, before)
-        assert wire.validate(request, profile, None) == validator(request, None)
+        assert find_violations(wire, request, profile, before) == validator(request, before)
+        assert find_violations(wire, request, profile, None) == validator(request)
 
 
 def session(rounds):
@@ -170,7 +171,7 @@ def session(rounds):
 def test_every_change_in_the_middle_is_found():
     """Whatever single value of a round is another one, the findings are those of validating anew."""
     messages, wire = session(5), format_named("anthropic")
-    validator, found = wire.validator(None), set()
+    validator, found = rules_validator(wire, None), set()
     for place in (5, 6):
         for held, inside in enumerate(holders(messages[place])):
             for name in [*inside, *KEYS] if isinstance(inside, dict) else range(len(inside)):
@@ -179,7 +180,7 @@ def test_every_change_in_the_middle_is_found():
                     list(holders(copy))[held][name] = leaf
                     request = wire.request([*messages[:place], copy, *messages[place + 1 :]])
                     for before in (None, wire.request(messages)):
-                        anew = wire.validate(request, None, before)
+                        anew = find_violations(wire, request, None, before)
                         assert anew == validator(request, before)
                         found.update(violation.rule for violation in anew)
     assert {"anth.signature_invalid", "anth.cache_on_thinking", "anth.tool_use_dup", "anth.encrypted_modified"} <= found
@@ -199,10 +200,10 @@ def rounds(format_name):
 def test_remembering_costs_little(format_name):
     """In a long session of tool rounds, a request that grew costs less than a tenth of validating it anew."""
     messages, wire = rounds(format_name), format_named(format_name)
-    validator = wire.validator(None)
+    validator = rules_validator(wire, None)
     validator(wire.request(messages[:-3]), wire.request(messages[:-3]))
     request = wire.request(messages)
-    anew = calls_made(lambda: wire.validate(request, None, request))
+    anew = calls_made(lambda: find_violations(wire, request, None, request))
     assert 10 * calls_made(lambda: validator(request, request)) < anew
 
 
@@ -254,10 +255,10 @@ def test_what_bears_the_name_of_something_else_is_found(format_name, model, kept
     (task, then), profile = transcript(format_name, user("Go."), user("Go on.")), known_profile(model)
     after = transcript(format_name, assistant("I go on."))
     wire = format_named(format_name, model)
-    validator = wire.validator(profile)
+    validator = rules_validator(wire, profile)
     for sent in ([task, *kept, *after, then], [task, *kept, *after, *last, *after, then]):
         request = wire.request(sent)
         for given_all in ([task, *kept, *after], [task, *kept, *after, *last, *after, then]):
             before = wire.request(given_all)
-            assert wire.validate(request, profile, before) == validator(request, before)
+            assert find_violations(wire, request, profile, before) == validator(request, before)
         assert [found.rule for found in validator(request, before) if found.severity == "error"]

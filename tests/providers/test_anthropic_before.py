@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from agentctx.providers.anthropic.format import Anthropic
+from agentctx.rules import find_violations
 
 wire = Anthropic()
 BOUND = "claude-opus-5-5"
@@ -53,7 +54,9 @@ def rules(change, model=BOUND):
     before = history(model)
     after = copy.deepcopy(before)
     change(after)
-    return [(found.rule, found.path) for found in wire.validate(after, None, before) if found.severity == "error"]
+    return [
+        (found.rule, found.path) for found in find_violations(wire, after, None, before) if found.severity == "error"
+    ]
 
 
 def nothing(request):
@@ -184,7 +187,7 @@ def test_the_first_change_is_named():
     """The message says where the conversation first differs."""
     before, after = history(), history()
     cut_result(after)
-    (found,) = wire.validate(after, None, before)
+    (found,) = find_violations(wire, after, None, before)
     assert found.message.endswith("is missing from this request, starting at `messages.2.content.0`.")
 
 
@@ -250,10 +253,10 @@ def test_encrypted_bytes_are_compared(place):
     user = {"role": "user", "content": "hi"}
     before = {"messages": [user, {"role": "assistant", "content": blocks}, user]}
     after = copy.deepcopy(before)
-    assert wire.validate(after, None, before) == ()
+    assert find_violations(wire, after, None, before) == ()
     changed = after["messages"][1]["content"][1]
     inner = {"result": "content", "citation": "citations"}.get(place)
     (changed[inner][0] if inner else changed)["encrypted_index" if place == "citation" else "encrypted_content"] = "F"
-    assert [(found.rule, found.path) for found in wire.validate(after, None, before)] == [
+    assert [(found.rule, found.path) for found in find_violations(wire, after, None, before)] == [
         ("anth.encrypted_modified", "messages.1.content.1")
     ]

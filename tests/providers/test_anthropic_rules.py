@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx.models import ModelProfile
-from agentctx.providers.anthropic import rules
 from agentctx.providers.anthropic.format import Anthropic
-from agentctx.providers.anthropic.rules import lay_out
+from agentctx.rules import anthropic as rules, find_violations
+from agentctx.rules.anthropic import lay_out
 
 wire = Anthropic()
 
@@ -124,7 +124,7 @@ GOOD = [
 @pytest.mark.parametrize("request_", GOOD)
 def test_a_legal_request_breaks_no_rule(request_):
     """What the provider takes is not complained of."""
-    assert wire.validate(request_, None, None) == ()
+    assert find_violations(wire, request_) == ()
 
 
 BAD = [
@@ -296,7 +296,7 @@ BAD = [
 @pytest.mark.parametrize(("rule", "path", "request_"), BAD)
 def test_a_broken_rule_is_named_with_its_place(rule, path, request_):
     """What the provider refuses is named by rule and place, with the index of its message."""
-    errors = [found for found in wire.validate(request_, None, None) if found.severity == "error"]
+    errors = [found for found in find_violations(wire, request_) if found.severity == "error"]
     assert (f"anth.{rule}", path) in [(found.rule, found.path) for found in errors]
     expected = int(path.split(".")[1]) if path.startswith("messages.") else None
     assert expected in [found.index for found in errors]
@@ -311,30 +311,30 @@ def test_a_broken_rule_is_named_with_its_place(rule, path, request_):
 )
 def test_what_only_some_endpoints_refuse_is_a_warning(rule, request_):
     """What some endpoints refuse is named as a warning."""
-    assert [("warn", f"anth.{rule}")] == [(found.severity, found.rule) for found in wire.validate(request_, None, None)]
+    assert [("warn", f"anth.{rule}")] == [(found.severity, found.rule) for found in find_violations(wire, request_)]
 
 
 def test_the_words_are_the_providers():
     """The message is the provider's, with ids and numbers filled in."""
-    (found,) = wire.validate(ask(HI, assistant(call("a"), call("b")), HI), None, None)
+    (found,) = find_violations(wire, ask(HI, assistant(call("a"), call("b")), HI))
     assert found.message == (
         "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a, b. Each `tool_use` "
         "block must have a corresponding `tool_result` block in the next message."
     )
-    (found,) = wire.validate(ask(user(*(text(cache_control=MARKER) for _ in range(5)))), None, None)
+    (found,) = find_violations(wire, ask(user(*(text(cache_control=MARKER) for _ in range(5)))))
     assert found.message == "A maximum of 4 blocks with cache_control may be provided. Found 5."
 
 
 def test_violations_come_in_the_order_of_the_messages():
     """Violations are sorted by message; those of the request as a whole come first."""
     request_ = ask(user(text("")), assistant(), HI, tool_choice={"type": "any"}, model="claude-opus-5-5")
-    assert [found.index for found in wire.validate(request_, None, None)] == [None, 0, 1]
+    assert [found.index for found in find_violations(wire, request_)] == [None, 0, 1]
 
 
 def test_the_profile_decides_before_the_name():
     """A profile that the caller gives holds against what the model's name says."""
     profile = ModelProfile("own", bound_thinking=False, system_in_messages=False, prefill=False)
-    rules = {found.rule for found in wire.validate(ask(HI, system(), assistant(text()), model=OLD), profile, None)}
+    rules = {found.rule for found in find_violations(wire, ask(HI, system(), assistant(text()), model=OLD), profile)}
     assert rules == {"anth.system_unsupported", "anth.prefill"}
 
 
@@ -342,7 +342,7 @@ def test_a_small_window_takes_fewer_images():
     """A model with a window of 200,000 tokens takes 100 images, also within tool results."""
     request_ = ask(HI, assistant(call()), user(result(content=[IMAGE] * 101)))
     profile = ModelProfile("small", window=200_000)
-    assert [found.rule for found in wire.validate(request_, profile, None)] == ["anth.images_max"]
+    assert [found.rule for found in find_violations(wire, request_, profile)] == ["anth.images_max"]
 
 
 def png(width, height):
@@ -354,16 +354,16 @@ def png(width, height):
 
 def test_many_images_must_be_small():
     """Among more than 20 images one of more than 2000 pixels is refused; among fewer it is not."""
-    assert wire.validate(ask(user(*[png(100, 100)] * 19, png(100, 2001))), None, None) == ()
-    assert wire.validate(ask(user(*[png(2000, 2000)] * 21)), None, None) == ()
-    (found,) = wire.validate(ask(user(*[png(100, 100)] * 20, png(100, 2001))), None, None)
+    assert find_violations(wire, ask(user(*[png(100, 100)] * 19, png(100, 2001)))) == ()
+    assert find_violations(wire, ask(user(*[png(2000, 2000)] * 21))) == ()
+    (found,) = find_violations(wire, ask(user(*[png(100, 100)] * 20, png(100, 2001))))
     assert (found.rule, found.path) == ("anth.image_side", "messages.0.content.20.image.source")
 
 
 def test_a_body_of_more_than_32_mb_is_refused():
     """A request whose strings alone pass 32 MB is too large."""
     long = "x" * (16 * 1024 * 1024)
-    assert wire.validate(ask(user(text(long), text(long))), None, None)[0].rule == "anth.request_size"
+    assert find_violations(wire, ask(user(text(long), text(long))))[0].rule == "anth.request_size"
 
 
 def test_the_number_of_messages_is_limited():
@@ -382,7 +382,7 @@ class Dumped:
 
 def test_sdk_objects_are_judged_too():
     """A message that is an SDK object is judged like a dict."""
-    assert [found.rule for found in wire.validate(ask(HI, Dumped()), None, None)] == ["anth.tool_use_unanswered"]
+    assert [found.rule for found in find_violations(wire, ask(HI, Dumped()))] == ["anth.tool_use_unanswered"]
 
 
 KINDS = "text tool_use tool_result thinking redacted_thinking compaction image server_tool_use web_search_tool_result"
@@ -416,7 +416,7 @@ odd_requests = st.fixed_dictionaries(
 @given(odd_requests, st.none() | odd_requests)
 def test_nothing_makes_it_raise(request_, before):
     """Whatever JSON a request is made of, it is judged and not refused."""
-    for found in wire.validate(request_, ModelProfile("m", bound_thinking=True), before):
+    for found in find_violations(wire, request_, ModelProfile("m", bound_thinking=True), before):
         assert found.rule.startswith("anth.")
         assert found.severity in {"error", "warn"}
 
@@ -427,4 +427,4 @@ def test_deep_nesting_is_judged():
     for _ in range(5_000):
         deep = {"content": [deep]}
     request_ = ask(HI, assistant(call(input=deep), deep), user(result(content=[deep])))
-    assert {found.rule for found in wire.validate(request_, None, request_)} == {"anth.block_type"}
+    assert {found.rule for found in find_violations(wire, request_, None, request_)} == {"anth.block_type"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentctx.providers.anthropic.format import Anthropic
+from agentctx.rules import find_violations
 
 wire = Anthropic()
 SHARED = Path(__file__).parents[2] / "../shared"
@@ -37,7 +38,7 @@ def transcripts(path):
 def test_a_vector_is_judged_as_labelled(vector):
     """A request is judged as it is labelled: in order, refused for this rule alone, or taken with a warning."""
     assert wire.recognises(vector["req"]) > 0
-    found = wire.validate(vector["req"], None, vector.get("before"))
+    found = find_violations(wire, vector["req"], None, vector.get("before"))
     errors = [violation.rule for violation in found if violation.severity == "error"]
     assert errors == ([vector["rule"]] if vector["expect"] == "error" else [])
     assert bool(found) == (vector["expect"] != "ok")
@@ -62,5 +63,9 @@ def test_recordings_are_legal_but_for_known_problems(path):
     for transcript in transcripts(path):
         keys = {key: transcript[key] for key in ("messages", "system", "tools") if transcript[key]}
         request = {**keys, "model": transcript["meta"].get("model")}
-        found = {violation.rule for violation in wire.validate(request, None, request) if violation.severity == "error"}
+        found = {
+            violation.rule
+            for violation in find_violations(wire, request, None, request)
+            if violation.severity == "error"
+        }
         assert not found - {"anth.prefill"} or transcript["meta"]["native_problems"], transcript["id"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx.providers.bedrock.format import Bedrock
+from agentctx.rules import find_violations
 
 wire = Bedrock()
 SHARED = Path(__file__).parents[2] / "../shared"
@@ -65,7 +66,7 @@ def judged(*messages, model_id=CLAUDE, before=None, **more):
     """The errors and warnings of a request."""
     request = {"modelId": model_id, "messages": list(messages), "toolConfig": CONFIG, **more}
     original = None if before is None else {**request, "messages": list(before)}
-    found = wire.validate(request, None, original)
+    found = find_violations(wire, request, None, original)
     return [(violation.rule, violation.severity) for violation in found]
 
 
@@ -176,11 +177,11 @@ def test_who_takes_words_beside_results(model_id, severity):
 def test_the_tool_configuration_stays():
     """While a tool block remains there is a toolConfig; a bare list of messages is a part of a request."""
     messages = [user(text()), model(call()), user(result()), model(text()), user(text())]
-    (found,) = wire.validate({"modelId": CLAUDE, "messages": messages}, None, None)
+    (found,) = find_violations(wire, {"modelId": CLAUDE, "messages": messages})
     assert (found.rule, found.path) == ("br.toolconfig_missing", "toolConfig")
     assert found.message == "The toolConfig field must be defined when using toolUse and toolResult content blocks."
-    assert wire.validate({"messages": messages}, None, None) == ()
-    assert wire.validate({"modelId": CLAUDE, "messages": messages, "tools": CONFIG["tools"]}, None, None) == ()
+    assert find_violations(wire, {"messages": messages}) == ()
+    assert find_violations(wire, {"modelId": CLAUDE, "messages": messages, "tools": CONFIG["tools"]}) == ()
 
 
 @pytest.mark.parametrize(
@@ -217,11 +218,11 @@ def test_the_words_of_the_provider():
     """Errors name the place as the provider does."""
     request = {"modelId": CLAUDE, "toolConfig": CONFIG}
     open_call = {**request, "messages": [user(text()), model(call()), user(text())]}
-    assert wire.validate(open_call, None, None)[0].message == (
+    assert find_violations(wire, open_call)[0].message == (
         "Expected toolResult blocks at messages.2.content for the following Ids: t1"
     )
     surplus = {**request, "messages": [user(result())]}
-    assert wire.validate(surplus, None, None)[0].message == (
+    assert find_violations(wire, surplus)[0].message == (
         "The number of toolResult blocks at messages.0.content exceeds the number of toolUse blocks of previous turn."
     )
 
@@ -262,7 +263,7 @@ def test_bound_reasoning_needs_its_prefix():
     assert judged(*marked, model_id=bound, before=longer) == []
     request = {"modelId": bound, "toolConfig": CONFIG}
     gone = (user(text(), POINT), *cut[1:3], model(POINT, *longer[3]["content"]), longer[4])
-    (found,) = wire.validate({**request, "messages": gone}, None, {**request, "messages": longer})
+    (found,) = find_violations(wire, {**request, "messages": gone}, None, {**request, "messages": longer})
     assert found.path == "messages.3.content.1"
 
 
@@ -311,14 +312,14 @@ MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(("user", "assistant", "
 def test_nothing_makes_the_validator_fail(messages, before, config, system):
     """Whatever stands in a request, it is judged."""
     request = {"modelId": CLAUDE, "messages": messages, "toolConfig": config, "system": system}
-    assert isinstance(wire.validate(request, None, None if before is None else {"messages": before}), tuple)
+    assert isinstance(find_violations(wire, request, None, None if before is None else {"messages": before}), tuple)
     assert isinstance(wire.recognises(request), int)
 
 
 @given(JSON)
 def test_no_request_makes_the_validator_fail(value):
     """Whatever the messages are, they are judged."""
-    assert isinstance(wire.validate({"messages": value, "modelId": value}, None, {"messages": value}), tuple)
+    assert isinstance(find_violations(wire, {"messages": value, "modelId": value}, None, {"messages": value}), tuple)
 
 
 def vectors():
@@ -333,7 +334,7 @@ def vectors():
 def test_a_vector_is_judged_as_labelled(vector):
     """A request is judged as it is labelled: in order, refused for this rule alone, or taken with a warning."""
     assert wire.recognises(vector["req"]) > 0
-    found = wire.validate(vector["req"], None, vector.get("before"))
+    found = find_violations(wire, vector["req"], None, vector.get("before"))
     errors = [violation.rule for violation in found if violation.severity == "error"]
     assert errors == ([vector["rule"]] if vector["expect"] == "error" else [])
     assert bool(found) == (vector["expect"] != "ok")

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from agentctx import InvalidInput, Pipeline, convert, validate
 from agentctx.providers.openai_chat.dialects import DIALECTS, dialect_of
 from agentctx.providers.registry import detect, format_named
+from agentctx.rules import find_violations
 from agentctx.tokens import FixedCounter
 
 ASK = {"role": "user", "content": "go"}
@@ -303,4 +304,4 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=4), st.sampled_from(sorted(DIALECTS)))
 def test_the_rules_never_raise(messages, name):
     """Whatever JSON is passed, it is judged."""
-    format_named(f"openai-chat/{name}").validate({"messages": messages}, None, None)
+    find_violations(format_named(f"openai-chat/{name}"), {"messages": messages})

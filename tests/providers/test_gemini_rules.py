@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx.providers.gemini.format import Gemini
+from agentctx.rules import find_violations
 
 wire = Gemini()
 SHARED = Path(__file__).parents[2] / "../shared"
@@ -44,7 +45,7 @@ def calls(*names, ids=()):
 def judged(*contents, model=OLD, before=None, **more):
     """The errors and warnings of a request."""
     original = None if before is None else {"model": model, "contents": before}
-    found = wire.validate({"model": model, "contents": list(contents), **more}, None, original)
+    found = find_violations(wire, {"model": model, "contents": list(contents), **more}, None, original)
     return [(violation.rule, violation.severity) for violation in found]
 
 
@@ -137,7 +138,7 @@ def test_doubtful_requests(contents, rule):
 )
 def test_signatures_of_the_current_turn(contents, refused):
     """From Gemini 3 on, the first call of each step since the user last spoke is signed; before, none needs to be."""
-    found = wire.validate({"model": NEW, "contents": contents}, None, None)
+    found = find_violations(wire, {"model": NEW, "contents": contents})
     assert [violation.index for violation in found] == refused
     assert {violation.rule for violation in found} <= {"gem.sig_missing"}
     assert judged(*contents, model=OLD) == []
@@ -145,7 +146,7 @@ def test_signatures_of_the_current_turn(contents, refused):
 
 def test_the_words_of_a_missing_signature():
     """The provider's words name the function and the position."""
-    (found,) = wire.validate({"model": NEW, "contents": [ASK, call(), ANSWER]}, None, None)
+    (found,) = find_violations(wire, {"model": NEW, "contents": [ASK, call(), ANSWER]})
     assert "function call `default_api:look` , position 2." in found.message
     assert found.path == "contents[1].parts[0]"
 
@@ -182,9 +183,9 @@ def test_the_first_models_want_turns():
 
 def test_the_contents_may_stand_under_messages():
     """The pipeline names the list ``messages``; a string is the user's words."""
-    assert wire.validate({"messages": [ASK]}, None, None) == ()
-    assert wire.validate({"contents": "hi"}, None, None) == ()
-    assert [each.rule for each in wire.validate({"messages": [call()]}, None, None)] == [
+    assert find_violations(wire, {"messages": [ASK]}) == ()
+    assert find_violations(wire, {"contents": "hi"}) == ()
+    assert [each.rule for each in find_violations(wire, {"messages": [call()]})] == [
         "gem.call_position",
         "gem.count",
     ]
@@ -214,14 +215,14 @@ CONTENT = st.fixed_dictionaries({"role": st.sampled_from(("user", "model", "func
 def test_nothing_makes_the_validator_fail(contents, before):
     """Whatever stands in a request, it is judged."""
     request = {"model": NEW, "contents": contents}
-    assert isinstance(wire.validate(request, None, None if before is None else {"contents": before}), tuple)
+    assert isinstance(find_violations(wire, request, None, None if before is None else {"contents": before}), tuple)
     assert isinstance(wire.recognises(request), int)
 
 
 @given(JSON)
 def test_no_request_makes_the_validator_fail(value):
     """Whatever the contents are, they are judged."""
-    assert isinstance(wire.validate({"contents": value}, None, {"messages": value}), tuple)
+    assert isinstance(find_violations(wire, {"contents": value}, None, {"messages": value}), tuple)
 
 
 def vectors():
@@ -236,7 +237,7 @@ def vectors():
 def test_a_vector_is_judged_as_labelled(vector):
     """A request is judged as it is labelled: in order, refused for this rule alone, or taken with a warning."""
     assert wire.recognises(vector["req"]) > 0
-    found = wire.validate(vector["req"], None, vector.get("before"))
+    found = find_violations(wire, vector["req"], None, vector.get("before"))
     errors = [violation.rule for violation in found if violation.severity == "error"]
     assert errors == ([vector["rule"]] if vector["expect"] == "error" else [])
     assert bool(found) == (vector["expect"] != "ok")

@@ -21,6 +21,7 @@ KNOWING = {
     "clients/litellm.py": "packages of SDKs",
 }
 SPEAKING = {
+    "rules": "a file has the rules of a format",
     "frameworks": "each speaks the format in which it writes a framework's messages",
     "transcripts": "each names the format in which a tool's log is written",
     "proxy": "the addresses at which a provider is spoken to",

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Thinking
 from agentctx.providers.openai_chat.format import OpenAIChat
+from agentctx.rules import find_violations
 
 CHAT = OpenAIChat()
 
@@ -104,7 +105,7 @@ def test_what_was_mended_is_taken(native):
     """A mended message breaks no rule that one message can break, and needs no mending again."""
     (written,) = mended(native)
     paired = {"chat.call_unanswered", "chat.tool_orphan"}
-    broken = [one for one in CHAT.validate({"messages": [written]}, None, None) if one.rule not in paired]
+    broken = [one for one in find_violations(CHAT, {"messages": [written]}) if one.rule not in paired]
     assert [one for one in broken if one.severity == "error"] == []
     assert [written] == mended(written)
 
@@ -123,7 +124,7 @@ def test_long_ids_are_shortened_alike_in_calls_and_results():
     assert ids == [message["tool_call_id"] for message in written[1:]]
     assert len(set(ids)) == 3
     assert written[3] is natives[3]
-    assert CHAT.validate({"messages": written}, None, None) == ()
+    assert find_violations(CHAT, {"messages": written}) == ()
 
 
 def test_an_id_that_carries_a_signature_stays():
@@ -134,7 +135,7 @@ def test_an_id_that_carries_a_signature_stays():
         {"role": "tool", "tool_call_id": identity, "content": "a"},
     ]
     assert natives == mended(*natives)
-    assert CHAT.validate({"messages": natives}, None, None) == ()
+    assert find_violations(CHAT, {"messages": natives}) == ()
 
 
 def test_signed_reasoning_is_never_mended():

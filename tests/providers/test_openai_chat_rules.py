@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentctx.models import ModelProfile
 from agentctx.providers.openai_chat.format import OpenAIChat
+from agentctx.rules import find_violations
 
 CHAT = OpenAIChat()
 USER = {"role": "user", "content": "go"}
@@ -124,7 +125,7 @@ GOOD = {
 @pytest.mark.parametrize("name", GOOD)
 def test_what_the_provider_takes_breaks_no_rule(name):
     """A request that the provider takes breaks no rule."""
-    assert CHAT.validate(GOOD[name], None, None) == ()
+    assert find_violations(CHAT, GOOD[name]) == ()
 
 
 BAD = [
@@ -353,7 +354,7 @@ BAD = [
 )
 def test_what_the_provider_refuses_breaks_one_rule(rule, request_, index, message):
     """A refused request breaks the one rule, at the message at fault, in the provider's words."""
-    (found,) = CHAT.validate(request_, None, None)
+    (found,) = find_violations(CHAT, request_)
     assert (found.rule, found.severity, found.index) == (f"chat.{rule}", "error", index)
     assert found.message == (message or found.message)
     assert found.path
@@ -372,7 +373,7 @@ WARNED = [
 @pytest.mark.parametrize(("rule", "request_", "message"), WARNED)
 def test_what_some_endpoints_refuse_is_a_warning(rule, request_, message):
     """What only some endpoints refuse is a warning, not an error."""
-    (found,) = CHAT.validate(request_, None, None)
+    (found,) = find_violations(CHAT, request_)
     assert (found.rule, found.severity) == (f"chat.{rule}", "warn")
     assert found.message == (message or found.message)
 
@@ -380,20 +381,23 @@ def test_what_some_endpoints_refuse_is_a_warning(rule, request_, message):
 def test_a_reminder_between_results_breaks_the_round():
     """Any message between the results of a round leaves a call unanswered and the later result alone."""
     request = {"messages": [asks("a", "b"), result("a"), {"role": "system", "content": "s"}, result("b")]}
-    assert [one.rule for one in CHAT.validate(request, None, None)] == ["chat.call_unanswered", "chat.tool_orphan"]
+    assert [one.rule for one in find_violations(CHAT, request)] == [
+        "chat.call_unanswered",
+        "chat.tool_orphan",
+    ]
 
 
 def test_violations_come_in_the_order_of_the_messages():
     """Violations of earlier messages come first, those of the request as a whole last."""
     request = {"tool_choice": "auto", "messages": [result("a"), {"role": "bogus", "content": "x"}, {"role": "user"}]}
-    assert [one.index for one in CHAT.validate(request, None, None)] == [0, 1, 2, None]
+    assert [one.index for one in find_violations(CHAT, request)] == [0, 1, 2, None]
 
 
 def test_the_profile_names_the_model():
     """A model named by its profile is checked like one named in the request."""
     request = {"messages": [USER], "prompt_cache_retention": "in_memory"}
-    assert CHAT.validate(request, None, None) == ()
-    assert [one.rule for one in CHAT.validate(request, ModelProfile("gpt-5.6"), None)] == ["chat.cache_retention"]
+    assert find_violations(CHAT, request) == ()
+    assert [one.rule for one in find_violations(CHAT, request, ModelProfile("gpt-5.6"))] == ["chat.cache_retention"]
 
 
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -420,7 +424,7 @@ SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}
 def test_changed_reasoning_is_found(was, now, severity):
     """Reasoning that was not in the original request is an error when it is signed, else a warning."""
     before, after = {"messages": [asks("a", **was), result("a")]}, {"messages": [USER, asks("a", **now), result("a")]}
-    (found,) = CHAT.validate(after, None, before)
+    (found,) = find_violations(CHAT, after, None, before)
     assert (found.rule, found.severity, found.index) == ("chat.reasoning_changed", severity, 1)
 
 
@@ -429,8 +433,8 @@ def test_reasoning_may_be_dropped_and_moved():
     before = {
         "messages": [USER, asks("a", thinking_blocks=[SIGNED]), result("a"), asks("b", reasoning="x"), result("b")]
     }
-    assert CHAT.validate({"messages": before["messages"][1:]}, None, before) == ()
-    assert CHAT.validate({"messages": [asks("a"), result("a")]}, None, before) == ()
+    assert find_violations(CHAT, {"messages": before["messages"][1:]}, None, before) == ()
+    assert find_violations(CHAT, {"messages": [asks("a"), result("a")]}, None, before) == ()
 
 
 JSON = st.recursive(
@@ -474,7 +478,7 @@ REQUESTS = st.fixed_dictionaries(
 @given(REQUESTS, st.none() | REQUESTS)
 def test_nothing_makes_the_rules_fail(request_, before):
     """Whatever the request is, the rules say what is wrong and never raise; format detection neither."""
-    for violation in CHAT.validate(request_, None, before):
+    for violation in find_violations(CHAT, request_, None, before):
         assert str(violation)
     assert CHAT.recognises(request_) >= 0
 
@@ -485,7 +489,7 @@ def test_deep_nesting_is_no_failure():
     for _ in itertools.repeat(None, 100_000):
         deep = [deep]
     request = {"messages": [{"role": "assistant", "content": "x", "reasoning": deep}]}
-    assert CHAT.validate(request, None, request) == ()
+    assert find_violations(CHAT, request, None, request) == ()
 
 
 def test_vectors_have_their_labels(shared):
@@ -494,7 +498,7 @@ def test_vectors_have_their_labels(shared):
     chat = [vector for vector in map(json.loads, vectors) if vector["id"].startswith("C-")]
     assert chat or shared is None
     for vector in chat:
-        found = CHAT.validate(vector["req"], None, vector.get("before"))
+        found = find_violations(CHAT, vector["req"], None, vector.get("before"))
         expected = {(vector["expect"], vector["rule"])} if vector["expect"] != "ok" else set()
         assert expected <= {(one.severity, one.rule) for one in found}, vector["id"]
         assert expected or not found, vector["id"]

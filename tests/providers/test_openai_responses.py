@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
 from agentctx.providers.openai_responses.format import Responses
 from agentctx.providers.registry import detect, format_named
+from agentctx.rules import find_violations
 
 WIRE = format_named("openai-responses")
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -387,7 +388,7 @@ def test_a_lost_answer_is_of_the_kind_of_its_call(name):
     (call,) = one(name).parts
     (made,) = WIRE.synthetic_result([call], "interrupted")
     native = WIRE.write_message(made)
-    violations = WIRE.validate({"input": [ITEMS["easy"], ITEMS[name], native]}, None, None)
+    violations = find_violations(WIRE, {"input": [ITEMS["easy"], ITEMS[name], native]})
     assert [str(violation) for violation in violations] == []
     assert made.results[0].call_id == call.id
     assert "interrupted" in str(native) or name in {"computer", "search"}

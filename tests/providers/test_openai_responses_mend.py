@@ -4,6 +4,7 @@ import pytest
 
 from agentctx import Pipeline, Text, Thinking, ToolCall, count
 from agentctx.providers.registry import format_named
+from agentctx.rules import find_violations
 
 WIRE = format_named("openai-responses")
 
@@ -124,7 +125,7 @@ async def test_a_broken_history_is_repaired():
     lost = {"type": "custom_tool_call", "call_id": "c3", "name": "p", "input": "x"}
     again = {**CALL, "id": "fc_2"}
     sent = await prepared(USER, orphan, CALL, OUTPUT, early, shell, lost, USER, again, OUTPUT)
-    assert WIRE.validate({"input": sent}, None, None) == ()
+    assert find_violations(WIRE, {"input": sent}) == ()
     assert [item for item in sent if item is early] == [early]
     assert "custom_tool_call_output" in {item.get("type") for item in sent}
     assert [item.get("call_id") for item in sent].count("c1_2") == 2
@@ -185,10 +186,10 @@ async def test_an_answer_is_of_the_kind_that_its_call_asks_for():
         {"type": "function_call_output", "call_id": "c3", "output": "three"},
     ]
     items = [USER, CALL, wrong[0], custom, wrong[1], shell, wrong[2]]
-    broken = [each.rule for each in WIRE.validate({"input": items}, None, None)]
+    broken = [each.rule for each in find_violations(WIRE, {"input": items})]
     assert broken == ["resp.output_kind"] * 3
     sent = await prepared(*items)
-    assert WIRE.validate({"input": sent}, None, None) == ()
+    assert find_violations(WIRE, {"input": sent}) == ()
     assert sent[2] == {**wrong[0], "type": "function_call_output"}
     assert sent[4] == {**wrong[1], "type": "custom_tool_call_output"}
     assert sent[6]["output"][0]["stdout"] == "three"

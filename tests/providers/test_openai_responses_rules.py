@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentctx.models.table import profile
-from agentctx.providers.openai_responses import rules
-from agentctx.providers.openai_responses.rules import opened
 from agentctx.providers.registry import format_named
+from agentctx.rules import find_violations, openai_responses as rules
+from agentctx.rules.openai_responses import opened
 
 WIRE = format_named("openai-responses")
 
@@ -37,7 +37,7 @@ def words(text="done", **more):
 def verdict(items, before=None, **more):
     """The rules that a request with these items breaks."""
     origin = None if before is None else {"input": before}
-    found = WIRE.validate({"input": items, **more}, None, origin)
+    found = find_violations(WIRE, {"input": items, **more}, None, origin)
     return {(violation.severity, violation.rule.removeprefix("resp.")) for violation in found}
 
 
@@ -204,7 +204,7 @@ def test_encrypted_reasoning_goes_to_its_own_family():
     """Reasoning that one generation of models encrypted is refused by another."""
     before = {"input": GROUP, "model": "gpt-5.6-terra"}
     rules = {
-        model: {one.rule for one in WIRE.validate({"input": GROUP, "model": model}, None, before)}
+        model: {one.rule for one in find_violations(WIRE, {"input": GROUP, "model": model}, None, before)}
         for model in ("gpt-5.6", "openai/gpt-5.6-sol", "gpt-5.5")
     }
     assert rules == {"gpt-5.6": set(), "openai/gpt-5.6-sol": set(), "gpt-5.5": {"resp.reasoning_family"}}
@@ -237,7 +237,7 @@ def test_readable_reasoning_goes_back_to_others_than_openai():
 def test_the_profile_names_the_model():
     """The model of the profile counts where one is given."""
     request = {"input": BROKEN["reasoning_content"], "model": "qwen3"}
-    assert WIRE.validate(request, profile("gpt-5.4"), None) != ()
+    assert find_violations(WIRE, request, profile("gpt-5.4")) != ()
 
 
 def test_who_asks_for_json_says_so():
@@ -281,12 +281,12 @@ def test_an_input_that_is_no_list(native):
     """An input is words or a list of items; a prompt that the provider keeps may stand for it."""
     assert errors(native) == {"input"}
     assert errors("hi") == set()
-    assert WIRE.validate({"prompt": {"id": "pmpt_1"}}, None, None) == ()
+    assert find_violations(WIRE, {"prompt": {"id": "pmpt_1"}}) == ()
 
 
 def test_violations_stand_in_the_order_of_the_items():
     """The provider's words, the place as it writes it, and the order of the items."""
-    found = WIRE.validate({"input": [output("a"), {"role": "user", "content": 5}, call("b")]}, None, None)
+    found = find_violations(WIRE, {"input": [output("a"), {"role": "user", "content": 5}, call("b")]})
     assert [one.index for one in found] == [0, 1, 2]
     assert found[0].message == "No tool call found for function call output with call_id a."
     assert found[1].path == "input[1].content"
@@ -331,5 +331,5 @@ REQUESTS = st.fixed_dictionaries(
 @given(REQUESTS, st.one_of(st.none(), REQUESTS))
 def test_validating_never_raises(request_, before):
     """Whatever JSON is passed, the answer is a tuple of violations."""
-    assert isinstance(WIRE.validate(request_, None, before), tuple)
+    assert isinstance(find_violations(WIRE, request_, None, before), tuple)
     assert WIRE.recognises(request_) in {0, 1, 5, 10}

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from agentctx.providers.registry import detect, format_named
+from agentctx.rules import find_violations
 
 WIRE = format_named("openai-responses")
 
@@ -48,7 +49,7 @@ def test_shared_vectors_have_their_verdicts(shared):
     lines = (shared / "vectors/wire_vectors.jsonl").read_text(encoding="utf-8").splitlines()
     vectors = [vector for vector in map(json.loads, lines) if vector["id"].startswith("R-")]
     for vector in vectors:
-        found = WIRE.validate(vector["req"], None, vector.get("before"))
+        found = find_violations(WIRE, vector["req"], None, vector.get("before"))
         expected = set() if vector["expect"] == "ok" else {(vector["expect"], vector["rule"])}
         assert {(violation.severity, violation.rule) for violation in found} == expected, vector["id"]
 
@@ -76,7 +77,7 @@ def test_valid_recordings_break_no_rule(recordings):
         if name.startswith("messy"):
             continue
         request = {"input": recording["messages"], "tools": recording["tools"]}
-        assert [one for one in WIRE.validate(request, None, None) if one.severity == "error"] == [], recording["id"]
+        assert [one for one in find_violations(WIRE, request) if one.severity == "error"] == [], recording["id"]
         assert WIRE.repair(messages_of(recording), {}) == ()
 
 

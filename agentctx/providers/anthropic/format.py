@@ -29,12 +29,13 @@ from agentctx.providers.anthropic.messages import (
     read_system,
     read_tools,
     repair,
+    traits,
     write_content,
     write_message,
 )
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 from agentctx.providers.native import ALSO, PDF, PICTURES, mapping_or_none
-from agentctx.wire_format import Capabilities, Rules, TokenOverheads, WireFormat
+from agentctx.wire_format import Capabilities, TokenOverheads, WireFormat
 
 _POSSIBLE = 1
 _HINT = 1
@@ -158,20 +159,12 @@ class Anthropic(WireFormat):
     write_message = staticmethod(write_message)
     clearing_options = staticmethod(clearing_options)
 
-    def rules(self) -> Rules:
-        """The API's rules."""
-        from agentctx.providers.anthropic.rules import GrowingMessages, violations  # noqa: PLC0415 - a step needs no rules
-
-        return Rules(violations, GrowingMessages)
-
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
         """The message with no word of these callers: what they called, the model called itself."""
         return message.with_parts(tuple(freed(part, callers) for part in message.parts))
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model: system messages in the middle only where the model takes them."""
-        from agentctx.providers.anthropic.rules import traits  # noqa: PLC0415 - a step needs no rules
-
         return Capabilities(
             system_between="system" if traits(model, profile).system_in_messages else "user",
             user_first=True,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set as AbstractSet
 from hashlib import sha256
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentctx.core.message import (
     CONTROL,
@@ -26,7 +26,7 @@ from agentctx.core.message import (
     ToolResult,
 )
 from agentctx.errors import InvalidInput
-from agentctx.models.profile import ModelProfile
+from agentctx.models.profile import BOUND_THINKING, NO_PREFILL, SYSTEM_IN_MESSAGES, ModelProfile
 from agentctx.providers.native import (
     Parts,
     as_block,
@@ -391,3 +391,35 @@ def clearing_options(clearing: Clearing, /) -> Mapping[str, Any]:
     if clearing.inputs:
         uses["clear_tool_inputs"] = True
     return {"context_management": {"edits": [*edits, uses]}, "betas": [BETA]}
+
+
+_NO_FORCED_CHOICE = re.compile(r"claude-(?:(?:opus|sonnet)-5-5|(?:fable|mythos)-5-1)(?!\d)")
+
+
+@frozen
+class Traits:
+    """What a model takes, as its profile says it; where the model is not known, everything that some model takes."""
+
+    bound_thinking: bool = False
+    system_in_messages: bool = True
+    prefill: bool = True
+    forced_choice: bool = True
+    window: int | None = None
+
+
+def traits(model: str | None, profile: ModelProfile | None) -> Traits:
+    """What a model takes: by its profile when there is one, else by its name."""
+    name = ((model or "") if profile is None else profile.family).lower().replace(".", "-")
+    forced_choice = not _NO_FORCED_CHOICE.search(name)
+    if profile is not None:
+        return Traits(
+            profile.bound_thinking, profile.system_in_messages, profile.prefill, forced_choice, profile.window
+        )
+    if "claude" not in name:
+        return Traits()
+    return Traits(
+        bound_thinking=bool(BOUND_THINKING.search(name)),
+        system_in_messages=bool(SYSTEM_IN_MESSAGES.search(name)),
+        prefill=not NO_PREFILL.search(name),
+        forced_choice=forced_choice,
+    )

@@ -42,7 +42,7 @@ from agentctx.providers.native import (
     fields_or_none,
     mapping_or_none,
 )
-from agentctx.wire_format import CacheWish, Capabilities, Rules, TokenOverheads, WireFormat
+from agentctx.wire_format import CacheWish, Capabilities, TokenOverheads, WireFormat
 
 _POSSIBLE, _LIKELY, _SURE = 1, 4, 8
 _OWN_KEYS = ("modelId", "toolConfig", "inferenceConfig", "guardrailConfig", "additionalModelRequestFields")
@@ -202,12 +202,6 @@ class Bedrock(WireFormat):
     arrange_for = staticmethod(arrange_for)
     numbered = staticmethod(IDS.numbered)
     is_object = staticmethod(is_object)
-
-    def rules(self) -> Rules:
-        """The API's rules."""
-        from agentctx.providers.bedrock.rules import GrowingConverse, violations  # noqa: PLC0415 - a step needs no rules
-
-        return Rules(violations, GrowingConverse)
 
     def request(
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /

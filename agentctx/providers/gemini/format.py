@@ -43,7 +43,7 @@ from agentctx.providers.native import (
     fields_or_none,
     same,
 )
-from agentctx.wire_format import Capabilities, Rules, Spelling, TokenOverheads, WireFormat
+from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, WireFormat
 
 _POSSIBLE, _LIKELY, _SURE = 1, 4, 8
 _SURE_ROLES = frozenset({"model", "function"})
@@ -131,12 +131,6 @@ class Gemini(WireFormat):
     arrange_for = staticmethod(with_signatures)
     repair = staticmethod(repair)
     is_object = staticmethod(is_object)
-
-    def rules(self) -> Rules:
-        """The API's rules."""
-        from agentctx.providers.gemini.rules import GrowingContents, violations  # noqa: PLC0415 - a step needs no rules
-
-        return Rules(violations, GrowingContents)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -45,7 +45,6 @@ from agentctx.wire_format import (
     Arranged,
     Capabilities,
     Repaired,
-    Rules,
     Spelling,
     TokenOverheads,
     WireFormat,
@@ -175,12 +174,6 @@ class OpenAIChat(WireFormat):
         """What is refused and can be repaired in one message. See ``messages.repair``."""
         return repair(messages, earlier)
 
-    def rules(self) -> Rules:
-        """The API's rules."""
-        from agentctx.providers.openai_chat.rules import GrowingChat, violations  # noqa: PLC0415 - a step needs no rules
-
-        return Rules(violations, GrowingChat)
-
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""
         said = {"description": tool.description} if tool.description else {}
@@ -258,12 +251,6 @@ class ChatDialect(OpenAIChat):
         if call_id.startswith(LEGACY):
             return call_id
         return (IDS if self.spoken.id_pattern is None else self.spoken.spelling).numbered(call_id, number)
-
-    def rules(self) -> Rules:
-        """Those of all, and the dialect's own; these are looked for in all of a conversation."""
-        from agentctx.providers.openai_chat.rules import validator_in, violations_in  # noqa: PLC0415 - as above
-
-        return Rules(partial(violations_in, self.spoken), partial(validator_in, self.spoken))
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say, as the provider takes it."""

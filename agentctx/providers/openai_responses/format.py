@@ -50,7 +50,7 @@ from agentctx.providers.openai_responses.messages import (
     without_id,
     write_message,
 )
-from agentctx.wire_format import Arranged, Capabilities, Note, Rules, TokenOverheads, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, WireFormat
 
 _ITEMS = frozenset({*CALLS, *OUTPUTS, *SETTINGS, REFERENCE, "message", "reasoning"})
 _CHAT_KEYS = ("tool_calls", "function_call", "tool_call_id")
@@ -161,12 +161,6 @@ class OpenAIResponses(WireFormat):
     numbered = staticmethod(IDS.numbered)
     item_name = staticmethod(item_id)
     repair = staticmethod(repair)
-
-    def rules(self) -> Rules:
-        """The API's rules."""
-        from agentctx.providers.openai_responses.rules import GrowingResponses, violations  # noqa: PLC0415 - a step needs no rules
-
-        return Rules(violations, GrowingResponses)
 
     def arrange(self, messages: Sequence[Message], _after: Message | None = None, /) -> Sequence[Arranged]:
         """Which answers have to be of another kind, that of their calls."""

@@ -17,6 +17,7 @@ from agentctx.core.message import BREAKPOINT, CONTROL
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none, string_of
 from agentctx.providers.openai_chat.dialects import Dialect
+from agentctx.providers.openai_chat.format import ChatDialect
 from agentctx.providers.openai_chat.messages import (
     CALLS_MAX,
     CARRIES_SIGNATURE,
@@ -26,8 +27,8 @@ from agentctx.providers.openai_chat.messages import (
     REASONING_BLOCKS,
     REASONING_TEXTS,
 )
-from agentctx.providers.rules import GrowingRequest, Natives, Rule, Seen, checked, in_order, looked_at
-from agentctx.wire_format import Validator, Violation
+from agentctx.rules.rule import GrowingRequest, Natives, Rule, Rules, Seen, Validator, checked, in_order, looked_at
+from agentctx.wire_format import Violation, WireFormat
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 
@@ -790,14 +791,19 @@ def _all(
     return in_order((*held, *own), whole="last")
 
 
-def violations_in(
-    spoken: Dialect, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
-) -> tuple[Violation, ...]:
-    """Every rule that a request breaks: those of all, and the dialect's own."""
-    return _all(violations(request, profile, before), request, profile, spoken)
+def rules_of(wire: WireFormat) -> Rules:
+    """Return the rules of the API; in a dialect with its own, which are looked for in all of a conversation."""
+    if not isinstance(wire, ChatDialect):
+        return Rules(violations, GrowingChat)
+    spoken = wire.spoken
 
+    def of_request(
+        request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+    ) -> tuple[Violation, ...]:
+        return _all(violations(request, profile, before), request, profile, spoken)
 
-def validator_in(spoken: Dialect, profile: ModelProfile | None) -> Validator:
-    """Finds what all refuse without reading all of a conversation again, and in all of it what the dialect does."""
-    growing = GrowingChat(profile)
-    return lambda request, before: _all(growing(request, before), request, profile, spoken)
+    def validator(profile: ModelProfile | None) -> Validator:
+        growing = GrowingChat(profile)
+        return lambda request, before: _all(growing(request, before), request, profile, spoken)
+
+    return Rules(of_request, validator)

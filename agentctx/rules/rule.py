@@ -32,6 +32,8 @@ NOTHING: Mapping[str, Any] = {}
 R = TypeVar("R")
 B = TypeVar("B")
 Severity = Literal["error", "warn"]
+Validator = Callable[[Mapping[str, Any], Mapping[str, Any] | None], tuple[Violation, ...]]
+"""Finds the rules that a request breaks, beside the one that it was made from."""
 Rule = Callable[[R], Iterable[Violation]]
 Comparison = Callable[[R, R], Iterable[Violation]]
 """A rule that compares a request with the one that it was made from."""
@@ -390,3 +392,18 @@ def rounds_of_two(
             yield place, place + 2
             place += 1
         place += 1
+
+
+@frozen
+class Rules:
+    """How the rules of a format are asked.
+
+    Args:
+        violations: Finds the rules that one request breaks: the request, its model's profile, and the request that it
+            was made from. It never raises.
+        validator: Makes a function that finds the rules that each request of a conversation breaks, without a look at
+            all of their messages again.
+    """
+
+    violations: Callable[[Mapping[str, Any], ModelProfile | None, Mapping[str, Any] | None], tuple[Violation, ...]]
+    validator: Callable[[ModelProfile | None], Validator]

@@ -28,11 +28,12 @@ from agentctx.providers.gemini.messages import (
     value,
 )
 from agentctx.providers.native import fields_or_none, mapping_or_none, string_of
-from agentctx.providers.rules import (
+from agentctx.rules.rule import (
     NOTHING,
     GrowingRequest,
     Natives,
     Rule,
+    Rules,
     Seen,
     checked,
     in_order,
@@ -40,7 +41,7 @@ from agentctx.providers.rules import (
     refusing,
     rounds_of_two,
 )
-from agentctx.wire_format import Violation
+from agentctx.wire_format import Violation, WireFormat
 
 refused = refusing("gem", "contents")
 _CAMEL = re.compile(r"_([a-z])")
@@ -461,3 +462,8 @@ def _agree(calls: Sequence[Any], answers: Sequence[Any]) -> bool:
     given = [each for each, _ in answers if each is not None]
     asked = {each for each, _ in calls}
     return names and (None in asked or (asked.issuperset(given) and len(set(given)) == len(given)))
+
+
+def rules_of(_wire: WireFormat) -> Rules:
+    """Return the rules of the API."""
+    return Rules(violations, GrowingContents)

@@ -18,10 +18,10 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import CONTROL
-from agentctx.models.profile import BOUND_THINKING, NO_PREFILL, SYSTEM_IN_MESSAGES, ModelProfile
-from agentctx.providers.anthropic.messages import REASONING
+from agentctx.models.profile import ModelProfile
+from agentctx.providers.anthropic.messages import REASONING, Traits, traits
 from agentctx.providers.native import mapping_or_none, string_of
-from agentctx.providers.rules import (
+from agentctx.rules.rule import (
     NOTHING,
     Comparison,
     Entry,
@@ -29,6 +29,7 @@ from agentctx.providers.rules import (
     LaidOut,
     Natives,
     Rule,
+    Rules,
     Seen,
     Turn as TurnOf,
     checked,
@@ -41,39 +42,7 @@ from agentctx.providers.rules import (
     turns_of,
 )
 from agentctx.tokens.media import image_size
-from agentctx.wire_format import Violation
-
-_NO_FORCED_CHOICE = re.compile(r"claude-(?:(?:opus|sonnet)-5-5|(?:fable|mythos)-5-1)(?!\d)")
-
-
-@frozen
-class Traits:
-    """What a model takes, as its profile says it; where the model is not known, everything that some model takes."""
-
-    bound_thinking: bool = False
-    system_in_messages: bool = True
-    prefill: bool = True
-    forced_choice: bool = True
-    window: int | None = None
-
-
-def traits(model: str | None, profile: ModelProfile | None) -> Traits:
-    """What a model takes: by its profile when there is one, else by its name."""
-    name = ((model or "") if profile is None else profile.family).lower().replace(".", "-")
-    forced_choice = not _NO_FORCED_CHOICE.search(name)
-    if profile is not None:
-        return Traits(
-            profile.bound_thinking, profile.system_in_messages, profile.prefill, forced_choice, profile.window
-        )
-    if "claude" not in name:
-        return Traits()
-    return Traits(
-        bound_thinking=bool(BOUND_THINKING.search(name)),
-        system_in_messages=bool(SYSTEM_IN_MESSAGES.search(name)),
-        prefill=not NO_PREFILL.search(name),
-        forced_choice=forced_choice,
-    )
-
+from agentctx.wire_format import Violation, WireFormat
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -1064,3 +1033,8 @@ def _says(block: ContentBlock) -> bool:
 
 def _named(block: ContentBlock, key: str) -> bool:
     return re.fullmatch(ID[1:-1], block.string(key) or "") is not None
+
+
+def rules_of(_wire: WireFormat) -> Rules:
+    """Return the rules of the API."""
+    return Rules(violations, GrowingMessages)

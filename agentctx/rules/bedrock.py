@@ -16,16 +16,17 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.anthropic import rules as anthropic_rules
 from agentctx.providers.bedrock.messages import BY_TURNS, ID, NAME, REFUSES_MIXED, kind_of
 from agentctx.providers.native import base64_or_text, fields_or_none, mapping_or_none, string_of
-from agentctx.providers.rules import (
+from agentctx.rules import anthropic as anthropic_rules
+from agentctx.rules.rule import (
     NOTHING,
     Entry,
     GrowingRequest,
     LaidOut,
     Natives,
     Rule,
+    Rules,
     Seen,
     Turn as TurnOf,
     checked,
@@ -38,7 +39,7 @@ from agentctx.providers.rules import (
     turns_of,
 )
 from agentctx.tokens.media import image_size
-from agentctx.wire_format import Violation
+from agentctx.wire_format import Violation, WireFormat
 
 _FAMILY = re.compile(
     r"claude|qwen|nova|mi[sx]tral|magistral|llama|command|jamba|deepseek|gpt-oss|kimi|glm|minimax|titan"
@@ -651,3 +652,8 @@ def _answers(block: BlockAt) -> bool:
     return (
         block.kind == "toolResult" and block.call is not None and all(each.kind != "cachePoint" for each in block.inner)
     )
+
+
+def rules_of(_wire: WireFormat) -> Rules:
+    """Return the rules of the API."""
+    return Rules(violations, GrowingConverse)

@@ -17,14 +17,6 @@ from agentctx.core.message import BREAKPOINT, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_chat.messages import NAME, NAME_MAX
-from agentctx.providers.openai_chat.rules import (
-    CACHE_KEY_MAX,
-    STRING_MAX,
-    empty_text,
-    length_text,
-    name_text,
-    type_text,
-)
 from agentctx.providers.openai_responses.messages import (
     CACHEABLE,
     CALL_ID_MAX,
@@ -39,8 +31,16 @@ from agentctx.providers.openai_responses.messages import (
     kind_of,
     openai_family,
 )
-from agentctx.providers.rules import GrowingRequest, Natives, Rule, Seen, checked, in_order, looked_at
-from agentctx.wire_format import Violation
+from agentctx.rules.openai_chat import (
+    CACHE_KEY_MAX,
+    STRING_MAX,
+    empty_text,
+    length_text,
+    name_text,
+    type_text,
+)
+from agentctx.rules.rule import GrowingRequest, Natives, Rule, Rules, Seen, checked, in_order, looked_at
+from agentctx.wire_format import Violation, WireFormat
 
 
 @frozen
@@ -724,3 +724,8 @@ def _complete(each: Sequence[Seen], *, led: bool) -> bool:
             if after not in ("call", "model"):
                 return False
     return not waiting
+
+
+def rules_of(_wire: WireFormat) -> Rules:
+    """Return the rules of the API."""
+    return Rules(violations, GrowingResponses)
