@@ -25,6 +25,29 @@ _PROVIDERS: Mapping[str, tuple[str, str]] = {
 """The one table of the providers: the folder of each, and the class in its ``format.py``, imported when asked for."""
 
 
+_USAGE_KEYS: Mapping[str, UsageKeys] = {
+    "openai-chat": UsageKeys(("prompt_tokens", "prompt_eval_count"), answer=("completion_tokens", "eval_count")),
+    "openai-responses": UsageKeys(("input_tokens",), answer=("output_tokens",)),
+    "anthropic": UsageKeys(
+        ("input_tokens",),
+        parts=("cache_creation_input_tokens", "cache_read_input_tokens"),
+        answer=("output_tokens",),
+        rounds="iterations",
+        server_tools=(
+            "server_tool_use",
+            ("web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests"),
+        ),
+    ),
+    "gemini": UsageKeys(
+        ("promptTokenCount", "prompt_token_count"), answer=("candidatesTokenCount", "candidates_token_count")
+    ),
+    "bedrock": UsageKeys(
+        ("inputTokens",), parts=("cacheReadInputTokens", "cacheWriteInputTokens"), answer=("outputTokens",)
+    ),
+}
+"""The keys under which the answers of each provider tell the size of a request; of Chat Completions also Ollama's."""
+
+
 class _Formats(Mapping[str, WireFormat]):
     """The wire formats by name, each imported when it is first looked up."""
 
@@ -43,10 +66,6 @@ class _Formats(Mapping[str, WireFormat]):
     def __len__(self) -> int:
         return len({**_PROVIDERS, **self._loaded})
 
-    def part(self, name: str) -> Native:
-        """A format when it is loaded, else its folder, which says some things without loading it."""
-        return self._loaded.get(name) or import_module(_PROVIDERS[name][0])
-
     def add(self, wire: WireFormat) -> None:
         """Have one more format, or another in place of one that was added."""
         self._loaded[wire.name] = wire
@@ -59,8 +78,9 @@ FORMATS: Mapping[str, WireFormat] = _formats
 
 
 def usage_keys() -> tuple[UsageKeys, ...]:
-    """What each format says of its usage; for that no format is loaded."""
-    return tuple(_formats.part(name).usage_keys for name in FORMATS)
+    """Return the keys under which each format tells the size of a request; for that no format is loaded."""
+    added = (FORMATS[name].usage_keys for name in FORMATS if name not in _PROVIDERS)
+    return (*_USAGE_KEYS.values(), *added)
 
 
 def register_format(wire: WireFormat) -> None:

@@ -17,7 +17,6 @@ from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
-from agentctx.providers.anthropic import usage_keys
 from agentctx.providers.anthropic.messages import (
     IDS,
     REASONING,
@@ -135,7 +134,6 @@ class Anthropic(WireFormat):
     cache_markers = CONTROL_MARKERS
     # Estimates: 3 to 5 tokens a message were seen; calls and results stand in markup. The surcharge for having tools at
     # all is published and stands in the model table.
-    usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
     keys_taken = frozenset(
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}

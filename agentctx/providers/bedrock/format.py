@@ -16,7 +16,6 @@ from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
-from agentctx.providers.bedrock import usage_keys
 from agentctx.providers.bedrock.messages import (
     IDS,
     REFUSES_MIXED,
@@ -179,7 +178,6 @@ class Bedrock(WireFormat):
     minds_the_end = True
     wants_reasoning_back = True
     cache_markers = PointMarkers()
-    usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)  # as of Anthropic
     keys_taken = frozenset(
         {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}

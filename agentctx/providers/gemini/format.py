@@ -15,7 +15,6 @@ from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
-from agentctx.providers.gemini import usage_keys
 from agentctx.providers.gemini.messages import (
     DATA,
     ROLES,
@@ -106,7 +105,6 @@ class Gemini(WireFormat):
     roles = frozenset({"user", "model", "function", "tool"})
     reads_places = True
     minds_the_end = True
-    usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=8, result=8, schema_as_json=True)  # estimates
     keys_taken = frozenset(
         {"role", "parts", "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"}

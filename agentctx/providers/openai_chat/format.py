@@ -28,7 +28,7 @@ from agentctx.providers.native import (
     mapping_or_none,
     surest,
 )
-from agentctx.providers.openai_chat import dialects, usage_keys
+from agentctx.providers.openai_chat import dialects
 from agentctx.providers.openai_chat.dialects import DIALECTS, FRAMEWORK, Dialect, dialect_of
 from agentctx.providers.openai_chat.messages import (
     CALLS_MAX,
@@ -140,7 +140,6 @@ class OpenAIChat(WireFormat):
     # Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
     # the harmony format, rather too high: a round that gpt-3.5-turbo billed with 24 tokens (community.openai.com,
     # 538914) counts 29.
-    usage_keys = usage_keys
     overheads = TokenOverheads(message=3, reply=3, name=1, call=7, result=2)
     keys_taken = frozenset(
         {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}

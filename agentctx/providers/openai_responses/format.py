@@ -28,7 +28,6 @@ from agentctx.providers.native import (
     mapping_or_none,
     surest,
 )
-from agentctx.providers.openai_responses import usage_keys
 from agentctx.providers.openai_responses.messages import (
     CALLS,
     IDS,
@@ -141,7 +140,6 @@ class OpenAIResponses(WireFormat):
         (BREAKPOINT,), breakpoint_of, text_type="input_text", roles=frozenset({"user", "system", "developer"})
     )
     # Like Chat. The envelope: encrypted items of 26 to 1,792 reasoning tokens had 1,080 to 9,572 characters.
-    usage_keys = usage_keys
     overheads = TokenOverheads(envelope=900)
     keys_taken = frozenset(
         {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
