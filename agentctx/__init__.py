@@ -7,7 +7,7 @@ From here come the pipeline, the session, the stages, the budget, the errors, an
 is imported from its part: ``agentctx.builder`` (requests from blocks), ``agentctx.sources`` (where context comes from),
 ``agentctx.stores``, ``agentctx.presets`` (pipelines ready to use), ``agentctx.strategies`` (more stages),
 ``agentctx.memory`` (what stands for what was left out, and gives it back), ``agentctx.economics`` (what a request
-costs), ``agentctx.tokens`` (counters), ``agentctx.models`` (what is known of models), ``agentctx.providers``,
+costs), ``agentctx.tokens`` (counters), ``agentctx.models`` (what is known of models), ``agentctx.formats``,
 ``agentctx.protocols`` (what users implement), ``agentctx.testing``.
 """
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         StoreError as StoreError,
         UnknownModel as UnknownModel,
     )
+    from agentctx.formats.overflow import classify_error as classify_error, overflow_of as overflow_of
     from agentctx.memory.ledger import Ledger as Ledger
     from agentctx.pipeline import Pipeline as Pipeline
     from agentctx.protocols import (
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
         Scope as Scope,
         Stage as Stage,
     )
-    from agentctx.providers.overflow import classify_error as classify_error, overflow_of as overflow_of
     from agentctx.session.blocking import blocking as blocking
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
@@ -90,7 +90,7 @@ else:
             "agentctx.core.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
             "agentctx.core.report": "Compaction Report StageReport View",
             "agentctx.core.units": "Unit units",
-            "agentctx.providers.overflow": "classify_error overflow_of",
+            "agentctx.formats.overflow": "classify_error overflow_of",
             "agentctx.engine.protect": "Protect",
             "agentctx.engine.repair": "RepairHistory",
             "agentctx.errors": (

@@ -8,9 +8,9 @@ from typing import Any
 from agentctx.core.message import Native
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
+from agentctx.formats.registry import FORMATS, detect, format_named, messages_of
 from agentctx.models.table import encoding_for
 from agentctx.protocols import TokenCounter
-from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.rules import find_violations
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.graphemes import ceiling

@@ -1,25 +1,627 @@
-"""Take a conversation to another provider or model in the middle of it."""
+"""What one provider's model and tools said and were, as what any other provider takes: parts, ids, turns, tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import binascii
+import json
+from base64 import b64decode
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from itertools import groupby
+from mimetypes import guess_type
 from time import perf_counter
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.changes import Change, ChangesInForce, Outcome, match
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool
-from agentctx.core.protection import FOREIGN_REASONING
+from agentctx.core.message import (
+    KEYS,
+    SYSTEM_ROLES,
+    Context,
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    is_marker,
+)
+from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
 from agentctx.core.report import Report, StageReport
 from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader, write_native
 from agentctx.engine.repair import repair
 from agentctx.errors import InvalidInput
+from agentctx.formats.native import HEARD, fields_or_none, json_object, mapping_or_none
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, TokenCounter
-from agentctx.providers.translate import Respelling, Translator, Turn, beside_tool, grouped, placeholder, translated
 from agentctx.tokens.counting import as_counter
-from agentctx.wire_format import Capabilities, WireFormat
+from agentctx.tokens.media import carried, document_text
+from agentctx.wire_format import Capabilities, MediaTypes, Spelling, WireFormat
+
+FAILED = "that the tool failed is not said here"
+NEW_ID = "ids and names of calls are spelled as the provider takes them"
+_FREE_TEXT = frozenset({"custom", "custom_tool_call"})
+
+
+@define
+class Translator:
+    """Turns the messages of one conversation into plain values, one after the other."""
+
+    target: Capabilities
+    source: WireFormat
+    ids: Respelling
+    names: Respelling
+    _called: dict[str, str] = field(factory=dict, init=False)
+
+    @classmethod
+    def to(cls, target: Capabilities, source: WireFormat) -> Translator:
+        """A translator for a conversation that begins."""
+        return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
+
+    def message(self, message: Message) -> Spoken:
+        """What a message says, without anything that belongs to its provider."""
+        spoken = Spoken()
+        takes = self.target.in_user if message.role in {"user", "tool"} else {}
+        for part in message.parts:
+            spoken.parts.extend(self._part(part, takes, spoken))
+        left = _beside(message, self.source, spoken.named)
+        if alone := [key for key in left if key not in self.target.also]:
+            spoken.why.append(f"only its own format has a place for: {', '.join(alone)}")
+        if shared := [key for key in left if key in self.target.also]:
+            spoken.why.append(f"not taken along: {', '.join(shared)}")
+        return spoken
+
+    def _part(self, part: Part, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
+        match part:
+            case Text(text):
+                yield Text(text)
+            case Media():
+                yield self._media(part, takes, spoken)
+            case ToolCall():
+                yield self._call(part, spoken)
+            case ToolResult():
+                yield self._result(part, spoken)
+            case Thinking():
+                spoken.why.append(FOREIGN_REASONING)
+            case Opaque():
+                yield from self._read(part, takes, spoken)
+
+    def _media(self, part: Media, takes: MediaTypes, spoken: Spoken) -> Part:
+        if (found := _placed(part, takes, self.target)) is not None:
+            if part.detail not in {None, "auto", found.detail}:
+                spoken.why.append(f"the wish for resolution went: {part.detail}")
+            return self._named(found, part, spoken)
+        if (text := document_text(part)) is not None:
+            spoken.why.append("a document of plain text became text")
+            return Text(text)
+        spoken.why.append(f"this {part.kind} cannot be sent here")
+        return _left_out(part)
+
+    def _named(self, found: Media, part: Media, spoken: Spoken) -> Media:
+        made = _named(found, part, self.target)
+        if made is not found and _name_of(part) is not None:
+            spoken.named.add(id(part))
+        return made
+
+    def _call(self, part: ToolCall, spoken: Spoken) -> ToolCall:
+        call_id, name = self.ids.of_call(part.id), self.names.of(part.name)
+        if call_id != part.id or name != part.name:
+            spoken.why.append(NEW_ID)
+        if part.signature is not None:
+            spoken.why.append(FOREIGN_REASONING)
+        self._called[call_id] = name
+        arguments = part.arguments
+        if str((fields_or_none(part.source) or {}).get("type")) in _FREE_TEXT:
+            # The free text of a custom tool is wrapped, as its definition then says.
+            arguments = json.dumps({"input": arguments}, ensure_ascii=False)
+        elif self.target.arguments_object and not arguments.startswith("{"):
+            arguments = json.dumps(json_object(arguments), ensure_ascii=False)
+        return ToolCall(call_id, name, arguments)
+
+    def _result(self, part: ToolResult, spoken: Spoken) -> ToolResult:
+        call_id = self.ids.of_result(part.call_id)
+        content: list[Part] = []
+        for each in part.content:
+            content.extend(self._output(each, call_id, spoken))
+        if part.is_error and not self.target.says_failed:
+            spoken.why.append(FAILED)
+        if part.interim:
+            spoken.why.append("that the tool says more later is not said here")
+        return ToolResult(call_id, tuple(content), self._called.get(call_id, part.name), part.is_error)
+
+    def _output(self, part: Part, call_id: str, spoken: Spoken) -> Iterator[Part]:
+        if not isinstance(part, Media):
+            yield from self._part(part, {}, spoken)
+        elif (found := _placed(part, self.target.in_results, self.target)) is not None:
+            yield self._named(found, part, spoken)
+        elif (found := _placed(part, self.target.in_user, self.target)) is not None:
+            spoken.why.append(f"the user shows the {part.kind} that a tool returned")
+            shown = self._named(found, part, spoken)
+            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), shown]
+            yield Text(f"[{part.kind}: see the next user message]")
+        else:
+            yield self._media(part, {}, spoken)
+
+    def _read(self, part: Opaque, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
+        """What can be read and seen in a block that only its provider understands."""
+        if is_marker(part):
+            return
+        found = carried(part.data)
+        text = _readable(evolve(part, data=found.rest))
+        if text is None and not found.media:
+            spoken.why.append(f"a block that only its provider understands went: {part.kind}")
+            return
+        if part.kind != "refusal" or found.media:
+            spoken.why.append(f"what can be read of a block became text: {part.kind}")
+        if text is not None:
+            yield Text(text)
+        yield from (self._media(each, takes, spoken) for each in found.media)
+
+
+@define
+class Spoken:
+    """A message in plain values.
+
+    Args:
+        shown: Media that a tool returned and that only a user may show.
+        named: The ids of the parts whose names were taken along.
+    """
+
+    parts: list[Part] = field(factory=list)
+    shown: list[Part] = field(factory=list)
+    why: list[str] = field(factory=list)
+    named: set[int] = field(factory=set)
+
+
+def _in_one_text(parts: Sequence[Part]) -> list[Part]:
+    """The parts with all texts joined where the first one stood, each on lines of its own."""
+    texts = [part.text for part in parts if isinstance(part, Text) and part.text]
+    if len(texts) < 2:
+        return list(parts)
+    joined: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Text):
+            joined.append(part)
+        elif texts:
+            joined.append(Text("\n".join(texts)))
+            texts = []
+    return joined
+
+
+@define
+class Respelling:
+    """New words for old ones.
+
+    Args:
+        unique: Whether each use of a word has to get a word of its own.
+    """
+
+    spelling: Spelling
+    unique: bool = False
+    _made: dict[tuple[str, int], str] = field(factory=dict, init=False)
+    _owner: dict[str, tuple[str, int]] = field(factory=dict, init=False)
+    _uses: dict[str, int] = field(factory=dict, init=False)
+    _open: dict[str, deque[str]] = field(factory=dict, init=False)
+
+    def of(self, word: str) -> str:
+        """The new word for an old one: always the same."""
+        return self._word(word, 0)
+
+    def of_call(self, call_id: str) -> str:
+        """The new id of a call."""
+        use = self._uses.get(call_id, 0) if self.unique else 0
+        self._uses[call_id] = use + 1
+        made = self._word(call_id, use)
+        self._open.setdefault(call_id, deque()).append(made)
+        return made
+
+    def of_result(self, call_id: str) -> str:
+        """The new id of the call that a result answers: of the earliest one that is not answered."""
+        waiting = self._open.get(call_id)
+        return waiting.popleft() if waiting else self._word(call_id, max(0, self._uses.get(call_id, 1) - 1))
+
+    def _word(self, word: str, use: int) -> str:
+        if (made := self._made.get((word, use))) is not None:
+            return made
+        attempt = 0
+        while True:
+            salt = f"{use}.{attempt}" if use or attempt else ""
+            made = self.spelling.respelled(word, salt)
+            if self._owner.setdefault(made, (word, use)) == (word, use):
+                self._made[word, use] = made
+                return made
+            attempt += 1
+
+
+_WORDS = frozenset(
+    {"title", "text", "content", "url", "uri", "query", "queries", "refusal", "code", "output", "stdout", "stderr"}
+    | {"summary", "data", "transcript", "tool_name"}
+)
+"""Keys whose strings are meant to be read."""
+
+_DEEPEST = 12
+
+
+def _readable(block: Opaque) -> str | None:
+    """The words in a block, with its kind before them; a refusal and a summary by themselves. None when it has none."""
+    if block.kind == "refusal" and isinstance(block.data, str):
+        return block.data
+    words = "\n".join(_words(block.data, 0)).strip()
+    if not words:
+        return None
+    return words if block.kind in {"compaction", "text"} else f"[{block.kind}] {words}"
+
+
+def _words(data: object, depth: int) -> Iterator[str]:
+    """Strings under the keys that are meant to be read, in the order in which they stand."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(data, (list, tuple)):
+        for each in data:
+            yield from _words(each, depth + 1)
+    elif (block := mapping_or_none(data)) is not None:
+        # ``data`` may be no text: media in base64, hidden reasoning.
+        media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
+        hidden = block.get("type") != "text" and not str(media_type or "").startswith("text/")
+        for key, value in block.items():
+            if isinstance(value, str):
+                if key in _WORDS and not (hidden and key == "data") and value.strip():
+                    yield value
+            elif key in _WORDS and isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+                yield from (each for each in value if each.strip())
+            else:
+                yield from _words(value, depth + 1)
+
+
+_USUAL = {"image": "image/png", "document": "application/pdf"}
+_SAME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mpeg": "audio/mp3"}
+_USUAL_ALPHABET = str.maketrans("-_", "+/")
+_DETAILS = frozenset({"low", "high", "auto"})
+NAMES = ("filename", "title", "displayName", "display_name", "name")
+"""The keys under which the formats have the name of a document."""
+
+_LONGEST_TITLE = 500
+
+
+def _placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | None:
+    """The media as they may stand where ``takes`` says what may; None when they may not."""
+    if part.kind not in takes:
+        return None
+    detail = part.detail if target.details and part.detail in _DETAILS else None
+    bare = Media(part.kind, part.media_type, part.data, part.url, detail)
+    if part.data is None:  # what a provider keeps under a name of its own, no other provider has
+        url = part.url or ""
+        if part.kind not in target.by_url or not url.startswith(("https://", "http://")):
+            return None
+        return evolve(bare, media_type=part.media_type or guess_type(url.partition("?")[0])[0])
+    media_type = _SAME.get(part.media_type or "", part.media_type) or _USUAL.get(part.kind)
+    data = _plain_base64(part.data)
+    allowed = {_SAME.get(one, one) for one in takes[part.kind]}
+    if media_type not in allowed or data is None:
+        return None
+    return evolve(bare, media_type=part.media_type or media_type, data=data, url=None)
+
+
+def _named(part: Media, was: Media, target: Capabilities) -> Media:
+    """A document with the name that it had, where it has a place, or with a neutral one where it has to have one."""
+    if part.kind != "document" or target.names_files is None:
+        return part
+    name = _name_of(was)
+    if target.names_files == "title":
+        title = (name or "")[:_LONGEST_TITLE]
+        return evolve(part, source={"type": "document", "title": title}, words=title) if title else part
+    if part.data is None:
+        return part
+    name = name or "document"
+    filename = name if name.lower().endswith(".pdf") else f"{name}.pdf"
+    told: dict[str, Any] = {"filename": filename}
+    block = {"file": told} if target.names_files == "file" else told
+    return evolve(part, source={"type": target.names_files, **block}, words=filename)
+
+
+def _name_of(part: Media) -> str | None:
+    """The name that a document has in its own format, if any."""
+    block = fields_or_none(part.source) or {}
+    inner = (fields_or_none(held) for held in block.values() if not isinstance(held, str))
+    holders = (block, *(each for each in inner if each is not None))
+    names = (holder.get(key) for holder in holders for key in NAMES)
+    return next((name for name in names if isinstance(name, str) and name.strip()), None)
+
+
+def _plain_base64(data: str) -> str | None:
+    """Base64 as all providers take it: in one line, in the usual alphabet and padded; None when it is none."""
+    plain = "".join(data.split()).translate(_USUAL_ALPHABET).rstrip("=")
+    plain += "=" * (-len(plain) % 4)
+    try:
+        b64decode(plain, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if plain == data else plain
+
+
+def _left_out(part: Media) -> Text:
+    """What stands for media that cannot be sent."""
+    kind = part.media_type or part.kind
+    place = f": {part.url}" if part.url is not None and part.data is None else ""
+    return Text(f"[{kind} left out{place}]")
+
+
+_MARKS = KEYS | {"type", "cachePoint"}
+"""Keys that say nothing, or are not taken along as ``convert`` says."""
+
+_ANSWER = frozenset(
+    {"id", "model", "stop_reason", "stop_sequence", "stop_details", "usage", "container", "status", "phase"}
+)
+"""Keys of an answer as its SDK returns it, about the call that it answered."""
+
+_HOLDERS = frozenset(
+    {
+        "function",
+        "custom",
+        "input_audio",
+        "image_url",
+        "video_url",
+        "file",
+        "source",
+        "functionCall",
+        "functionResponse",
+    }
+    | {"inlineData", "fileData", "toolUse", "toolResult", "image", "video", "audio", "document", "s3Location"}
+)
+"""Keys that hold more of the block itself; what stands under any other is content of its own."""
+
+_TOOL = frozenset(
+    {"type", "name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "function"}
+    | {"custom", "toolSpec", "strict", "functionDeclarations", "json"}
+)
+_NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "toolUse"})
+"""Keys under which a name is that of a tool."""
+
+_CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
+
+
+def _beside(message: Message, wire: WireFormat, named: AbstractSet[int]) -> list[str]:
+    """The keys of a native message that say something which is not taken along, each once."""
+    taken = wire.keys_taken
+    for part in message.parts:
+        if isinstance(part, Media) and type(part.source) is dict and len(part.source) == 1:
+            taken |= part.source.keys()  # the part is the value of this key of the message
+    answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), Mapping) else _MARKS
+    if message.results:  # the name of a tool goes along with its result; that of a participant does not
+        answer |= {"name"}
+    found = [key for key in _keys(message.source, taken) if key not in answer]
+    found += [key for part in message.parts for key in _of_part(part, taken, named)]
+    return list(dict.fromkeys(found))
+
+
+def beside_tool(tool: Tool) -> list[str]:
+    """The keys of a tool's definition that are not taken along."""
+    definition = fields_or_none(tool.source) or {}
+    inner = [fields_or_none(definition.get(key)) or {} for key in ("function", "custom", "toolSpec")]
+    return list(dict.fromkeys(key for each in (definition, *inner) for key in _unknown(each, _TOOL)))
+
+
+def _of_part(part: Part, taken: frozenset[str], named: AbstractSet[int]) -> Iterator[str]:
+    if isinstance(part, (Opaque, Thinking)):  # these are said to go as a whole
+        return
+    if id(part) in named:
+        taken |= frozenset(NAMES)
+    yield from (key for key in _keys(part.source, taken) if not (key == "name" and isinstance(part, ToolResult)))
+    if isinstance(part, ToolResult):
+        for each in part.content:
+            if not (
+                isinstance(each, Text) and "text" not in (fields_or_none(each.source) or {})
+            ):  # else read as a whole
+                yield from _of_part(each, taken, named)
+
+
+def _keys(native: object, taken: frozenset[str], depth: int = 0) -> Iterator[str]:
+    block = None if isinstance(native, str) else fields_or_none(native)
+    if block is None or depth > 4:
+        return
+    yield from _unknown(block, taken)
+    for key, value in block.items():
+        if _camel(key) in _HOLDERS:
+            yield from _keys(value, taken | ({"name"} if _camel(key) in _NAMED else set()), depth + 1)
+
+
+def _unknown(block: Mapping[str, Any], taken: frozenset[str]) -> Iterator[str]:
+    return (
+        key for key, value in block.items() if _says(value) and key not in _MARKS and not {key, _camel(key)} & taken
+    )
+
+
+def _says(value: object) -> bool:
+    """Whether there is anything in it but what is empty, null or false."""
+    waiting, seen = [value], {id(value): value}
+    while waiting:
+        each = waiting.pop()
+        if (inner := fields_or_none(each)) is None:
+            if each:
+                return True
+            continue
+        new = {id(item): item for item in inner.values() if id(item) not in seen}
+        seen |= new
+        waiting.extend(new.values())
+    return False
+
+
+def _camel(key: str) -> str:
+    """The API's spelling of a key of google-genai; other formats' keys are known as they are."""
+    head, *rest = key.split("_")
+    made = head + "".join(each[:1].upper() + each[1:] for each in rest)
+    return made if made in _CAMELS else key
+
+
+@frozen
+class Turn:
+    """Something that one side says.
+
+    Args:
+        role: ``"system"``, ``"developer"``, ``"user"`` (also what tools answer) or ``"assistant"``.
+        origins: The indexes of the messages that it was made from.
+        why: What could not be put into it.
+    """
+
+    role: str
+    parts: tuple[Part, ...]
+    origins: tuple[int, ...] = field(default=(), eq=False)
+    why: tuple[str, ...] = field(default=(), eq=False)
+
+
+def grouped(turns: Iterable[Turn], target: Capabilities) -> list[Turn]:
+    """The turns in the grouping, the order and the roles of the target. Grouping twice changes nothing."""
+    roles = {"tool": "user", **dict.fromkeys(SYSTEM_ROLES, target.system_between)}
+    sided = [evolve(turn, role=roles.get(turn.role, turn.role)) for turn in turns if turn.parts]
+    found: list[Turn] = []
+    for side, run in groupby(sided, key=lambda turn: turn.role):
+        said = list(run)
+        if side != "assistant":
+            found += _of_others(side, said, target)
+        elif target.grouping != "one item":
+            whole = _joined("assistant", said)
+            parts = _in_one_text(whole.parts) if target.texts_in_one else list(whole.parts)
+            first = next((part for part in parts if isinstance(part, ToolCall)), None)
+            if target.unsigned_call is not None and first is not None:
+                signed = evolve(first, signature=target.unsigned_call)
+                parts = [signed if part is first else part for part in parts]
+            found.append(evolve(whole, parts=tuple(parts)))
+        else:  # one item for each call and for the words between
+            for turn in said:
+                for apart, each in groupby(turn.parts, key=lambda part: isinstance(part, (Thinking, ToolCall))):
+                    held = tuple(each)
+                    found += [evolve(turn, parts=item) for item in (zip(held) if apart else (held,))]
+    if target.user_first and found and found[0].role == "assistant":
+        found.insert(0, Turn("user", (Text(NOT_SHOWN),)))
+    return list(found if target.user_after_results else _with_answers(found))
+
+
+def _joined(role: str, turns: Sequence[Turn], parts: Iterable[Part] | None = None) -> Turn:
+    said = (part for turn in turns for part in turn.parts) if parts is None else parts
+    return Turn(role, tuple(said), tuple(dict.fromkeys(origin for turn in turns for origin in turn.origins)))
+
+
+def _of_others(role: str, run: Sequence[Turn], target: Capabilities) -> list[Turn]:
+    """The results of tools first, then what else is said."""
+    answering = [turn for turn in run if any(isinstance(part, ToolResult) for part in turn.parts)]
+    answers = [
+        Turn("tool", (_plain(part, target),), turn.origins)
+        for turn in answering
+        for part in turn.parts
+        if isinstance(part, ToolResult)
+    ]
+    results = [part for answer in answers for part in answer.parts]
+    said = [rest for turn in run if (rest := _without_results(turn)).parts]
+    if target.grouping == "one turn":
+        parts = [*results, *(part for turn in said for part in turn.parts)]
+        few = list(parts)
+        why: tuple[str, ...] = ()
+        for kind, most in target.most.items():
+            media = [(place, part) for place, part in enumerate(parts) if isinstance(part, Media) and part.kind == kind]
+            for place, part in media[: max(0, len(media) - most)]:
+                few[place] = _left_out(part)
+                why = ("a message takes no more media of this kind: the latest stay",)
+        return [evolve(_joined(role, run, few), why=why)]
+    if not results:
+        return said
+    if target.grouping == "all results":
+        return [_joined("user", answering, results), *said]
+    return [*answers, *said]
+
+
+def _without_results(turn: Turn) -> Turn:
+    return evolve(turn, parts=tuple(part for part in turn.parts if not isinstance(part, ToolResult)))
+
+
+def _plain(result: ToolResult, target: Capabilities) -> ToolResult:
+    return evolve(result, content=tuple(_in_one_text(result.content))) if target.results_in_one else result
+
+
+def _with_answers(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """The model says a word where the user would speak directly after the results of tools."""
+    heard = False
+    for turn in turns:
+        results = tuple(part for part in turn.parts if isinstance(part, ToolResult))
+        rest = _without_results(turn)
+        if results:
+            yield evolve(turn, parts=results)
+        if rest.parts:
+            if rest.role == "user" and (heard or results):
+                yield Turn("assistant", (Text(HEARD),))
+            yield rest
+        heard = bool(results) and not rest.parts
+
+
+Schema = Mapping[str, Any]
+_NOTHING: Schema = {"type": "object", "properties": {}}
+_FREE_INPUT: Schema = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The input as plain text."}},
+    "required": ["input"],
+}
+_DEFINED = frozenset({"functionDeclarations", "function_declarations", "toolSpec", "input_schema", "parameters"})
+"""Keys of which each definition has one that is not told by its type."""
+
+
+def translated(tools: Iterable[Tool], wire: WireFormat, names: Respelling) -> tuple[list[Any], list[str]]:
+    """Tool definitions as a format writes them, and the names of those that have no counterpart."""
+    made: list[Any] = []
+    lost: list[str] = []
+    for tool in tools:
+        schema = _schema_of(tool)
+        if schema is None:
+            source = fields_or_none(tool.source) or {}
+            kind = source.get("type")
+            lost.append(tool.name or (kind if isinstance(kind, str) else next(iter(source), "tool")))
+        else:
+            made.append(wire.write_tool(evolve(tool, name=names.of(tool.name), parameters=schema)))
+    return made, lost
+
+
+def placeholder(name: str) -> Tool:
+    """A tool that is called in the history and not on offer any more."""
+    return Tool(name, "Not available any more.", _NOTHING)
+
+
+def _schema_of(tool: Tool) -> Schema | None:
+    """The JSON schema of a tool's arguments; None when the tool is no function of the caller's."""
+    source = fields_or_none(tool.source) or {}
+    # The caller runs a function, and its definition says all of it.
+    own = tool.source is None or source.get("type") in ("function", "custom") or not _DEFINED.isdisjoint(source)
+    if not tool.name or not own:
+        return None
+    if source.get("type") == "custom" and "input_schema" not in source:
+        return _FREE_INPUT
+    if tool.parameters is None:
+        return _NOTHING
+    google = "functionDeclarations" in source or "function_declarations" in source
+    schema: Schema = _lowered(tool.parameters) if google else tool.parameters
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _lowered(schema: object) -> Native:
+    """Gemini's own dialect of OpenAPI schemas as JSON schema: types in small letters, null as a type."""
+    if isinstance(schema, (list, tuple)):
+        return [_lowered(each) for each in schema]
+    if (fields := fields_or_none(schema)) is None:
+        return schema
+    lowered: dict[str, Native] = {}
+    for key, value in fields.items():
+        if key == "type" and isinstance(name := getattr(value, "value", value), str):
+            lowered[key] = name.lower()
+        elif key in {"properties", "defs", "$defs"} and (named := fields_or_none(value)) is not None:
+            lowered[key] = {name: _lowered(each) for name, each in named.items()}
+        elif key != "nullable":
+            lowered[key] = value if key in {"enum", "required", "example", "default"} else _lowered(value)
+    if fields.get("nullable") is True and isinstance(kind := lowered.get("type"), str):
+        lowered["type"] = [kind, "null"]
+    return lowered
+
 
 _STAGE = "convert"
 SAID_BY_THE_USER = "no system message may stand in the middle here: it is said by the user"

@@ -26,6 +26,7 @@ from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.errors import ConfigError
+from agentctx.formats.registry import format_named
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -38,7 +39,6 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
-from agentctx.providers.registry import format_named
 from agentctx.session.lock import Work, within
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State

@@ -84,7 +84,7 @@ class TokenOverheads:
         schema_as_json: Whether tools are shown as JSON, where no model is known; else in OpenAI's short form.
 
     Example:
-        >>> from agentctx.providers import TokenOverheads
+        >>> from agentctx.formats import TokenOverheads
         >>> TokenOverheads(message=2).reply
         3
     """
@@ -110,7 +110,7 @@ class UsageKeys:
         server_tools: An object of counts, of which each also tells of more than one prompt, and the keys of the counts.
 
     Example:
-        >>> from agentctx.providers import UsageKeys
+        >>> from agentctx.formats import UsageKeys
         >>> UsageKeys(prompt=("tokens_in",), answer=("tokens_out",)).parts
         ()
     """
@@ -132,7 +132,7 @@ class Spelling:
         shortest: The fewest characters.
 
     Example:
-        >>> from agentctx.providers import Spelling
+        >>> from agentctx.formats import Spelling
         >>> Spelling("a-z0-9_", 12).takes("call_1"), Spelling("a-z0-9_", 12).takes("Call 1")
         (True, False)
     """
@@ -236,7 +236,7 @@ class Capabilities:
         called_tools: Whether each tool that was called has to be defined, also when it is not on offer any more.
 
     Example:
-        >>> from agentctx.providers import Capabilities, Spelling
+        >>> from agentctx.formats import Capabilities, Spelling
         >>> Capabilities(Spelling("a-zA-Z0-9", 9), texts_in_one=True).says_failed
         True
     """
@@ -270,7 +270,7 @@ class WireFormat(Protocol):
     what is a property here, such as ``name``, as a class attribute.
 
     Example:
-        >>> from agentctx.providers.registry import format_named
+        >>> from agentctx.formats.registry import format_named
         >>> wire = format_named("anthropic")
         >>> wire.read_message({"role": "user", "content": "Hi"}, 0).text, wire.system_apart
         ('Hi', True)
@@ -585,7 +585,7 @@ class CacheMarkers(Protocol):
     """How a format has cache markers written.
 
     Example:
-        >>> from agentctx.providers.registry import format_named
+        >>> from agentctx.formats.registry import format_named
         >>> format_named("anthropic").cache_markers.given("1h")
         {'cache_control': {'type': 'ephemeral', 'ttl': '1h'}}
     """

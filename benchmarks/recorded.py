@@ -17,7 +17,7 @@ from rich.progress import Progress
 from agentctx import Call, Context, Message, Tool
 from agentctx.core.protection import always
 from agentctx.engine.reading import Reader, reader
-from agentctx.providers.registry import format_named
+from agentctx.formats.registry import format_named
 from agentctx.replay import Recording, calls_of
 
 T, R = TypeVar("T"), TypeVar("R")

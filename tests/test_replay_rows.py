@@ -3,7 +3,7 @@
 import json
 
 from agentctx import Change, ContextOverflow, Outcome
-from agentctx.providers import Violation
+from agentctx.formats import Violation
 from agentctx.replay import Step, faults, left_out, step_json, step_note, summarise, summary_rows, verdict
 
 CUT = Change(3, "tool", Outcome.EDITED, "TruncateToolOutputs", "", 900, 100)

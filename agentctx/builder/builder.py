@@ -34,9 +34,9 @@ from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, LostProtected, StageError
+from agentctx.formats.registry import FORMATS, detect, format_named
 from agentctx.printable import printable, said_by
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
-from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import as_counter, default_counter, remembering
 from agentctx.tokens.meter import MessageMeter
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat

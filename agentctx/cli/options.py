@@ -16,10 +16,10 @@ from agentctx import ClearToolResults, FitContextWindow, TruncateToolOutputs, ov
 from agentctx.cli.console import err, prints_on_stderr
 from agentctx.core.budget import Amount, Budget
 from agentctx.errors import ConfigError, UnknownModel
+from agentctx.formats.registry import FORMATS
 from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
 from agentctx.protocols import ContextStrategy
-from agentctx.providers.registry import FORMATS
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.local import local_sessions, session_named
 from agentctx.transcripts.reading import Wrong, chosen as chosen_of

@@ -23,8 +23,8 @@ from attrs import define, field, frozen
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
-from agentctx.providers.adapter import Adapter, Body, get
-from agentctx.providers.overflow import classify_error
+from agentctx.formats.adapter import Adapter, Body, get
+from agentctx.formats.overflow import classify_error
 from agentctx.session.blocking import blocking, drive
 
 P = ParamSpec("P")

@@ -27,8 +27,8 @@ from agentctx.clients.over_http import Reply
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
 from agentctx.extras import unmet
-from agentctx.providers.adapter import api_path
-from agentctx.providers.anthropic.format import Messages
+from agentctx.formats.adapter import api_path
+from agentctx.formats.anthropic import Messages
 from agentctx.session.blocking import drive
 
 T = TypeVar("T")

@@ -13,12 +13,12 @@ from attrs import field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ContextOverflow
-from agentctx.providers.adapter import Adapter
-from agentctx.providers.anthropic.format import Messages
-from agentctx.providers.bedrock.format import Converse
-from agentctx.providers.gemini.format import GenerateContent
-from agentctx.providers.openai_chat.format import ChatCompletions
-from agentctx.providers.openai_responses.format import Responses
+from agentctx.formats.adapter import Adapter
+from agentctx.formats.anthropic import Messages
+from agentctx.formats.bedrock import Converse
+from agentctx.formats.gemini import GenerateContent
+from agentctx.formats.openai_chat import ChatCompletions
+from agentctx.formats.openai_responses import Responses
 
 Provider = Literal["openai", "anthropic", "gemini", "bedrock"]
 """Whose API a request is for."""

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from agentctx.clients.apis import Incoming
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.core.message import Native
-from agentctx.providers.adapter import get
+from agentctx.formats.adapter import get
 
 MOST_UNFINISHED = 64
 """So many responses in the background are waited for; the oldest is forgotten first."""

@@ -22,8 +22,8 @@ from agentctx.clients.apis import too_large_text
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
-from agentctx.providers.bedrock.format import Converse
-from agentctx.providers.overflow import classify_error
+from agentctx.formats.bedrock import Converse
+from agentctx.formats.overflow import classify_error
 from agentctx.session.blocking import blocking, drive
 
 T = TypeVar("T")

@@ -37,8 +37,8 @@ from agentctx.clients.over_http import (
 )
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
+from agentctx.formats.overflow import OVERFLOW
 from agentctx.pipeline import Pipeline
-from agentctx.providers.overflow import OVERFLOW
 from agentctx.session.blocking import drive
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions

@@ -23,10 +23,10 @@ from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.clients.over_http import whole_events
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, ContextOverflow
-from agentctx.providers.adapter import Adapter
-from agentctx.providers.anthropic.format import Messages
-from agentctx.providers.openai_chat.format import ChatCompletions
-from agentctx.providers.openai_responses.format import Responses
+from agentctx.formats.adapter import Adapter
+from agentctx.formats.anthropic import Messages
+from agentctx.formats.openai_chat import ChatCompletions
+from agentctx.formats.openai_responses import Responses
 from agentctx.session.blocking import drive
 
 T = TypeVar("T")

@@ -27,10 +27,10 @@ from agentctx.core.recap import quoted
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
 from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
+from agentctx.formats.registry import FORMATS, may_be_in
 from agentctx.offload import offload
 from agentctx.printable import said_by, shown
 from agentctx.protocols import Store
-from agentctx.providers.registry import FORMATS, may_be_in
 from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, side_by_side
 from agentctx.wire_format import WireFormat
 

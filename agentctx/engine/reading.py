@@ -21,12 +21,12 @@ from agentctx.core.message import Context, Message, Native, Tool, server_ends
 from agentctx.core.protection import knowing_the_recap
 from agentctx.core.units import awaits_next, iter_units, seams, tail_from, units
 from agentctx.errors import AgentctxError, InvalidInput
+from agentctx.formats.native import DEEPEST, too_deep
+from agentctx.formats.registry import Detected, detected, format_named, is_registered
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
 from agentctx.printable import said_by
 from agentctx.protocols import Meter, TokenCounter
-from agentctx.providers.native import DEEPEST, too_deep
-from agentctx.providers.registry import Detected, detected, format_named, is_registered
 from agentctx.tokens.counting import default_counter, remembering
 from agentctx.tokens.meter import MessageMeter
 from agentctx.wire_format import WireFormat

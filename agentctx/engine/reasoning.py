@@ -10,9 +10,9 @@ from agentctx.core.changes import match
 from agentctx.core.message import KEYS, Context, Message, Thinking
 from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
+from agentctx.formats.native import mapping_or_none
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, Stage
-from agentctx.providers.native import mapping_or_none
 
 WHY = "the reasoning was bound to a prefix that changed"
 

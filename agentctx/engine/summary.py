@@ -36,11 +36,11 @@ from agentctx.engine.cut import tokens_of
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
 from agentctx.errors import ContextOverflow, SummaryError
+from agentctx.formats.native import clean_text
+from agentctx.formats.overflow import classify_error
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
-from agentctx.providers.native import clean_text
-from agentctx.providers.overflow import classify_error
 
 SUMMARY = "Summary"
 """Under this heading the recap has the words of a summarizer."""

@@ -31,13 +31,13 @@ from agentctx.engine.listeners import logger
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.errors import InvalidInput
+from agentctx.formats.registry import usage_keys
 from agentctx.protocols import Meter
-from agentctx.providers.registry import usage_keys
 from agentctx.wire_format import UsageKeys
 
 if TYPE_CHECKING:
+    from agentctx.formats.overflow import Overflow
     from agentctx.models.profile import ModelProfile
-    from agentctx.providers.overflow import Overflow
 
 
 def prompt_tokens(usage: Native) -> int | None:

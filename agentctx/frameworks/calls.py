@@ -23,9 +23,9 @@ from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.extras import unmet
+from agentctx.formats.adapter import Adapter, Body, RequestParts, get
+from agentctx.formats.registry import format_named
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Adapter, Body, RequestParts, get
-from agentctx.providers.registry import format_named
 from agentctx.session.blocking import blocking
 from agentctx.session.lock import works_around
 from agentctx.session.opening import Beginning, Opening, opening_of

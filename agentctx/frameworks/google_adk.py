@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
+from agentctx.formats.gemini import GenerateContent
 from agentctx.frameworks.calls import ModelCalls, Piece, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.gemini.format import GenerateContent
 from agentctx.session.sessions import Sessions
 
 try:

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:

@@ -12,13 +12,13 @@ from attrs import define
 from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
 from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx.formats.adapter import Adapter, RequestParts, get
+from agentctx.formats.anthropic import Messages
+from agentctx.formats.openai_chat import ChatCompletions
+from agentctx.formats.openai_responses import Responses
+from agentctx.formats.registry import format_named
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Adapter, RequestParts, get
-from agentctx.providers.anthropic.format import Messages
-from agentctx.providers.openai_chat.format import ChatCompletions
-from agentctx.providers.openai_responses.format import Responses
-from agentctx.providers.registry import format_named
 from agentctx.session.opening import opening_of
 from agentctx.session.sessions import Sessions
 

@@ -12,6 +12,8 @@ from itertools import count
 from typing import Any
 
 from agentctx.core.message import Native
+from agentctx.formats.adapter import get
+from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
     UNNAMED,
     Converted,
@@ -23,8 +25,6 @@ from agentctx.frameworks.calls import (
     missing,
 )
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import get
-from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 

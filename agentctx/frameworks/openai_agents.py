@@ -15,9 +15,9 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.formats.openai_responses import Responses
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, PreparedCall, Request, check_is_called, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_responses.format import Responses
 from agentctx.session.sessions import Sessions
 
 try:

@@ -13,9 +13,9 @@ from itertools import count
 from typing import Any
 
 from agentctx.core.message import CONTROL, Native
+from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, are_whole, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.sessions import Sessions
 
 try:

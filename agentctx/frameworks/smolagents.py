@@ -16,6 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Native
+from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
     UNNAMED,
     Converted,
@@ -27,7 +28,6 @@ from agentctx.frameworks.calls import (
     missing,
 )
 from agentctx.pipeline import Pipeline
-from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 

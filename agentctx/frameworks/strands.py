@@ -9,9 +9,9 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from agentctx.core.message import Native
+from agentctx.formats.bedrock import Converse
 from agentctx.frameworks.calls import ModelCalls, PreparedCall, Request, missing
 from agentctx.pipeline import Pipeline
-from agentctx.providers.bedrock.format import Converse
 from agentctx.session.sessions import Sessions
 
 try:

@@ -13,8 +13,8 @@ from agentctx.core.message import Context, Media, Message, Part, Text, ToolResul
 from agentctx.engine.options import check_whole, library_stage
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.errors import ConfigError
+from agentctx.formats.native import is_json
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
-from agentctx.providers.native import is_json
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
 _CODE = re.compile(

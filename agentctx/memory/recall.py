@@ -29,10 +29,10 @@ from agentctx.engine.originals import (
 from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
+from agentctx.formats.registry import format_named
 from agentctx.offload import offload
 from agentctx.printable import printable
 from agentctx.protocols import Store, TextCutter, TokenCounter
-from agentctx.providers.registry import format_named
 from agentctx.tokens.counting import counter_of_texts
 
 _LEAST = 100

@@ -21,10 +21,10 @@ from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.clients.over_http import TOO_DEEP, Reply, Unreadable, body_of, content_of, unpacked, with_betas
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
+from agentctx.formats.adapter import Body, RequestParts
+from agentctx.formats.registry import format_named
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
-from agentctx.providers.adapter import Body, RequestParts
-from agentctx.providers.registry import format_named
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.upstream import Upstream, to_send
 from agentctx.session.conversations import Histories, History, SharedHistories, history_of

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentctx.rules.rule import Rules, Validator
 
 _RULES = {
-    f"agentctx.providers.{file}.format": f"agentctx.rules.{file}"
+    f"agentctx.formats.{file}": f"agentctx.rules.{file}"
     for file in ("openai_chat", "openai_responses", "anthropic", "gemini", "bedrock")
 }
 """The module with the rules of the format that each module defines."""
@@ -36,7 +36,7 @@ def find_violations(
         before: The request that this one was made from; None when there is none.
 
     Example:
-        >>> from agentctx.providers.registry import format_named
+        >>> from agentctx.formats.registry import format_named
         >>> [found.rule for found in find_violations(format_named("anthropic"), {"messages": []})]
         ['anth.messages_empty']
     """

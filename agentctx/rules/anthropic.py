@@ -18,9 +18,9 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import CONTROL
+from agentctx.formats.anthropic import REASONING, Traits, traits
+from agentctx.formats.native import mapping_or_none, string_of
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.anthropic.messages import REASONING, Traits, traits
-from agentctx.providers.native import mapping_or_none, string_of
 from agentctx.rules.rule import (
     NOTHING,
     Comparison,

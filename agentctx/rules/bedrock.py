@@ -15,9 +15,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from agentctx.formats.bedrock import BY_TURNS, ID, NAME, REFUSES_MIXED, kind_of
+from agentctx.formats.native import base64_or_text, fields_or_none, mapping_or_none, string_of
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.bedrock.messages import BY_TURNS, ID, NAME, REFUSES_MIXED, kind_of
-from agentctx.providers.native import base64_or_text, fields_or_none, mapping_or_none, string_of
 from agentctx.rules import anthropic as anthropic_rules
 from agentctx.rules.rule import (
     NOTHING,

@@ -17,8 +17,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import Native
-from agentctx.models.profile import ModelProfile
-from agentctx.providers.gemini.messages import (
+from agentctx.formats.gemini import (
     as_contents,
     bare_parts,
     data_key,
@@ -27,7 +26,8 @@ from agentctx.providers.gemini.messages import (
     snake,
     value,
 )
-from agentctx.providers.native import fields_or_none, mapping_or_none, string_of
+from agentctx.formats.native import fields_or_none, mapping_or_none, string_of
+from agentctx.models.profile import ModelProfile
 from agentctx.rules.rule import (
     NOTHING,
     GrowingRequest,

@@ -14,11 +14,9 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import BREAKPOINT, CONTROL
-from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import clean_text, mapping_or_none, string_of
-from agentctx.providers.openai_chat.dialects import Dialect
-from agentctx.providers.openai_chat.format import ChatDialect
-from agentctx.providers.openai_chat.messages import (
+from agentctx.formats.dialects import Dialect
+from agentctx.formats.native import clean_text, mapping_or_none, string_of
+from agentctx.formats.openai_chat import (
     CALLS_MAX,
     CARRIES_SIGNATURE,
     ID_MAX,
@@ -26,7 +24,9 @@ from agentctx.providers.openai_chat.messages import (
     NAME_MAX,
     REASONING_BLOCKS,
     REASONING_TEXTS,
+    ChatDialect,
 )
+from agentctx.models.profile import ModelProfile
 from agentctx.rules.rule import GrowingRequest, Natives, Rule, Rules, Seen, Validator, checked, in_order, looked_at
 from agentctx.wire_format import Violation, WireFormat
 

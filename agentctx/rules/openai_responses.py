@@ -14,10 +14,9 @@ from typing import Any, Literal
 from attrs import evolve, frozen
 
 from agentctx.core.message import BREAKPOINT, Native
-from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import clean_text, mapping_or_none
-from agentctx.providers.openai_chat.messages import NAME, NAME_MAX
-from agentctx.providers.openai_responses.messages import (
+from agentctx.formats.native import clean_text, mapping_or_none
+from agentctx.formats.openai_chat import NAME, NAME_MAX
+from agentctx.formats.openai_responses import (
     CACHEABLE,
     CALL_ID_MAX,
     CALLS,
@@ -31,6 +30,7 @@ from agentctx.providers.openai_responses.messages import (
     kind_of,
     openai_family,
 )
+from agentctx.models.profile import ModelProfile
 from agentctx.rules.openai_chat import (
     CACHE_KEY_MAX,
     STRING_MAX,

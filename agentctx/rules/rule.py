@@ -23,8 +23,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from attrs import define, field, frozen
 
 from agentctx.core.message import Native
+from agentctx.formats.native import snapshot, string_of
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import snapshot, string_of
 from agentctx.wire_format import Violation
 
 NOTHING: Mapping[str, Any] = {}

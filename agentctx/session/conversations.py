@@ -23,8 +23,8 @@ from attrs import define, field, frozen
 from agentctx.core.message import CONTROL, Message, ToolResult
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
+from agentctx.formats.adapter import RequestParts
 from agentctx.protocols import StateStore
-from agentctx.providers.adapter import RequestParts
 from agentctx.wire_format import WireFormat
 
 REMEMBERED = 64

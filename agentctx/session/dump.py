@@ -31,9 +31,9 @@ from agentctx.engine.usage import (
     OverflowLimit,
 )
 from agentctx.errors import ConfigError, InvalidInput
+from agentctx.formats.native import clean_text, from_json, to_json
+from agentctx.formats.registry import format_named
 from agentctx.printable import shown
-from agentctx.providers.native import clean_text, from_json, to_json
-from agentctx.providers.registry import format_named
 from agentctx.session.matching import as_recap, as_system, known_again, not_given
 from agentctx.session.record import (
     DIGEST_BYTES,

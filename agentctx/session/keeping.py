@@ -45,10 +45,10 @@ from agentctx.engine.listeners import logger, observe
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
+from agentctx.formats.native import from_json, to_json
 from agentctx.offload import offload
 from agentctx.printable import said_by
 from agentctx.protocols import Listeners, StateStore
-from agentctx.providers.native import from_json, to_json
 from agentctx.session.dump import (
     LETTERS,
     SPAN,

@@ -25,8 +25,8 @@ from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
+from agentctx.formats.native import snapshot
 from agentctx.offload import offload
-from agentctx.providers.native import snapshot
 from agentctx.session.record import (
     Record,
     begins_with,

@@ -15,7 +15,7 @@ from attrs import frozen
 from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.protection import is_user_turn
 from agentctx.errors import InvalidInput
-from agentctx.providers.cache_markers import unmarked
+from agentctx.formats.cache_markers import unmarked
 from agentctx.session.record import (
     Digest,
     Record,

@@ -21,8 +21,8 @@ from agentctx.core.recap import recaps, stands_for
 from agentctx.engine.reading import first_unanswered_call, whole_until
 from agentctx.engine.repair import Earlier, names_of
 from agentctx.errors import InvalidInput
-from agentctx.providers.cache_markers import unmarked
-from agentctx.providers.native import BYTES, PLAIN, mapping_or_none, snapshot
+from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import BYTES, PLAIN, mapping_or_none, snapshot
 from agentctx.tokens.media import base64_of
 from agentctx.wire_format import WireFormat
 

@@ -41,10 +41,10 @@ from agentctx.engine.usage import (
     suspected,
 )
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
+from agentctx.formats.overflow import Overflow, classify_error
+from agentctx.formats.registry import format_named
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
-from agentctx.providers.overflow import Overflow, classify_error
-from agentctx.providers.registry import format_named
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import AROUND, SessionLock, Work, within, works_around
 from agentctx.session.opening import Beginning, Opening, beginning_of, opening_of

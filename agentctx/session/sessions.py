@@ -23,9 +23,9 @@ from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, obse
 from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
+from agentctx.formats.native import clean_text
 from agentctx.printable import said_by
 from agentctx.protocols import StateStore
-from agentctx.providers.native import clean_text
 from agentctx.session.keeping import StateKeeper
 from agentctx.session.lock import AROUND, SessionLock, Work
 from agentctx.session.session import Session

@@ -46,9 +46,9 @@ from agentctx.engine.guarantee import is_go_on, refuse_empty
 from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
+from agentctx.formats.native import snapshot
 from agentctx.offload import is_much, offload
 from agentctx.protocols import declared
-from agentctx.providers.native import snapshot
 from agentctx.session.arrivals import read_in, take_in
 from agentctx.session.compaction import bring_to_size, run_at_once
 from agentctx.session.matching import match

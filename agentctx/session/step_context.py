@@ -22,9 +22,9 @@ from agentctx.engine.reasoning import head_of
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
+from agentctx.formats.native import snapshot
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
-from agentctx.providers.native import snapshot
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, shared_length
 
 

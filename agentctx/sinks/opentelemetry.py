@@ -23,7 +23,7 @@ from agentctx.core.report import (
 from agentctx.engine.usage import output_tokens
 from agentctx.errors import ConfigError
 from agentctx.extras import unmet
-from agentctx.providers.registry import format_named
+from agentctx.formats.registry import format_named
 from agentctx.sinks.log import is_cut, saved, store_failures
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

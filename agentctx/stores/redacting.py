@@ -13,9 +13,9 @@ from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.engine.options import check_redactor, check_store
 from agentctx.engine.originals import original_bytes
 from agentctx.errors import StoreError
+from agentctx.formats.native import from_json, to_json
 from agentctx.offload import offload
 from agentctx.protocols import Store
-from agentctx.providers.native import from_json, to_json
 from agentctx.stores.store import check_messages
 
 

@@ -21,9 +21,9 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, StoreError, StoreFull, StoreUnavailable
+from agentctx.formats.native import from_json, to_json
 from agentctx.printable import said_by
 from agentctx.protocols import HistorySnapshot, StateSnapshot
-from agentctx.providers.native import from_json, to_json
 from agentctx.users_code import FAILURES, described, time_of
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from agentctx.core.report import View
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ConfigError
+from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import as_mapping, mapping_or_none
+from agentctx.formats.registry import messages_of
 from agentctx.printable import on_one_line
-from agentctx.providers.cache_markers import unmarked
-from agentctx.providers.native import as_mapping, mapping_or_none
-from agentctx.providers.registry import messages_of
 from agentctx.transcripts.exchanges import system_of, tools_of
 
 Request = View | Mapping[str, Native]

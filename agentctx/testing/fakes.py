@@ -18,6 +18,7 @@ from agentctx.core.message import Context, Message, Native
 from agentctx.core.report import Compaction
 from agentctx.engine.run_stages import run_alone
 from agentctx.errors import ConfigError, StoreError, SummaryError
+from agentctx.formats.registry import format_named
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -30,7 +31,6 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
-from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
 from agentctx.testing.writers import Turn, assistant, transcript
 from agentctx.tokens.counting import HeuristicCounter

@@ -44,9 +44,9 @@ from agentctx.errors import (
     StageError,
     StoreError,
 )
+from agentctx.formats.cache_markers import unmarked
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy, Listener, Store, TokenCounter
-from agentctx.providers.cache_markers import unmarked
 from agentctx.replay import turns
 from agentctx.rules import find_violations
 from agentctx.session.session import Session

@@ -13,7 +13,7 @@ from attrs import define, field
 from agentctx.core.message import Native
 from agentctx.economics.costs import Usage
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import string_of
+from agentctx.formats.native import string_of
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.providers.native import fields_or_none
+from agentctx.formats.native import fields_or_none
 
 Fields = Mapping[str, Any]
 

@@ -29,8 +29,8 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import Native
 from agentctx.engine.reading import found_format
 from agentctx.errors import InvalidInput
+from agentctx.formats.registry import FORMATS, format_named
 from agentctx.printable import escaped
-from agentctx.providers.registry import FORMATS, format_named
 from agentctx.replay import Recording
 from agentctx.transcripts import claude_code, codex, exchanges, frameworks, inspect_ai, openhands
 from agentctx.transcripts.files import (

@@ -6,7 +6,7 @@ from blocks import chat
 from agentctx import Message, Text, ToolCall, ToolResult, validate
 from agentctx.builder import Block, ContextBuilder, MergeSystem, Tier
 from agentctx.builder.builder import NOT_SHOWN
-from agentctx.providers.registry import FORMATS
+from agentctx.formats.registry import FORMATS
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, history, result, user
 from agentctx.tokens import FixedCounter

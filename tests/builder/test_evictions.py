@@ -5,7 +5,7 @@ import pytest
 from blocks import left_by, reduced, tool_round
 
 from agentctx import Budget, ConfigError, ContextOverflow, Message, Text, ToolCall, ToolResult
-from agentctx.providers.openai_chat.format import OpenAIChat
+from agentctx.formats.openai_chat import OpenAIChat
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing import assistant, call, check_laws, fixed_summarizer, result, transcript, user
 from agentctx.tokens.meter import MessageMeter

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, InvalidInput
 from agentctx.cli.options import Typed, parse_amount, parse_limit, parse_tokens
-from agentctx.providers.registry import format_named
+from agentctx.formats.registry import format_named
 
 
 @pytest.mark.parametrize(

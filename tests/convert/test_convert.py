@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentctx import InvalidInput, Outcome, convert, count, validate
-from agentctx.providers.openai_chat.dialects import DIALECTS
+from agentctx.formats.dialects import DIALECTS
 from agentctx.testing.audit import outcomes
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -11,7 +11,7 @@ from histories import BLANK, broken_histories, histories
 from hypothesis import given
 
 from agentctx import InvalidInput, convert, validate
-from agentctx.providers.registry import format_named
+from agentctx.formats.registry import format_named
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "../shared/transcripts"

@@ -11,10 +11,10 @@ from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import PromptReader
 from agentctx.economics.costs import made_forecast
 from agentctx.engine.reading import reader
+from agentctx.formats.cache_markers import CONTROL_MARKERS
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.protocols import Call
-from agentctx.providers.cache_markers import CONTROL_MARKERS
 
 CLAUDE = "claude-sonnet-4-5"
 

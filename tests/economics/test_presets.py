@@ -26,10 +26,10 @@ from agentctx.economics import CacheSimulator, cache_cold, pays_back
 from agentctx.economics.cache import PromptReader
 from agentctx.economics.costs import Usage, cost
 from agentctx.engine.reading import reader
+from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, late_and_large, thrifty
-from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
 from agentctx.testing.assertions import text_of
 

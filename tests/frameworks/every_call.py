@@ -15,8 +15,8 @@ from hypothesis import example, given, settings, strategies as st
 from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, TruncateToolOutputs, validate
 from agentctx.core.message import ToolCall, ToolResult
 from agentctx.core.units import broken_pair
-from agentctx.providers.openai_chat.messages import ID_MAX
-from agentctx.providers.registry import format_named
+from agentctx.formats.openai_chat import ID_MAX
+from agentctx.formats.registry import format_named
 
 OPENAI = "gpt-5.4"
 MODELS = (

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions
+from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, Request
-from agentctx.providers.openai_chat.format import ChatCompletions
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, system, transcript, user
 

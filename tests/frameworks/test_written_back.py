@@ -3,8 +3,8 @@
 import pytest
 
 from agentctx import FitContextWindow, Pipeline
+from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import ModelCalls, Piece, Request
-from agentctx.providers.openai_chat.format import FRAMEWORK_CHAT
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,8 @@ from agentctx import (
 )
 from agentctx.engine import originals
 from agentctx.engine.originals import recall_tool
+from agentctx.formats.registry import format_named
 from agentctx.memory import Offload, Recall
-from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user

@@ -7,8 +7,8 @@ import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline
 from agentctx.core.recap import REFERENCE, TERM, Recap
+from agentctx.formats.registry import format_named
 from agentctx.memory import Offload, Recall
-from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
+from agentctx.formats.registry import format_named
 from agentctx.memory import Offload, Recall
-from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
 from agentctx.testing import FlakyStore, assistant, call, result, transcript, user
 

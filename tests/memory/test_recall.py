@@ -15,8 +15,8 @@ from agentctx import (
     TruncateToolOutputs,
     validate,
 )
+from agentctx.formats.registry import format_named
 from agentctx.memory import Recall
-from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user

@@ -8,10 +8,10 @@ from hypothesis.strategies import sampled_from
 
 import agentctx
 from agentctx import Budget, ConfigError, PlaceCacheMarkers, UnknownModel, count
+from agentctx.formats.registry import format_named
 from agentctx.models import ModelProfile, Prices, register_model, table
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import encoding_for, percent_for, profile, shares_reasoning
-from agentctx.providers.registry import format_named
 
 LIKE = [
     "claude-opus-5-5",

@@ -26,7 +26,7 @@ PARTS = (
     "agentctx.builder",
     "agentctx.economics",
     "agentctx.models",
-    "agentctx.providers",
+    "agentctx.formats",
     "agentctx.session",
     "agentctx.sources",
     "agentctx.comparison",

@@ -24,7 +24,7 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.providers.registry import FORMATS as WIRES
+from agentctx.formats.registry import FORMATS as WIRES
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.writers import Picture, Say

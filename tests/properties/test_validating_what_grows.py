@@ -8,7 +8,7 @@ from histories import FORMATS, broken_histories, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx.engine.reading import known_profile
-from agentctx.providers.registry import format_named
+from agentctx.formats.registry import format_named
 from agentctx.rules import find_violations, validator as rules_validator
 from agentctx.testing import assistant, call, result, transcript, user
 

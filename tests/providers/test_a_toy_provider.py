@@ -27,8 +27,8 @@ from agentctx import (
 )
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.engine.usage import output_tokens, prompt_tokens
-from agentctx.providers import Capabilities, TokenOverheads, UsageKeys, Violation, WireFormat, register_format, registry
-from agentctx.providers.registry import detected, format_named
+from agentctx.formats import Capabilities, TokenOverheads, UsageKeys, Violation, WireFormat, register_format, registry
+from agentctx.formats.registry import detected, format_named
 from agentctx.replay import Recording, replay
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.providers.anthropic.format import Anthropic
+from agentctx.formats.anthropic import Anthropic
 from agentctx.wire_format import WireFormat
 
 wire: WireFormat = Anthropic()

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from agentctx.providers.anthropic.format import Anthropic
+from agentctx.formats.anthropic import Anthropic
 from agentctx.rules import find_violations
 
 wire = Anthropic()

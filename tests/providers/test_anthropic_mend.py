@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Text, ToolCall, ToolResult
-from agentctx.providers.anthropic.format import Anthropic
+from agentctx.formats.anthropic import Anthropic
 
 wire = Anthropic()
 TEXT = {"type": "text", "text": "hi"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx.providers.anthropic.format import Anthropic
+from agentctx.formats.anthropic import Anthropic
 
 wire = Anthropic()
 PLAIN = [{"role": "user", "content": "hi"}]

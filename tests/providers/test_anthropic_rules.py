@@ -6,8 +6,8 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
+from agentctx.formats.anthropic import Anthropic
 from agentctx.models import ModelProfile
-from agentctx.providers.anthropic.format import Anthropic
 from agentctx.rules import anthropic as rules, find_violations
 from agentctx.rules.anthropic import lay_out
 

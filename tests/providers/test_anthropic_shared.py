@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentctx.providers.anthropic.format import Anthropic
+from agentctx.formats.anthropic import Anthropic
 from agentctx.rules import find_violations
 
 wire = Anthropic()

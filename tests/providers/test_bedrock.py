@@ -9,7 +9,7 @@ from hypothesis import given
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.units import broken_pair
-from agentctx.providers.bedrock.format import Bedrock
+from agentctx.formats.bedrock import Bedrock
 from agentctx.testing.writers import BedrockWriter
 from agentctx.wire_format import WireFormat
 

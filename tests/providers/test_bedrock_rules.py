@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.providers.bedrock.format import Bedrock
+from agentctx.formats.bedrock import Bedrock
 from agentctx.rules import find_violations
 
 wire = Bedrock()

@@ -8,8 +8,8 @@ from histories import broken_histories, histories
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Pipeline, convert, validate
-from agentctx.providers.openai_chat.dialects import DIALECTS, dialect_of
-from agentctx.providers.registry import detect, format_named
+from agentctx.formats.dialects import DIALECTS, dialect_of
+from agentctx.formats.registry import detect, format_named
 from agentctx.rules import find_violations
 from agentctx.tokens import FixedCounter
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
 from agentctx.core.units import broken_pair
-from agentctx.providers.gemini.format import Gemini
+from agentctx.formats.gemini import Gemini
 from agentctx.testing.writers import GeminiWriter
 from agentctx.wire_format import WireFormat
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import FitContextWindow, Pipeline, TruncateToolOutputs, validate
-from agentctx.providers.gemini.format import Gemini
+from agentctx.formats.gemini import Gemini
 
 wire = Gemini()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.providers.gemini.format import Gemini
+from agentctx.formats.gemini import Gemini
 from agentctx.rules import find_violations
 
 wire = Gemini()

@@ -13,8 +13,8 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.providers.native import fields, mapping_or_none
-from agentctx.providers.registry import format_named
+from agentctx.formats.native import fields, mapping_or_none
+from agentctx.formats.registry import format_named
 
 WIRE = format_named("gemini")
 CALL = types.Part.from_function_call(name="f", args={"x": 1})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, count
-from agentctx.providers.native import as_mapping, clean_text, finite_json, mapping_or_none
+from agentctx.formats.native import as_mapping, clean_text, finite_json, mapping_or_none
 
 
 class Dumped:

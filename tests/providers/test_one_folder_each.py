@@ -1,4 +1,4 @@
-"""A provider lives in its folder: no other module of the package knows a format by its name."""
+"""A format lives in its file: no other module of the package knows a format by its name."""
 
 import ast
 import subprocess
@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import agentctx
-from agentctx.providers.registry import _PROVIDERS
+from agentctx.formats.registry import _PROVIDERS
 
 ROOT = Path(agentctx.__file__).parent
 KNOWING = {
-    "providers/registry.py": "the one table",
+    "formats/registry.py": "the one table",
     "wire_format.py": "what stands for messages that every format would write alike",
     "models/profile.py": "families of models, and formulas of pictures",
     "models/table.py": "who serves a model",
@@ -39,12 +39,12 @@ def strings(path):
 
 
 def test_no_other_module_names_a_format():
-    """Outside the folders, the packages and the modules that are named here, no module holds a format's name."""
-    folders = {module.rpartition(".")[2] for module, _ in _PROVIDERS.values()}
+    """Outside the formats' files, the packages and the modules that are named here, no module holds a format's name."""
+    files = {f"{module.rpartition('.')[2]}.py" for module, _ in _PROVIDERS.values()}
     found = {}
     for path in ROOT.rglob("*.py"):
         place = path.relative_to(ROOT)
-        own = place.parts[0] in SPEAKING or (place.parts[0] == "providers" and place.parts[1] in folders)
+        own = place.parts[0] in SPEAKING or (place.parts[0] == "formats" and place.parts[1] in files)
         if not own and (named := strings(path) & _PROVIDERS.keys()):
             found[place.as_posix()] = named
     assert found.keys() <= KNOWING.keys(), found
@@ -63,13 +63,13 @@ def test_a_step_loads_no_rules():
     code = """
 import sys
 from agentctx import FitContextWindow, Pipeline, blocking
-from agentctx.providers.registry import FORMATS
+from agentctx.formats.registry import FORMATS
 said = {"gemini": {"role": "user", "parts": [{"text": "Hi"}]}, "bedrock": {"role": "user", "content": [{"text": "Hi"}]}}
 for name in FORMATS:
     given = said.get(name, {"role": "user", "content": "Hi"})
     view = blocking(Pipeline(FitContextWindow(1_000)).prepare, [given], format=name)
     assert view.messages == [given]
-print([name for name in sys.modules if name.startswith("agentctx.providers") and name.endswith(".rules")])
+print([name for name in sys.modules if name.startswith("agentctx.rules")])
 """
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"

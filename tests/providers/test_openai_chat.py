@@ -7,7 +7,7 @@ from histories import PIXEL
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult, convert, count
-from agentctx.providers.openai_chat.format import OpenAIChat
+from agentctx.formats.openai_chat import OpenAIChat
 
 CHAT = OpenAIChat()
 PNG = "iVBORw0KGgo="

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Thinking
-from agentctx.providers.openai_chat.format import OpenAIChat
+from agentctx.formats.openai_chat import OpenAIChat
 from agentctx.rules import find_violations
 
 CHAT = OpenAIChat()

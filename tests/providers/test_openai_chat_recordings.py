@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentctx.providers.registry import detect, format_named
+from agentctx.formats.registry import detect, format_named
 from agentctx.rules import find_violations
 
 CHAT = format_named("openai-chat")

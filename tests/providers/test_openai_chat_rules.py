@@ -6,8 +6,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from agentctx.formats.openai_chat import OpenAIChat
 from agentctx.models import ModelProfile
-from agentctx.providers.openai_chat.format import OpenAIChat
 from agentctx.rules import find_violations
 
 CHAT = OpenAIChat()

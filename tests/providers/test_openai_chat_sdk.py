@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from sdk_samples import made, members
 
 from agentctx import Budget, Opaque, Pipeline, Text, TruncateToolOutputs, count, validate
-from agentctx.providers.native import as_mapping
-from agentctx.providers.registry import format_named
+from agentctx.formats.native import as_mapping
+from agentctx.formats.registry import format_named
 
 WIRE = format_named("openai-chat")
 TAKEN = TypeAdapter(ChatCompletionMessageParam)

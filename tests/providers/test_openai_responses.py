@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
-from agentctx.providers.openai_responses.format import Responses
-from agentctx.providers.registry import detect, format_named
+from agentctx.formats.openai_responses import Responses
+from agentctx.formats.registry import detect, format_named
 from agentctx.rules import find_violations
 
 WIRE = format_named("openai-responses")

@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import Pipeline, Text, Thinking, ToolCall, count
-from agentctx.providers.registry import format_named
+from agentctx.formats.registry import format_named
 from agentctx.rules import find_violations
 
 WIRE = format_named("openai-responses")

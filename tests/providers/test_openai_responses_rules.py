@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import example, given, strategies as st
 
+from agentctx.formats.registry import format_named
 from agentctx.models.table import profile
-from agentctx.providers.registry import format_named
 from agentctx.rules import find_violations, openai_responses as rules
 from agentctx.rules.openai_responses import opened
 

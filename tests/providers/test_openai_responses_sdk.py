@@ -9,8 +9,8 @@ from openai.types.responses.response_function_tool_call import ResponseFunctionT
 from pydantic import BaseModel, TypeAdapter
 
 from agentctx import InvalidInput, Opaque, Text, ToolCall, ToolResult, count
-from agentctx.providers.native import as_mapping
-from agentctx.providers.registry import format_named
+from agentctx.formats.native import as_mapping
+from agentctx.formats.registry import format_named
 from agentctx.rules import find_violations
 
 WIRE = format_named("openai-responses")

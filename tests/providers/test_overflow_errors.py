@@ -5,8 +5,8 @@ import json
 import pytest
 
 from agentctx import ContextOverflow, classify_error, overflow_of
-from agentctx.providers import Overflow
-from agentctx.providers.overflow import OVERFLOW
+from agentctx.formats import Overflow
+from agentctx.formats.overflow import OVERFLOW
 
 WORDS = "This model's maximum context length is 8192 tokens. However, your messages resulted in 8327 tokens."
 BUSY = "Rate limit reached for gpt-5 in organization org-x on requests per min (RPM): Limit 500, Used 500, Requested 1."

@@ -5,8 +5,8 @@ from re import _constants, _parser
 import pytest
 
 from agentctx import classify_error
-from agentctx.providers import overflow
-from agentctx.providers.registry import FORMATS
+from agentctx.formats import overflow
+from agentctx.formats.registry import FORMATS
 
 
 def patterns_in(value):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentctx import classify_error
-from agentctx.providers.overflow import plain
+from agentctx.formats.overflow import plain
 
 VECTORS = Path(__file__).parents[2] / "../shared/vectors/overflow_errors.json"
 FEW = {

@@ -20,8 +20,8 @@ from agentctx import (
     validate,
 )
 from agentctx.engine.originals import content_of
+from agentctx.formats import WireFormat, register_format, registry
 from agentctx.memory import Recall
-from agentctx.providers import WireFormat, register_format, registry
 from agentctx.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio

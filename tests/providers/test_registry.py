@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import AmbiguousFormat, InvalidInput
-from agentctx.providers.registry import FORMATS, detect, detected, format_named
+from agentctx.formats.registry import FORMATS, detect, detected, format_named
 
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -15,8 +15,8 @@ from openai.types.responses import ResponseInputItemParam, ResponseOutputItem
 from sdk_values import Words, values
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, convert, count, validate
-from agentctx.providers.native import to_json
-from agentctx.providers.registry import format_named
+from agentctx.formats.native import to_json
+from agentctx.formats.registry import format_named
 
 CONVERSE = botocore.session.Session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
 KINDS = {

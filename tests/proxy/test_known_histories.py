@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from agentctx.clients.apis import Incoming
 from agentctx.errors import StoreUnavailable
-from agentctx.providers.adapter import RequestParts
-from agentctx.providers.registry import format_named
+from agentctx.formats.adapter import RequestParts
+from agentctx.formats.registry import format_named
 from agentctx.proxy import Histories, SharedHistories
 from agentctx.session.blocking import drive
 from agentctx.session.conversations import history_of

@@ -21,10 +21,10 @@ from agentctx import (
     convert,
     validate,
 )
+from agentctx.conversion import FOREIGN_REASONING
 from agentctx.engine.reading import reader
 from agentctx.engine.reasoning import FOREIGN_ID
 from agentctx.engine.usage import MOST_MODELS
-from agentctx.providers.translate import FOREIGN_REASONING
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 
 pytestmark = pytest.mark.anyio

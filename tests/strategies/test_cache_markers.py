@@ -22,7 +22,7 @@ from agentctx import (
     validate,
 )
 from agentctx.engine.reading import reader
-from agentctx.providers.cache_markers import unmarked
+from agentctx.formats.cache_markers import unmarked
 from agentctx.testing.audit import PassedIn, report_errors
 from agentctx.tokens import FixedCounter
 

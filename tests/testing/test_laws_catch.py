@@ -25,7 +25,7 @@ from agentctx import (
     when,
 )
 from agentctx.engine.cut import without
-from agentctx.providers import WireFormat, register_format, registry
+from agentctx.formats import WireFormat, register_format, registry
 from agentctx.testing import (
     assistant,
     call,

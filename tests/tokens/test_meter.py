@@ -4,9 +4,9 @@ from attrs import frozen
 from hypothesis import given, strategies as st
 
 from agentctx import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
+from agentctx.formats.anthropic import Anthropic
 from agentctx.models import ModelProfile
 from agentctx.models.table import profile
-from agentctx.providers.anthropic.format import Anthropic
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter

@@ -8,7 +8,7 @@ from histories import histories
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput
-from agentctx.providers.registry import FORMATS
+from agentctx.formats.registry import FORMATS
 from agentctx.transcripts import exchanges
 from agentctx.transcripts.other_tools import TOOLS, tool_of
 from agentctx.transcripts.reading import READERS, read_transcripts

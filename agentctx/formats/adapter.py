@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.report import View
-from agentctx.providers.native import string_of
+from agentctx.formats.native import string_of
 
 Body = Mapping[str, Any]
 """A request's body: what the API calls its parameters."""

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.providers.overflow import Overflow as Overflow
-    from agentctx.providers.registry import register_format as register_format
+    from agentctx.formats.overflow import Overflow as Overflow
+    from agentctx.formats.registry import register_format as register_format
     from agentctx.wire_format import (
         CacheMarkers as CacheMarkers,
         Capabilities as Capabilities,
@@ -20,8 +20,8 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.providers.overflow": "Overflow",
-            "agentctx.providers.registry": "register_format",
+            "agentctx.formats.overflow": "Overflow",
+            "agentctx.formats.registry": "register_format",
             "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads UsageKeys Violation WireFormat",
         },
     )

@@ -14,8 +14,8 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.formats.registry import FORMATS
 from agentctx.lazy import lazy_pattern
-from agentctx.providers.registry import FORMATS
 
 Kind = Literal["window", "rate", "bytes", "characters"]
 

@@ -27,8 +27,8 @@ from agentctx.core.message import (
     ToolResult,
     Ttl,
 )
+from agentctx.formats.native import mapping_or_none, same
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import mapping_or_none, same
 from agentctx.wire_format import CacheWish
 
 MOST = 4

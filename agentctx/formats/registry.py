@@ -10,19 +10,19 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
+from agentctx.formats.native import fields_or_none
 from agentctx.models.table import family_of
 from agentctx.printable import said_by
-from agentctx.providers.native import fields_or_none
 from agentctx.wire_format import UsageKeys, WireFormat
 
 _PROVIDERS: Mapping[str, tuple[str, str]] = {
-    "openai-chat": ("agentctx.providers.openai_chat", "OpenAIChat"),
-    "openai-responses": ("agentctx.providers.openai_responses", "OpenAIResponses"),
-    "anthropic": ("agentctx.providers.anthropic", "Anthropic"),
-    "gemini": ("agentctx.providers.gemini", "Gemini"),
-    "bedrock": ("agentctx.providers.bedrock", "Bedrock"),
+    "openai-chat": ("agentctx.formats.openai_chat", "OpenAIChat"),
+    "openai-responses": ("agentctx.formats.openai_responses", "OpenAIResponses"),
+    "anthropic": ("agentctx.formats.anthropic", "Anthropic"),
+    "gemini": ("agentctx.formats.gemini", "Gemini"),
+    "bedrock": ("agentctx.formats.bedrock", "Bedrock"),
 }
-"""The one table of the providers: the folder of each, and the class in its ``format.py``, imported when asked for."""
+"""The one table of the providers: the module of each, and the class in it, imported when asked for."""
 
 
 _USAGE_KEYS: Mapping[str, UsageKeys] = {
@@ -57,7 +57,7 @@ class _Formats(Mapping[str, WireFormat]):
     def __getitem__(self, name: str) -> WireFormat:
         if name not in self._loaded:
             module, kind = _PROVIDERS[name]
-            self._loaded[name] = getattr(import_module(f"{module}.format"), kind)()
+            self._loaded[name] = getattr(import_module(module), kind)()
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -100,7 +100,7 @@ def register_format(wire: WireFormat) -> None:
 
     Example:
         >>> from agentctx import FitContextWindow, Message, Pipeline, Text
-        >>> from agentctx.providers import WireFormat, register_format
+        >>> from agentctx.formats import WireFormat, register_format
         >>> class Pairs(WireFormat):
         ...     name = "pairs"
         ...     def read_message(self, native, index, /):

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.protection import GO_ON
-from agentctx.providers.native import HEARD, NO_ANSWER
+from agentctx.formats.native import HEARD, NO_ANSWER
 from agentctx.wire_format import Arranged, Spelling
 
 FRAMEWORK = "framework"
