@@ -51,6 +51,7 @@ from agentctx.replay import turns
 from agentctx.rules import find_violations
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
+from agentctx.strategies.drop_units import DropTail, TruncateOldest
 from agentctx.strategies.old_tool_calls import ClearToolResults
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.assertions import text_of, texts_of
@@ -547,8 +548,8 @@ async def takes_no_more(scenario: Scenario) -> None:
     """Law 12: what a cut took does not fit again, but for ``NEAR`` of its aim and ``FEW`` tokens.
 
     Of whole rounds the newest that went, with its question, also into a summary: without that, what is left takes no
-    less. Of cleared results the newest. And where the user's words went, and no summary says them, those that stay take
-    a fifth of the room.
+    less. A stage that can clear results could have kept it with its results cleared. Of cleared results the newest.
+    And where the user's words went, and no summary says them, those that stay take a fifth of the room.
     """
     for step in await scenario.all_steps():
         for stage in () if step.view is None else step.view.report.stages:
@@ -579,7 +580,8 @@ def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: i
         if pieces > max(turn):  # a newer round that was passed in pieces went, too
             break
         if bundle[-1].is_round and gone.issuperset(bundle[-1].places):
-            more = sum(_bare(scenario, messages[place], cuts[place]) for place in turn & cuts.keys())
+            size = _whole if stage.stage in _WHOLE_UNITS else partial(_bare, scenario)
+            more = sum(size(messages[place], cuts[place]) for place in turn & cuts.keys())
             spare = _spare(stage, aim)
             if any(change.outcome is Outcome.SUMMARISED for change in stage.changes):  # the aim had no place for it
                 spare += sum(change.tokens_after for change in stage.changes if change.outcome is Outcome.ADDED)
@@ -599,6 +601,15 @@ def _hold_newest_cleared(step: PreparedCall, stage: StageReport, changes: Sequen
 
 def _spare(stage: StageReport, aim: int) -> int:
     return aim - stage.tokens_after - int(NEAR * aim) - FEW
+
+
+_WHOLE_UNITS = {TruncateOldest.__name__, DropTail.__name__}
+"""The stages that clear no results: they drop a unit whole, or keep it whole."""
+
+
+def _whole(_message: Message, change: Change) -> int:
+    """Return the tokens that a message takes more when it is there again."""
+    return change.tokens_before - change.tokens_after
 
 
 def _bare(scenario: Scenario, message: Message, change: Change) -> int:

@@ -5,6 +5,7 @@ from histories import FORMATS, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
+from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.laws import Scenario, takes_no_more
 
@@ -52,6 +53,14 @@ def test_a_round_that_fits_without_its_results_stays(both_loops, format_name):
     messages = transcript(format_name, *turns, assistant("done"), user("and now?"))
     for window in range(950, 1_250, 15):
         both_loops(takes_no_more, Scenario(FitContextWindow(), messages, budget=Budget(window)))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_stage_of_whole_units_drops_a_large_round_whole(both_loops, format_name):
+    """Where little has to go and the oldest round is large, it goes whole: the stage clears no results."""
+    turns = [user("the task"), assistant(call("a", "run")), result("a", "line " * 900), assistant("done")]
+    messages = transcript(format_name, *turns, user("go on " * 300), assistant("yes"), user("and now?"))
+    both_loops(takes_no_more, Scenario(TruncateOldest(), messages, budget=Budget(1_200)))
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
