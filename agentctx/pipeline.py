@@ -68,7 +68,7 @@ class Pipeline(Plan):
         thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
             part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request
             fits, in a session; or ``"drop"`` the reasoning.
-        sinks: Told of every step, answer and session, there and then: see ``agentctx.sinks``.
+        sinks: Told of every step, answer and session, there and then: see ``agentctx.events``.
 
     Raises:
         ConfigError: If something that is no stage is passed as one, or ``thinking`` is neither of the two.

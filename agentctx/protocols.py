@@ -667,7 +667,7 @@ class Sink(Protocol):
 
     Example:
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import StepPrepared
+        >>> from agentctx.events import StepPrepared
         >>> def tell(event):
         ...     if isinstance(event, StepPrepared):
         ...         print(event.report.tokens_after)

@@ -9,8 +9,7 @@ from attrs import asdict, define, field, frozen
 from rich.table import Table
 from sending import Sent
 
-from agentctx.economics.cache import Prompt
-from agentctx.economics.costs import Usage
+from agentctx.economics.costs import Prompt, Usage
 
 OURS = "ours"
 BAR = 0.9

@@ -78,7 +78,7 @@ from agentctx.strategies import (
 from agentctx.strategies.compress_layers import DICTIONARY
 from agentctx.strategies.reuse_lines import WHY
 from agentctx.tokens import TiktokenCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 Stages = Sequence[ContextStrategy]
 

@@ -38,8 +38,7 @@ from windows import Windows
 
 from agentctx import Budget
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import PromptReader
-from agentctx.economics.costs import cost
+from agentctx.economics.costs import PromptReader, cost
 from agentctx.models import ModelProfile
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile

@@ -11,8 +11,7 @@ from windows import Windows
 
 from agentctx import Budget, Pipeline
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import PromptReader
-from agentctx.economics.costs import cost
+from agentctx.economics.costs import PromptReader, cost
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import coding_agent

@@ -32,7 +32,7 @@ from agentctx import (
 )
 from agentctx.engine.run_stages import run_alone
 from agentctx.tokens import TiktokenCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 from agentctx.tokens.tiktoken import encoding
 
 MEGABYTES = 5_000_000

@@ -21,7 +21,7 @@ from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.cut import lay_out
 from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, candidates_of, relevances, scores_of, traits_of
 from agentctx.tokens import TiktokenCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 COUNTS = (100, 1_000, 10_000)
 """Units of a transcript; 10,000 have about 10 MB."""

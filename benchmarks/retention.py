@@ -52,8 +52,7 @@ from sending import Sent, Way, in_session
 from agentctx import Budget, Context
 from agentctx.core.protection import has_user_words
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import Prompt, PromptReader
-from agentctx.economics.costs import cost
+from agentctx.economics.costs import Prompt, PromptReader, cost
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import assistant, coding_agent, late_and_large, thrifty

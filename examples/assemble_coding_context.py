@@ -38,7 +38,7 @@ from agentctx.sources import (
     section_from,
     suggest_files,
 )
-from agentctx.sources.items import ContextProvider
+from agentctx.sources.gathering import ContextProvider
 from agentctx.strategies import DropTail
 
 WINDOW = 16_000

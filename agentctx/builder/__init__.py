@@ -5,26 +5,30 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.builder.blocks import Block as Block, BlockReport as BlockReport
+    from agentctx.builder.blocks import (
+        Block as Block,
+        BlockReport as BlockReport,
+        FactExtractor as FactExtractor,
+        Facts as Facts,
+        MarkdownList as MarkdownList,
+        MergeSystem as MergeSystem,
+        XmlTags as XmlTags,
+    )
     from agentctx.builder.builder import (
         Assembled as Assembled,
         BuildReport as BuildReport,
         ContextBuilder as ContextBuilder,
     )
     from agentctx.builder.categories import Category as Category, CategoryBudget as CategoryBudget, Division as Division
-    from agentctx.builder.facts import FactExtractor as FactExtractor, Facts as Facts
-    from agentctx.builder.rendering import MarkdownList as MarkdownList, MergeSystem as MergeSystem, XmlTags as XmlTags
     from agentctx.builder.thread import Thread as Thread
     from agentctx.core.tier import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.builder.blocks": "Block BlockReport",
+            "agentctx.builder.blocks": "Block BlockReport FactExtractor Facts MarkdownList MergeSystem XmlTags",
             "agentctx.builder.builder": "Assembled BuildReport ContextBuilder",
             "agentctx.builder.categories": "Category CategoryBudget Division",
-            "agentctx.builder.facts": "FactExtractor Facts",
-            "agentctx.builder.rendering": "MarkdownList MergeSystem XmlTags",
             "agentctx.builder.thread": "Thread",
             "agentctx.core.tier": "Tier TierRule allocate",
         },

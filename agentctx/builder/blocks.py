@@ -1,27 +1,26 @@
-"""The blocks of a request, and how they are made to fit together.
-
-Each block's stage is run over it and held to its promises; room that is not used is given back.
-"""
+"""What is worth knowing when the messages that said it are gone."""
 
 from __future__ import annotations
 
 import copy
+import html
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast, get_args
+from typing import Any, Protocol, cast, get_args
 
 from anyio.lowlevel import checkpoint_if_cancelled
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.changes import Change, Outcome, match
-from agentctx.core.message import Context, Message, Native, Ttl
+from agentctx.core.message import Context, Media, Message, Native, Part, Text, Ttl
 from agentctx.core.protection import last_words, signed_thinking
 from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import broken_pair
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.options import check_tokens
-from agentctx.engine.run_stages import Noting, run_alone
+from agentctx.engine.run_stages import Noting, answered, run_alone
 from agentctx.errors import (
     BigItem,
     BrokenPair,
@@ -33,7 +32,292 @@ from agentctx.errors import (
     StageError,
 )
 from agentctx.protocols import Call, ContextStrategy, Notes, declared
-from agentctx.strategies.drop_units import Drop, Strict, staying
+from agentctx.strategies.drop_units import Drop, Strict, TruncateOldest, staying
+
+FACTS = "facts"
+"""The name of the block that keeps the facts."""
+
+
+class FactExtractor(Protocol):
+    """Takes facts from messages. A plain async function qualifies.
+
+    Example:
+        >>> from agentctx.builder import Facts
+        >>> async def names_of_files(messages):
+        ...     return [word for message in messages for word in message.text.split() if word.endswith(".py")]
+        >>> facts = Facts(names_of_files, max_tokens=200)
+    """
+
+    async def __call__(self, messages: Sequence[Message], /) -> Sequence[str]:
+        """The facts that ``messages`` hold, each in a few words; empty when there are none."""
+        ...
+
+
+Reading = tuple[int, int]
+"""A message that was or could be read: what it says, as a number, and how many before it say the same.
+
+Frameworks build their messages anew at each step: not the object counts but what it says.
+"""
+
+
+def readings(messages: Iterable[Message]) -> list[tuple[Reading, Message]]:
+    """Each message of a conversation with its reading, in order."""
+    seen: Counter[int] = Counter()
+    found = []
+    for message in messages:
+        said = hash(message)
+        found.append(((said, seen[said]), message))
+        seen[said] += 1
+    return found
+
+
+def _callable(_instance: object, _attribute: object, value: Native) -> None:
+    if not callable(value) or isinstance(value, type):
+        msg = f"Facts: extractor: expected an async function of messages, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _share(_instance: object, _attribute: object, value: Native) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        msg = f"Facts: share: expected a share above 0 and up to 1, got {value!r}"
+        raise ConfigError(msg)
+
+
+@define
+class Facts:
+    """The facts of one conversation, in the order in which they were learned, each once.
+
+    Args:
+        extractor: Takes facts from messages.
+        max_tokens: The most tokens that they may have together; the oldest go first. None means ``share``.
+        share: The most of the room for facts and conversation together that the facts may have, so that they do not
+            crowd out the conversation that they come from; asked only without ``max_tokens``.
+        on: The errors of the extractor that cost nothing but its facts, and are told in the report.
+        known: The facts.
+        read: What was read already; each message is read once.
+
+    Raises:
+        ConfigError: If the extractor cannot be called, ``max_tokens`` is not positive, or ``share`` is not above 0 and
+            up to 1.
+
+    Example:
+        >>> from agentctx.builder import ContextBuilder, Facts
+        >>> async def no_facts(messages):
+        ...     return []
+        >>> builder = ContextBuilder(16_000, facts=Facts(no_facts))
+    """
+
+    extractor: FactExtractor = field(validator=_callable)
+    max_tokens: int | None = field(
+        default=None, validator=lambda _facts, _option, value: check_tokens("Facts: max_tokens", value)
+    )
+    on: tuple[type[Exception], ...] = (Exception,)
+    known: list[str] = field(factory=list)
+    read: set[Reading] = field(factory=set, repr=False)
+    share: float = field(default=0.5, validator=_share, kw_only=True)
+
+    async def learn(self, lost: Mapping[Reading, Message]) -> bool:
+        """Take the facts from those messages that were not read yet; whether one of them is new.
+
+        Args:
+            lost: The messages that are gone from the conversation, in order, by ``readings``.
+
+        Raises:
+            StageError: If the extractor is not async, or returns something else than texts.
+        """
+        unread = {reading: message for reading, message in lost.items() if reading not in self.read}
+        if not unread:
+            return False
+        messages = list(unread.values())
+        with Noting("while the extractor of facts was running"):
+            found: Native = await answered("FactExtractor", self.extractor(messages))
+            a_list = isinstance(found, Sequence) and not isinstance(found, str)
+            if not a_list or not all(isinstance(fact, str) for fact in found):
+                raise StageError("FactExtractor", f"returned {found!r:.80} instead of a list of texts")
+        known = set(self.known)
+        new = [fact for fact in dict.fromkeys(map(str.strip, found)) if fact and fact not in known]
+        self.known.extend(new)
+        self.read.update(unread)
+        return bool(new)
+
+    def block(self, room: int) -> Block:
+        """The facts as a block of the tier ``CORE``, a system message each.
+
+        Args:
+            room: Tokens that are left for facts and history; without ``max_tokens`` the facts get ``share`` of them.
+        """
+        messages = [Message("system", (Text(fact),)) for fact in self.known]
+        most = max(1, int(room * self.share)) if self.max_tokens is None else self.max_tokens
+        return Block(FACTS, messages, Tier.CORE, TruncateOldest(), most)
+
+    def copied(self) -> Facts:
+        """Facts that know the same, and learn apart from these."""
+        return Facts(self.extractor, self.max_tokens, self.on, list(self.known), set(self.read), share=self.share)
+
+
+_NOT_IN_A_NAME = re.compile(r"[^\w.-]")
+
+
+class Rendering(Protocol):
+    """Writes texts, each with the name of the block that it comes from, as one text."""
+
+    def __call__(self, texts: Sequence[tuple[str, str]], /) -> str:
+        """The text that stands for ``(block, text)`` pairs, in order; never empty."""
+        ...
+
+
+def _tag(_instance: object, attribute: object, value: str | None) -> None:
+    if value is not None and tag_name(value) != value:
+        msg = f"XmlTags: {getattr(attribute, 'name', 'tag')}: {value!r} cannot be the name of an XML tag"
+        raise ConfigError(msg)
+
+
+def tag_name(name: str) -> str:
+    """The name, or what is nearest to it among the names that an XML tag can have."""
+    legal = _NOT_IN_A_NAME.sub("_", name)
+    return legal if legal[:1].isalpha() or legal.startswith("_") else f"_{legal}"
+
+
+def escape(text: str) -> str:
+    """The text with ``&``, ``<``, ``>`` and quotes written so that neither a tag nor an attribute can be forged."""
+    return html.escape(text, quote=True)
+
+
+@frozen
+class XmlTags:
+    """Each text in a tag of its own, all of them in one around.
+
+    Args:
+        wrapper: The tag around all.
+        item: The tag around each text; None names it after the block.
+
+    Raises:
+        ConfigError: If a name cannot be that of a tag.
+
+    Example:
+        >>> from agentctx.builder import XmlTags
+        >>> print(XmlTags()([("rules", "Be brief.")]))
+        <context>
+          <rules>Be brief.</rules>
+        </context>
+    """
+
+    wrapper: str = field(default="context", validator=_tag)
+    item: str | None = field(default=None, validator=_tag)
+
+    def __call__(self, texts: Sequence[tuple[str, str]], /) -> str:
+        """``<context>``, a line for each text, ``</context>``."""
+        lines = [f"<{self.wrapper}>"]
+        for block, text in texts:
+            tag = self.item or tag_name(block)
+            lines.append(f"  <{tag}>{escape(text)}</{tag}>")
+        return "\n".join((*lines, f"</{self.wrapper}>"))
+
+
+@frozen
+class MarkdownList:
+    """A heading, and each text as an item of a list; nothing is escaped.
+
+    Args:
+        header: The heading.
+
+    Example:
+        >>> from agentctx.builder import MarkdownList
+        >>> print(MarkdownList("Known")([("rules", "Be brief."), ("task", "Mend it.")]))
+        ### Known
+        - Be brief.
+        - Mend it.
+    """
+
+    header: str = "Context"
+
+    def __call__(self, texts: Sequence[tuple[str, str]], /) -> str:
+        """``### Context``, and a line that begins with ``- `` for each text; its further lines are indented."""
+        items = ["- " + text.replace("\n", "\n  ") for _, text in texts]
+        return "\n".join((f"### {self.header}", *items))
+
+
+@frozen
+class Section:
+    """What is left of a block.
+
+    Args:
+        id: The block's name.
+        tier: Its tier.
+        messages: What goes out of it; never empty.
+    """
+
+    id: str
+    tier: Tier
+    messages: tuple[Message, ...]
+
+
+class Formatter(Protocol):
+    """Makes one list of messages of the sections. A plain async function qualifies.
+
+    Its answer is held to a contract: messages, no call without its result, signed reasoning whole or not at all, the
+    user's newest words as they were, and all of it within the budget, else the blocks are cut further and it is asked
+    again.
+    """
+
+    async def __call__(self, sections: Sequence[Section], /) -> Sequence[Message]:
+        """The messages of the request, from sections in the order of the request."""
+        ...
+
+
+async def concatenate(sections: Sequence[Section], /) -> Sequence[Message]:
+    """The messages one section after the other, as they are."""
+    return [message for section in sections for message in section.messages]
+
+
+@frozen
+class MergeSystem:
+    """One system message: the words of the ``SYSTEM`` tier as they are, and after them the background blocks as text.
+
+    Text alone is merged. What else the system messages hold stays in the system message; images and other media of
+    a background block follow as a user's message of their own; messages with tool calls, results or reasoning stay
+    messages. Without a background block the system messages stay as they are.
+
+    Args:
+        render: How the texts of the background blocks are written.
+        upto: The last tier that is background.
+
+    Example:
+        >>> from agentctx.builder import ContextBuilder, MarkdownList, MergeSystem
+        >>> builder = ContextBuilder(16_000, formatter=MergeSystem(MarkdownList()))
+    """
+
+    render: Rendering = field(default=XmlTags())
+    upto: Tier = field(default=Tier.RAG, converter=as_tier)
+
+    async def __call__(self, sections: Sequence[Section], /) -> Sequence[Message]:
+        """The system message, what could not be merged, and the rest."""
+        heads: list[Message] = []
+        texts: list[tuple[str, str]] = []
+        rest: list[Message] = []
+        for section in sections:
+            for message in section.messages:
+                if section.tier <= Tier.SYSTEM and message.role in ("system", "developer"):
+                    heads.append(message)
+                elif section.tier <= self.upto and all(isinstance(part, (Text, Media)) for part in message.parts):
+                    texts.append((section.id, message.text))
+                    media = tuple(part for part in message.parts if isinstance(part, Media))
+                    rest.extend([Message("user", media)] if media else [])
+                else:
+                    rest.append(message)
+        if not texts:
+            return [*heads, *rest]
+        return [_merged(heads, self.render(texts)), *rest]
+
+
+def _merged(heads: Sequence[Message], text: str) -> Message:
+    """One text when the system messages are text without marks; else their parts as they are, and the text behind."""
+    parts: tuple[Part, ...] = tuple(part for head in heads for part in head.parts)
+    role = heads[0].role if heads else "system"
+    if all(isinstance(part, Text) and not isinstance(part.source, Mapping) for part in parts):
+        said = "\n\n".join(head.text for head in heads if head.text)
+        return Message(role, (Text(f"{said}\n{text}" if said else text),))
+    return Message(role, (*parts, Text("\n" + text)))
 
 
 def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:

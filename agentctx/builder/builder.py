@@ -15,16 +15,21 @@ from agentctx.builder.blocks import (
     REJECTED,
     Block,
     BlockReport,
+    FactExtractor,
+    Facts,
+    Formatter,
+    Reading,
+    Section,
     SharedRoom,
     Slot,
     assemble,
     check_whole,
+    concatenate,
     names_of,
     own_copy,
+    readings,
     slots_of,
 )
-from agentctx.builder.facts import FactExtractor, Facts, Reading, readings
-from agentctx.builder.rendering import Formatter, Section, concatenate
 from agentctx.core.budget import Budget
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
 from agentctx.core.protection import NOT_SHOWN
@@ -37,8 +42,7 @@ from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput,
 from agentctx.formats.registry import FORMATS, detect, format_named
 from agentctx.printable import printable, said_by
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
-from agentctx.tokens.counting import as_counter, default_counter, remembering
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter, as_counter, default_counter, remembering
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 

@@ -46,10 +46,10 @@ from agentctx.comparison import (
 )
 from agentctx.comparison.contenders import READY, contender
 from agentctx.errors import ConfigError
+from agentctx.events.window import short
 from agentctx.extras import unmet
 from agentctx.printable import on_one_line
 from agentctx.replay import Recording
-from agentctx.sinks.window import short
 from agentctx.transcripts.reading import chosen as chosen_of
 from agentctx.users_code import called, pipeline_or_maker
 

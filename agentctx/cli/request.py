@@ -42,11 +42,11 @@ from agentctx.core.message import Context, Native
 from agentctx.core.report import Report, View
 from agentctx.engine.reading import Reader
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
+from agentctx.events.terminal import picture
+from agentctx.events.window import Window, Windows
 from agentctx.formats.registry import FORMATS, format_named
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import part_texts, reader_of
-from agentctx.sinks.terminal import picture
-from agentctx.sinks.window import Window, Windows
 from agentctx.transcripts import Transcript
 from agentctx.wire_format import Violation, WireFormat
 

@@ -429,7 +429,7 @@ class StepPrepared:
 
     Example:
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import StepPrepared
+        >>> from agentctx.events import StepPrepared
         >>> events = []
         >>> view = await Pipeline(sinks=[events.append]).prepare([{"role": "user", "content": "Hello"}])
         >>> isinstance(events[0], StepPrepared), events[0].report.tokens_after
@@ -587,7 +587,7 @@ class SessionSaved:
 
     Example:
         >>> from agentctx import Pipeline, Sessions
-        >>> from agentctx.sinks import SessionSaved
+        >>> from agentctx.events import SessionSaved
         >>> from agentctx.stores import MemoryStore
         >>> events = []
         >>> sessions = Sessions(Pipeline(sinks=[events.append]), MemoryStore())

@@ -27,8 +27,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
 from agentctx.printable import said_by
 from agentctx.protocols import Meter, TokenCounter
-from agentctx.tokens.counting import default_counter, remembering
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter, default_counter, remembering
 from agentctx.wire_format import WireFormat
 
 

@@ -19,10 +19,10 @@ from agentctx.core.report import View
 from agentctx.core.units import units
 from agentctx.engine.reading import as_list
 from agentctx.engine.shrink import OFFLOADED
+from agentctx.events.window import KINDS, KindSizes, tokens_of_head
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Meter, declared
 from agentctx.replay import Recording, Step, reader_of, replay
-from agentctx.sinks.window import KINDS, KindSizes, tokens_of_head
 from agentctx.transcripts.costs import billed_cost, spent
 
 

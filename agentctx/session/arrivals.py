@@ -30,7 +30,7 @@ from agentctx.session.record import (
     with_instructions,
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext
-from agentctx.tokens.meter import characters_to_count
+from agentctx.tokens.counting import characters_to_count
 from agentctx.users_code import FAILURES
 
 

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from agentctx.core.secrets import redact_secrets as redact_secrets
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.gathering import (
+        ContextItem as ContextItem,
         Gathered as Gathered,
         SourceReport as SourceReport,
         gather as gather,
         prioritise as prioritise,
     )
     from agentctx.sources.git import GitSource as GitSource
-    from agentctx.sources.items import ContextItem as ContextItem
     from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.stable_prompt import (
         PromptSection as PromptSection,
@@ -32,10 +32,9 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.sources.items": "ContextItem",
+            "agentctx.sources.gathering": "ContextItem Gathered SourceReport gather prioritise",
             "agentctx.sources.decay": "Decay",
             "agentctx.sources.read_only_files": "ReadOnlyFiles",
-            "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",
             "agentctx.sources.git": "GitSource",
             "agentctx.core.secrets": "redact_secrets",
             "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",

@@ -33,8 +33,7 @@ from agentctx.core.message import Native
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError, SourceError
 from agentctx.sources.folder import opened, read_below
-from agentctx.sources.gathering import amount, stop_when_abandoned
-from agentctx.sources.items import ContextItem
+from agentctx.sources.gathering import ContextItem, amount, stop_when_abandoned
 
 _OUTSIDE = "--ignore-submodules=dirty"
 """Of submodules the commit is compared; to look into one, git would start another git in it."""

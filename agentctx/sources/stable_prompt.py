@@ -19,8 +19,7 @@ from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import said_by, shown
 from agentctx.protocols import TokenCounter
-from agentctx.sources.gathering import as_items, result_of, section
-from agentctx.sources.items import ContextProvider
+from agentctx.sources.gathering import ContextProvider, as_items, result_of, section
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 

@@ -23,9 +23,8 @@ from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
 from agentctx.printable import calendar_time
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
-from agentctx.sources.gathering import amount, one_line
+from agentctx.sources.gathering import ContextItem, amount, one_line
 from agentctx.sources.git import head_branch, installed
-from agentctx.sources.items import ContextItem
 
 _versions: dict[tuple[str, int], str] = {}
 """What tools said of themselves, by their file and its time of change: a tool that was not replaced is asked once."""

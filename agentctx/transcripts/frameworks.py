@@ -21,8 +21,7 @@ from agentctx.formats.registry import format_named
 from agentctx.models.table import find
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
-from agentctx.transcripts.files import Fields, Read, left_out
-from agentctx.transcripts.other_tools import tool_of
+from agentctx.transcripts.files import Fields, Read, left_out, tool_of
 
 LANGCHAIN = "LangChain"
 LANGGRAPH_STATE = "LangGraph (state)"

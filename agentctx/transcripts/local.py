@@ -17,8 +17,7 @@ from attrs import evolve, field, frozen
 from agentctx.errors import InvalidInput
 from agentctx.replay import Billed
 from agentctx.transcripts import claude_code, codex
-from agentctx.transcripts.files import MAX_BYTES, Glance, object_of, unpacked
-from agentctx.transcripts.other_tools import tool_of
+from agentctx.transcripts.files import MAX_BYTES, Glance, object_of, tool_of, unpacked
 
 _AGENT = "agent-"
 _SUBAGENTS = "subagents"

@@ -34,20 +34,23 @@ from agentctx.printable import escaped
 from agentctx.replay import Recording
 from agentctx.transcripts import claude_code, codex, exchanges, frameworks, inspect_ai, openhands
 from agentctx.transcripts.files import (
+    LOOKED_AT,
     MAX_BYTES,
+    TOOLS,
     ZIP,
     Fields,
     Line,
     LogLines,
     Read,
+    described,
     name_of,
     opened,
     parse,
     place,
     refuse_other_kinds,
+    tool_of,
     translated,
 )
-from agentctx.transcripts.other_tools import LOOKED_AT, TOOLS, described, tool_of
 
 LogReader = Callable[[LogLines], Iterator[Read]]
 MessagesReader = Callable[[Sequence[Native], Fields], Read]
@@ -90,7 +93,7 @@ READERS: Mapping[str, ToolReader] = {
     openhands.NAME: ToolReader(messages=openhands.read),
     openhands.TRAJECTORY: ToolReader(document=openhands.read_trajectory),
 }
-"""The tools whose files are read, by the name that ``agentctx.transcripts.other_tools`` knows their shape by."""
+"""The tools whose files are read, by the name that ``agentctx.transcripts.files`` knows their shape by."""
 
 
 def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | None = None) -> Iterator[Transcript]:

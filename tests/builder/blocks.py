@@ -5,7 +5,7 @@ from agentctx.builder.blocks import SharedRoom, Slot, assemble, least_of
 from agentctx.protocols import Call
 from agentctx.testing import assistant, call, result, transcript
 from agentctx.tokens import FixedCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 
 def chat(*words):

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.builder.rendering import concatenate
+from agentctx.builder.blocks import concatenate
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing import fixed_summarizer
 from agentctx.tokens import FixedCounter

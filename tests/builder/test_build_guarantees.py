@@ -368,7 +368,7 @@ BUILDS = """
 import anyio, hashlib, json, sys
 sys.path.insert(0, sys.argv[1])
 from blocks import block, builder, chat, tool_round
-from agentctx.builder.rendering import MergeSystem
+from agentctx.builder.blocks import MergeSystem
 from agentctx.core.tier import Tier, TierRule
 from agentctx.strategies import TruncateOldest
 

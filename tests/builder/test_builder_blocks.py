@@ -10,7 +10,7 @@ from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, InvalidInput, Message, Text
 from agentctx.builder import Block, Tier
-from agentctx.builder.rendering import concatenate
+from agentctx.builder.blocks import concatenate
 from agentctx.strategies import Drop, TruncateOldest
 
 pytestmark = pytest.mark.anyio

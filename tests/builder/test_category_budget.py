@@ -9,7 +9,7 @@ from agentctx.builder import Category, CategoryBudget
 from agentctx.builder.categories import FIXED, FULL_SIZE, LEAST_FILES, RESERVED, SLOTS, CategorySlot, measure
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, TiktokenCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 SIZES = [8_000, 32_000, 128_000, 200_000, 1_000_000]
 CONVERSATIONS = [0, 5_000, 80_000, 500_000]

@@ -6,7 +6,7 @@ from blocks import block, builder, built, chat, said
 
 from agentctx import Context, ContextOverflow, InvalidInput, Message, Outcome, StageError, Text, Thinking, ToolCall
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.builder.rendering import concatenate
+from agentctx.builder.blocks import concatenate
 from agentctx.strategies import Drop, Strict, Summarize, TruncateOldest
 from agentctx.tokens import FixedCounter
 

@@ -8,7 +8,7 @@ from agentctx import Budget, ConfigError, ContextOverflow, Message, Text, ToolCa
 from agentctx.formats.openai_chat import OpenAIChat
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing import assistant, call, check_laws, fixed_summarizer, result, transcript, user
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from blocks import block, builder, chat, said
 
 from agentctx import ConfigError, Message, StageError, Text
 from agentctx.builder import Facts, MergeSystem, Tier
-from agentctx.builder.facts import readings
+from agentctx.builder.blocks import readings
 from agentctx.strategies import TruncateOldest
 
 pytestmark = pytest.mark.anyio

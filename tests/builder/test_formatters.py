@@ -7,7 +7,7 @@ from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
 from agentctx.builder import Block, MarkdownList, MergeSystem, Tier, XmlTags
-from agentctx.builder.rendering import Section, concatenate, escape, tag_name
+from agentctx.builder.blocks import Section, concatenate, escape, tag_name
 from agentctx.strategies import Drop, TruncateOldest
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,7 @@ from attrs import evolve
 
 from agentctx import Context, Message, Opaque, Pipeline
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import PromptReader
-from agentctx.economics.costs import made_forecast
+from agentctx.economics.costs import PromptReader, made_forecast
 from agentctx.engine.reading import reader
 from agentctx.formats.cache_markers import CONTROL_MARKERS
 from agentctx.models.profile import cache_rules

@@ -5,8 +5,7 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import CachedBlock, Prompt
-from agentctx.economics.costs import Usage
+from agentctx.economics.costs import CachedBlock, Prompt, Usage
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.profile import (
     ANTHROPIC_CACHE,

@@ -23,8 +23,7 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.cache import PromptReader
-from agentctx.economics.costs import Usage, cost
+from agentctx.economics.costs import PromptReader, Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules

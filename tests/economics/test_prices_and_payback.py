@@ -23,7 +23,7 @@ from agentctx.models import ModelProfile, Prices
 from agentctx.models.profile import NO_CACHE
 from agentctx.models.table import profile
 from agentctx.tokens import FixedCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 READ, WRITE = 0.1, 1.25
 CLAUDE = ModelProfile("claude-test", prices=Prices(10, 1, 12.5, 20, 50))

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentctx import Call, Context, Message, Text, ToolCall, ToolResult
 from agentctx.engine.cut import lay_out, shrink_open_round
 from agentctx.tokens import HeuristicCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 CALL = Call(MessageMeter(HeuristicCounter()))
 

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from agentctx import Call, Context, Message, Text, ToolResult
 from agentctx.engine.shrink import shrink_results, water_level
 from agentctx.tokens import HeuristicCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 
 def freed(sizes, cap):

@@ -12,7 +12,7 @@ from agentctx.presets import coding_agent
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import TiktokenCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 WORDS = [
     "build",

@@ -9,7 +9,7 @@ from agentctx.engine.recap import giving_way
 from agentctx.protocols import Call
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, fixed_summarizer, transcript, user
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]

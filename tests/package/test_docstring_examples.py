@@ -32,7 +32,7 @@ PARTS = (
     "agentctx.comparison",
     "agentctx.proxy",
     "agentctx.report",
-    "agentctx.sinks",
+    "agentctx.events",
     "agentctx.stores",
     "agentctx.strategies",
     "agentctx.testing",
@@ -61,7 +61,7 @@ MODULES = {
     ),
     "agentctx.replay": ("summarise",),
     "agentctx.retention": ("Retention", "Watch", "needs"),
-    "agentctx.sources.items": ("ContextProvider",),
+    "agentctx.sources.gathering": ("ContextProvider",),
 }
 
 

@@ -90,7 +90,7 @@ def test_a_name_that_a_good_version_lacks_is_named(error_of):
     [
         ("agentctx.stores.redis", "redis", "redis", "redis"),
         ("agentctx.stores.postgres", "psycopg", "psycopg", "postgres"),
-        ("agentctx.sinks.terminal", "rich", "rich", "cli"),
+        ("agentctx.events.terminal", "rich", "rich", "cli"),
         ("agentctx.testing.servers", "starlette", "starlette", "testing"),
     ],
 )

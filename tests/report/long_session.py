@@ -6,10 +6,10 @@ from attrs import evolve, frozen
 
 from agentctx import Budget, Change, Message, Outcome, Text, ToolCall, ToolResult
 from agentctx.core.recap import Recap
+from agentctx.events.window import KINDS
 from agentctx.replay import Recording, Step
 from agentctx.report import SessionData
 from agentctx.report.data import Added, Layout, RowChange, ShownCall, State, costs, growing
-from agentctx.sinks.window import KINDS
 
 CALLS = 2_000
 BETWEEN = 200

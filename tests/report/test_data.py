@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from agentctx import Budget, Context, FitContextWindow, Message, Outcome, Pipeline, Text, presets
+from agentctx.events.window import KINDS
 from agentctx.memory import Offload, Recall
 from agentctx.replay import Recording
 from agentctx.report.data import trimming
-from agentctx.sinks.window import KINDS
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize
 from agentctx.transcripts import read_transcripts

@@ -25,8 +25,7 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.cache import CachedBlock, Prompt, PromptReader
-from agentctx.economics.costs import cost
+from agentctx.economics.costs import CachedBlock, Prompt, PromptReader, cost
 from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
 from agentctx.models.profile import cache_rules

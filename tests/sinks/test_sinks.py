@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY, generate_latest
 
 from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, InvalidInput, Pipeline, Session, Sessions
 from agentctx.economics import SilentTruncationSuspected
-from agentctx.sinks import (
+from agentctx.events import (
     JsonLines,
     LogEvents,
     OpenTelemetry,

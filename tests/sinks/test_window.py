@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
 from agentctx.cli.app import app
 from agentctx.core.report import View
-from agentctx.sinks import Advice, ContentSize, LiveView, Window
-from agentctx.sinks.terminal import Snapshot, bar, history, picture
-from agentctx.sinks.window import KINDS
+from agentctx.events import Advice, ContentSize, LiveView, Window
+from agentctx.events.terminal import Snapshot, bar, history, picture
+from agentctx.events.window import KINDS
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from agentctx.economics import Condition
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

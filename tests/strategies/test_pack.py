@@ -12,7 +12,7 @@ from agentctx.strategies import Bm25, Embedded, Weights
 from agentctx.strategies.pack import STRATEGIES, choose, recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from agentctx import (
 from agentctx.stores import MemoryStore
 from agentctx.testing import CountingCounter, Recorder, assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 

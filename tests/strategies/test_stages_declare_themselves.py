@@ -28,8 +28,7 @@ from agentctx.engine.reading import reader
 from agentctx.protocols import Phase, declared
 from agentctx.testing import assistant, result, transcript, user
 from agentctx.tokens import FixedCounter, TiktokenCounter
-from agentctx.tokens.counting import HeuristicCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import HeuristicCounter, MessageMeter
 
 pytestmark = pytest.mark.anyio
 

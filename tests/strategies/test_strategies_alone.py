@@ -46,7 +46,7 @@ from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from agentctx import ConfigError, InvalidInput, Message, Text, ToolCall, count
 from agentctx.testing import assistant, call, history, system, tool, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 
 class Len:

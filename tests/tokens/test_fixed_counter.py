@@ -2,7 +2,7 @@ import pytest
 
 from agentctx import ConfigError, Context, Media, Message, Text, Tool, ToolCall, ToolResult
 from agentctx.tokens import FixedCounter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter
 
 METER = MessageMeter(FixedCounter(10))
 MESSAGES = (

@@ -5,8 +5,7 @@ from scripts_of_the_world import PASSAGES
 
 from agentctx import ConfigError, Media, Message, Text, ToolCall, ToolResult
 from agentctx.tokens import HeuristicCounter
-from agentctx.tokens.counting import remembering
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter, remembering
 from agentctx.tokens.tiktoken import TiktokenCounter
 
 COUNTER = HeuristicCounter()

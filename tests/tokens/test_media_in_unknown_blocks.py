@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Media, Message, Opaque, Text, ToolResult
-from agentctx.tokens.counting import default_counter
+from agentctx.tokens.counting import MessageMeter, default_counter
 from agentctx.tokens.media import carried
-from agentctx.tokens.meter import MessageMeter
 
 METER = MessageMeter(default_counter(None))
 NOISE = shake_256(b"noise").digest(30_000)

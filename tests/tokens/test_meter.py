@@ -8,8 +8,7 @@ from agentctx.formats.anthropic import Anthropic
 from agentctx.models import ModelProfile
 from agentctx.models.table import profile
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
-from agentctx.tokens.counting import default_counter
-from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.counting import MessageMeter, default_counter
 
 METER = MessageMeter(TiktokenCounter())
 COUNT = TiktokenCounter().count

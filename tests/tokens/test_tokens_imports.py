@@ -26,7 +26,7 @@ def test_counters_are_built_without_tiktoken():
     program = (
         "import sys\n"
         "from agentctx.tokens.counting import default_counter\n"
-        "from agentctx.tokens.meter import MessageMeter\n"
+        "from agentctx.tokens.counting import MessageMeter\n"
         "count = MessageMeter(default_counter('gpt-5.4')).counter.count\n"
         "print('tiktoken' in sys.modules, count('hello world'), 'tiktoken' in sys.modules)"
     )

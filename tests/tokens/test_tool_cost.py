@@ -5,8 +5,7 @@ from agentctx import Context, Message, Text, Tool, count
 from agentctx.engine.reading import reader
 from agentctx.models.table import profile
 from agentctx.tokens import TiktokenCounter
-from agentctx.tokens.counting import default_counter
-from agentctx.tokens.meter import MessageMeter, json_tools, openai_tools
+from agentctx.tokens.counting import MessageMeter, default_counter, json_tools, openai_tools
 
 COUNT = TiktokenCounter().count
 WEATHER = Tool(

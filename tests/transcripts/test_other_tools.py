@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from agentctx import InvalidInput
 from agentctx.formats.registry import FORMATS
 from agentctx.transcripts import exchanges
-from agentctx.transcripts.other_tools import TOOLS, tool_of
+from agentctx.transcripts.files import TOOLS, tool_of
 from agentctx.transcripts.reading import READERS, read_transcripts
 
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]

@@ -12,10 +12,10 @@ from attrs import Factory, define, field, frozen
 
 from agentctx.core.report import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
 from agentctx.errors import ConfigError
+from agentctx.events.log import is_cut, saved
+from agentctx.events.window import KINDS, Window, Windows, short
 from agentctx.extras import unmet
 from agentctx.printable import IN_ASCII, on_one_line
-from agentctx.sinks.log import is_cut, saved
-from agentctx.sinks.window import KINDS, Window, Windows, short
 
 try:
     from rich.box import SIMPLE_HEAD
@@ -254,7 +254,7 @@ class LiveView:
         >>> import io
         >>> from rich.console import Console
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks.terminal import LiveView
+        >>> from agentctx.events.terminal import LiveView
         >>> shown = io.StringIO()
         >>> with LiveView(Console(file=shown, width=100)) as live:
         ...     pipeline = Pipeline(budget=8_000, sinks=[live])

@@ -127,7 +127,7 @@ class ContentSize:
         tokens: Its size.
 
     Example:
-        >>> from agentctx.sinks import ContentSize
+        >>> from agentctx.events import ContentSize
         >>> ContentSize("results", 12_000).name
         'results'
     """
@@ -151,7 +151,7 @@ class Advice:
         saves: Tokens that it takes off at most; 0 where that cannot be said.
 
     Example:
-        >>> from agentctx.sinks import Advice
+        >>> from agentctx.events import Advice
         >>> print(Advice("tool results take 61 % of the request", "ClearToolResults(keep_last=5)", 9_000))
         tool results take 61 % of the request: ClearToolResults(keep_last=5) takes off up to 9,000 tokens
     """
@@ -176,7 +176,7 @@ class Window:
 
     Example:
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import Window
+        >>> from agentctx.events import Window
         >>> from agentctx.testing import assistant, call, result, transcript, user
         >>> turns = user("Read it."), assistant(call("a", "read")), result("a", "word " * 2_000)
         >>> view = await Pipeline(budget=4_000).prepare(transcript("openai-chat", *turns))

@@ -22,9 +22,9 @@ from agentctx.core.report import (
 )
 from agentctx.engine.usage import output_tokens
 from agentctx.errors import ConfigError
+from agentctx.events.log import is_cut, saved, store_failures
 from agentctx.extras import unmet
 from agentctx.formats.registry import format_named
-from agentctx.sinks.log import is_cut, saved, store_failures
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BYTES = tuple(4**power for power in range(5, 14))
@@ -61,7 +61,7 @@ class OpenTelemetry:
         >>> from opentelemetry.sdk.metrics import MeterProvider
         >>> from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import OpenTelemetry
+        >>> from agentctx.events import OpenTelemetry
         >>> reader = InMemoryMetricReader()
         >>> sink = OpenTelemetry(MeterProvider(metric_readers=[reader]))
         >>> view = await Pipeline(sinks=[sink]).prepare([{"role": "user", "content": "Hello"}])

@@ -48,7 +48,7 @@ class LogEvents:
     Example:
         >>> import logging
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import LogEvents
+        >>> from agentctx.events import LogEvents
         >>> logging.getLogger("steps").addFilter(lambda record: print(record.getMessage()))
         >>> logging.getLogger("steps").setLevel("DEBUG")
         >>> view = await Pipeline(sinks=[LogEvents("steps")]).prepare([{"role": "user", "content": "Hello"}])
@@ -122,7 +122,7 @@ class JsonLines:
     Example:
         >>> import io, json
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import JsonLines
+        >>> from agentctx.events import JsonLines
         >>> lines = io.StringIO()
         >>> view = await Pipeline(sinks=[JsonLines(lines)]).prepare([{"role": "user", "content": "Hello"}])
         >>> json.loads(lines.getvalue())["tokens_after"]
@@ -178,7 +178,7 @@ class Saved:
             prices are not known.
 
     Example:
-        >>> from agentctx.sinks import Saved
+        >>> from agentctx.events import Saved
         >>> Saved(tokens=1_200, usd=0.0036).tokens
         1200
     """
@@ -195,7 +195,7 @@ def saved(event: StepPrepared) -> Saved:
 
     Example:
         >>> from agentctx import Pipeline
-        >>> from agentctx.sinks import saved
+        >>> from agentctx.events import saved
         >>> def tell(event):
         ...     print(saved(event))
         >>> view = await Pipeline(sinks=[tell]).prepare([{"role": "user", "content": "Hello"}], model="gpt-5.4")

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
         StepRefused as StepRefused,
         UsageRecorded as UsageRecorded,
     )
+    from agentctx.events.log import JsonLines as JsonLines, LogEvents as LogEvents, Saved as Saved, saved as saved
+    from agentctx.events.opentelemetry import OpenTelemetry as OpenTelemetry
+    from agentctx.events.terminal import LiveView as LiveView
+    from agentctx.events.window import Advice as Advice, ContentSize as ContentSize, Window as Window
     from agentctx.protocols import Sink as Sink
-    from agentctx.sinks.log import JsonLines as JsonLines, LogEvents as LogEvents, Saved as Saved, saved as saved
-    from agentctx.sinks.opentelemetry import OpenTelemetry as OpenTelemetry
-    from agentctx.sinks.terminal import LiveView as LiveView
-    from agentctx.sinks.window import Advice as Advice, ContentSize as ContentSize, Window as Window
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -27,9 +27,9 @@ else:
                 "OverflowMet SessionClosed SessionOpened SessionSaved StepPrepared StepRefused UsageRecorded"
             ),
             "agentctx.protocols": "Sink",
-            "agentctx.sinks.log": "JsonLines LogEvents Saved saved",
-            "agentctx.sinks.opentelemetry": "OpenTelemetry",
-            "agentctx.sinks.terminal": "LiveView",
-            "agentctx.sinks.window": "Advice ContentSize Window",
+            "agentctx.events.log": "JsonLines LogEvents Saved saved",
+            "agentctx.events.opentelemetry": "OpenTelemetry",
+            "agentctx.events.terminal": "LiveView",
+            "agentctx.events.window": "Advice ContentSize Window",
         },
     )
