@@ -19,30 +19,12 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
+    from agentctx.budget import Budget as Budget, MediaLimits as MediaLimits
+    from agentctx.changes import Change as Change, Outcome as Outcome
     from agentctx.checking import count as count, validate as validate, warmup as warmup
     from agentctx.clients.http import async_http_client as async_http_client, http_client as http_client
     from agentctx.clients.wrap import of as of, wrap as wrap
     from agentctx.conversion import convert as convert
-    from agentctx.core.budget import Budget as Budget, MediaLimits as MediaLimits
-    from agentctx.core.changes import Change as Change, Outcome as Outcome
-    from agentctx.core.message import (
-        Context as Context,
-        Media as Media,
-        Message as Message,
-        Opaque as Opaque,
-        Text as Text,
-        Thinking as Thinking,
-        Tool as Tool,
-        ToolCall as ToolCall,
-        ToolResult as ToolResult,
-    )
-    from agentctx.core.report import (
-        Compaction as Compaction,
-        Report as Report,
-        StageReport as StageReport,
-        View as View,
-    )
-    from agentctx.core.units import Unit as Unit, units as units
     from agentctx.engine.protect import Protect as Protect
     from agentctx.engine.repair import RepairHistory as RepairHistory
     from agentctx.errors import (
@@ -58,12 +40,29 @@ if TYPE_CHECKING:
     )
     from agentctx.formats.overflow import classify_error as classify_error, overflow_of as overflow_of
     from agentctx.memory.ledger import Ledger as Ledger
+    from agentctx.message import (
+        Context as Context,
+        Media as Media,
+        Message as Message,
+        Opaque as Opaque,
+        Text as Text,
+        Thinking as Thinking,
+        Tool as Tool,
+        ToolCall as ToolCall,
+        ToolResult as ToolResult,
+    )
     from agentctx.pipeline import Pipeline as Pipeline
     from agentctx.protocols import (
         Call as Call,
         ContextStrategy as ContextStrategy,
         Scope as Scope,
         Stage as Stage,
+    )
+    from agentctx.reports import (
+        Compaction as Compaction,
+        Report as Report,
+        StageReport as StageReport,
+        View as View,
     )
     from agentctx.session.blocking import blocking as blocking
     from agentctx.session.session import Session as Session
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers as PlaceCacheMarkers
     from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs as TruncateToolOutputs
     from agentctx.strategies.when import first_of as first_of, over as over, when as when
+    from agentctx.unit import Unit as Unit, units as units
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -85,11 +85,11 @@ else:
             "agentctx.clients.http": "async_http_client http_client",
             "agentctx.clients.wrap": "of wrap",
             "agentctx.conversion": "convert",
-            "agentctx.core.budget": "Budget MediaLimits",
-            "agentctx.core.changes": "Change Outcome",
-            "agentctx.core.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
-            "agentctx.core.report": "Compaction Report StageReport View",
-            "agentctx.core.units": "Unit units",
+            "agentctx.budget": "Budget MediaLimits",
+            "agentctx.changes": "Change Outcome",
+            "agentctx.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
+            "agentctx.reports": "Compaction Report StageReport View",
+            "agentctx.unit": "Unit units",
             "agentctx.formats.overflow": "classify_error overflow_of",
             "agentctx.engine.protect": "Protect",
             "agentctx.engine.repair": "RepairHistory",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentctx.core.message import Native
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.formats.registry import FORMATS, detect, format_named, messages_of
+from agentctx.message import Native
 from agentctx.models.table import encoding_for
 from agentctx.protocols import TokenCounter
 from agentctx.rules import find_violations

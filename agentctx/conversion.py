@@ -1,4 +1,4 @@
-"""What one provider's model and tools said and were, as what any other provider takes: parts, ids, turns, tools."""
+"""A conversation taken from one provider's format to another: parts, ids, turns and tools."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.changes import Change, ChangesInForce, Outcome, match
-from agentctx.core.message import (
+from agentctx.changes import Change, ChangesInForce, Outcome, match
+from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader, write_native
+from agentctx.engine.repair import repair
+from agentctx.errors import InvalidInput
+from agentctx.formats.native import HEARD, fields_or_none, json_object, mapping_or_none
+from agentctx.message import (
     KEYS,
     SYSTEM_ROLES,
     Context,
@@ -31,16 +35,12 @@ from agentctx.core.message import (
     ToolResult,
     is_marker,
 )
-from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
-from agentctx.core.report import Report, StageReport
-from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader, write_native
-from agentctx.engine.repair import repair
-from agentctx.errors import InvalidInput
-from agentctx.formats.native import HEARD, fields_or_none, json_object, mapping_or_none
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, TokenCounter
+from agentctx.reports import Report, StageReport
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.media import carried, document_text
+from agentctx.unit import FOREIGN_REASONING, NOT_SHOWN
 from agentctx.wire_format import Capabilities, MediaTypes, Spelling, WireFormat
 
 FAILED = "that the tool failed is not said here"

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Native
-from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
-from agentctx.core.report import StepPrepared, StepRefused, View
+from agentctx.budget import Budget
 from agentctx.engine.listeners import observe
 from agentctx.engine.options import (
     as_budget,
@@ -27,6 +24,7 @@ from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.errors import ConfigError
 from agentctx.formats.registry import format_named
+from agentctx.message import Context, Native
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -39,10 +37,12 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
+from agentctx.reports import StepPrepared, StepRefused, View
 from agentctx.session.lock import Work, within
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter
+from agentctx.unit import POLICIES, ProtectRule, ThinkingPolicy
 
 if TYPE_CHECKING:
     from agentctx.session.session import Session

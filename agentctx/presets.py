@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from agentctx.core.budget import Budget
-from agentctx.core.protection import has_user_words
+from agentctx.budget import Budget
 from agentctx.economics.conditions import pays_back
 from agentctx.engine.options import as_budget
 from agentctx.engine.protect import Protect
@@ -27,6 +26,7 @@ from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
+from agentctx.unit import has_user_words
 
 DOWN_TO = 0.25
 """A cut goes down to this share of where it began: a cached prefix then breaks rarely.

@@ -9,10 +9,14 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.changes import Outcome
-from agentctx.core.message import Context, Message, Native, Part, ToolResult
-from agentctx.core.protection import (
+from agentctx.budget import Budget
+from agentctx.changes import Outcome
+from agentctx.marks import Unsaid, recaps
+from agentctx.message import Context, Message, Native, Part, ToolResult
+from agentctx.models.profile import ModelProfile
+from agentctx.offload import is_much, offload
+from agentctx.reports import Compaction, Event
+from agentctx.unit import (
     Preferred,
     ProtectRule,
     ThinkingPolicy,
@@ -21,10 +25,6 @@ from agentctx.core.protection import (
     places_of,
     unread,
 )
-from agentctx.core.recap import Unsaid, recaps
-from agentctx.core.report import Compaction, Event
-from agentctx.models.profile import ModelProfile
-from agentctx.offload import is_much, offload
 from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ from typing import Any
 
 from attrs import asdict, evolve, field, frozen
 
-from agentctx.core.changes import Change, Outcome, match
-from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.report import View
+from agentctx.changes import Change, Outcome, match
 from agentctx.economics.costs import Usage
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
+from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.pipeline import Pipeline
+from agentctx.reports import View
 from agentctx.rules import validator
 from agentctx.rules.rule import Validator
 from agentctx.session.session import Session

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
 
-from agentctx.core.message import (
+from agentctx.errors import InvalidInput
+from agentctx.message import (
     CacheMarker,
     Context,
     Message,
@@ -25,7 +26,6 @@ from agentctx.core.message import (
     Ttl,
     is_marker_tool,
 )
-from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 
 USUAL = "openai-chat"

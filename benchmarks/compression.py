@@ -61,7 +61,7 @@ from agentctx import (
     Text,
     ToolResult,
 )
-from agentctx.core.references import SHOWN_AGAIN
+from agentctx.marks import SHOWN_AGAIN
 from agentctx.presets import assistant, coding_agent, thrifty
 from agentctx.replay import Recording
 from agentctx.retention import needs, said_by

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
 
 from agentctx import Message
-from agentctx.core.message import SYSTEM_ROLES
+from agentctx.message import SYSTEM_ROLES
 
 
 def langchain_trim(messages: Sequence[Message], room: int, count: Callable[[Message], int]) -> list[int]:

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agentctx import Call, Context, Message, Tool
-from agentctx.core.protection import always
 from agentctx.engine.reading import Reader, reader
 from agentctx.formats.registry import format_named
 from agentctx.replay import Recording, calls_of
+from agentctx.unit import always
 
 T, R = TypeVar("T"), TypeVar("R")
 

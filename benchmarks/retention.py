@@ -50,13 +50,13 @@ from rich.table import Table
 from sending import Sent, Way, in_session
 
 from agentctx import Budget, Context
-from agentctx.core.protection import has_user_words
 from agentctx.economics import CacheSimulator
 from agentctx.economics.costs import Prompt, PromptReader, cost
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import assistant, coding_agent, late_and_large, thrifty
 from agentctx.retention import Reach, Retention, Watch, needs
+from agentctx.unit import has_user_words
 
 MODEL = "gpt-5.4"
 """Its cache keeps the longest prefix; its prices are those of the bills."""

@@ -15,8 +15,7 @@ from typing import TypeVar, get_args
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
-from agentctx.core.tier import TierRule
+from agentctx.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
 from agentctx.engine.shrink import Keep
@@ -56,6 +55,7 @@ from agentctx.testing.writers import (
     Writer,
     write,
 )
+from agentctx.tiers import TierRule
 
 VISIBLE = (
     "ok",

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from agentctx import Budget, Context, FitContextWindow, Message, Pipeline, Text, ToolCall, ToolResult
-from agentctx.core.recap import Recap
 from agentctx.engine.originals import recall_tool
+from agentctx.marks import Recap
 from agentctx.replay import Recording
 from agentctx.retention import Library, Reach, Retention, Watch, needs, user_words, values_of, watched
 from agentctx.stores import MemoryStore

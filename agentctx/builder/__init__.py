@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from agentctx.builder.categories import Category as Category, CategoryBudget as CategoryBudget, Division as Division
     from agentctx.builder.thread import Thread as Thread
-    from agentctx.core.tier import Tier as Tier, TierRule as TierRule, allocate as allocate
+    from agentctx.tiers import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
@@ -30,6 +30,6 @@ else:
             "agentctx.builder.builder": "Assembled BuildReport ContextBuilder",
             "agentctx.builder.categories": "Category CategoryBudget Division",
             "agentctx.builder.thread": "Thread",
-            "agentctx.core.tier": "Tier TierRule allocate",
+            "agentctx.tiers": "Tier TierRule allocate",
         },
     )

@@ -1,4 +1,4 @@
-"""What is worth knowing when the messages that said it are gone."""
+"""The blocks of a request: how much room each has, how its items are written, and which facts it keeps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from typing import Any, Protocol, cast, get_args
 from anyio.lowlevel import checkpoint_if_cancelled
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.changes import Change, Outcome, match
-from agentctx.core.message import Context, Media, Message, Native, Part, Text, Ttl
-from agentctx.core.protection import last_words, signed_thinking
-from agentctx.core.tier import Tier, TierRule, allocate, as_tier
-from agentctx.core.units import broken_pair
+from agentctx.budget import Budget
+from agentctx.changes import Change, Outcome, match
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.options import check_tokens
 from agentctx.engine.run_stages import Noting, answered, run_alone
@@ -31,8 +27,11 @@ from agentctx.errors import (
     LostProtected,
     StageError,
 )
+from agentctx.message import Context, Media, Message, Native, Part, Text, Ttl
 from agentctx.protocols import Call, ContextStrategy, Notes, declared
 from agentctx.strategies.drop_units import Drop, Strict, TruncateOldest, staying
+from agentctx.tiers import Tier, TierRule, allocate, as_tier
+from agentctx.unit import broken_pair, last_words, signed_thinking
 
 FACTS = "facts"
 """The name of the block that keeps the facts."""

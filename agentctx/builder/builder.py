@@ -11,6 +11,7 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from attrs import asdict, define, evolve, field, frozen
 
+from agentctx.budget import Budget
 from agentctx.builder.blocks import (
     REJECTED,
     Block,
@@ -30,19 +31,18 @@ from agentctx.builder.blocks import (
     readings,
     slots_of,
 )
-from agentctx.core.budget import Budget
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
-from agentctx.core.protection import NOT_SHOWN
-from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, LostProtected, StageError
 from agentctx.formats.registry import FORMATS, detect, format_named
+from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
 from agentctx.printable import printable, said_by
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
+from agentctx.tiers import Tier, TierRule, allocate
 from agentctx.tokens.counting import MessageMeter, as_counter, default_counter, remembering
+from agentctx.unit import NOT_SHOWN
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from attrs import field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import SYSTEM_ROLES, Context
-from agentctx.core.tier import Tier, TierRule, allocate, apportion
+from agentctx.budget import Budget
 from agentctx.errors import ConfigError
+from agentctx.message import SYSTEM_ROLES, Context
 from agentctx.protocols import Call
+from agentctx.tiers import Tier, TierRule, allocate, apportion
 
 PRECISION = 1_000_000
 """Shares are taken to this many parts of one."""

@@ -10,8 +10,8 @@ import anyio
 from attrs import field, frozen
 
 from agentctx.builder.builder import Assembled, ContextBuilder
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError, InvalidInput, StoreConflict, StoreUnavailable
+from agentctx.message import Native
 from agentctx.protocols import HistorySnapshot, HistoryStore
 
 ATTEMPTS = 32

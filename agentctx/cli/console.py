@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentctx.cli.streams import give_up_stdout
-from agentctx.core.report import Report, report_text
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
 from agentctx.printable import IN_ASCII, escaped, on_one_line, printable
+from agentctx.reports import Report, report_text
 
 NARROW = 70
 """A terminal of fewer columns has no room for words beside numbers: they stand on a line of their own."""

@@ -13,8 +13,8 @@ import typer
 from attrs import frozen
 
 from agentctx import ClearToolResults, FitContextWindow, TruncateToolOutputs, over, presets, when
+from agentctx.budget import Amount, Budget
 from agentctx.cli.console import err, prints_on_stderr
-from agentctx.core.budget import Amount, Budget
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.formats.registry import FORMATS
 from agentctx.pipeline import Pipeline

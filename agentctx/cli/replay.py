@@ -16,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentctx import warmup
+from agentctx.budget import Budget
+from agentctx.changes import Outcome
 from agentctx.cli import options
 from agentctx.cli.console import (
     FOUND,
@@ -41,11 +43,9 @@ from agentctx.cli.options import (
     users_code,
 )
 from agentctx.comparison.run import read_rows
-from agentctx.core.budget import Budget
-from agentctx.core.changes import Outcome
-from agentctx.core.message import Native
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import (

@@ -38,15 +38,15 @@ from agentctx.cli.console import (
 )
 from agentctx.cli.options import chosen, from_tool
 from agentctx.conversion import Converted, convert as converted
-from agentctx.core.message import Context, Native
-from agentctx.core.report import Report, View
 from agentctx.engine.reading import Reader
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
 from agentctx.events.terminal import picture
 from agentctx.events.window import Window, Windows
 from agentctx.formats.registry import FORMATS, format_named
+from agentctx.message import Context, Native
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import part_texts, reader_of
+from agentctx.reports import Report, View
 from agentctx.transcripts import Transcript
 from agentctx.wire_format import Violation, WireFormat
 

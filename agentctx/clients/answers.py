@@ -21,10 +21,10 @@ from typing import Any, ParamSpec, TypeVar
 from attrs import define, field, frozen
 
 from agentctx.clients.model_call import Conversations, ModelCall, begin
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.formats.adapter import Adapter, Body, get
 from agentctx.formats.overflow import classify_error
+from agentctx.message import Native
 from agentctx.session.blocking import blocking, drive
 
 P = ParamSpec("P")

@@ -24,11 +24,11 @@ from agentctx.clients.apis import too_large_text
 from agentctx.clients.http import handed_on
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.clients.over_http import Reply
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
 from agentctx.extras import unmet
 from agentctx.formats.adapter import api_path
 from agentctx.formats.anthropic import Messages
+from agentctx.message import Native
 from agentctx.session.blocking import drive
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, unquote
 
 from attrs import field, frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import ContextOverflow
 from agentctx.formats.adapter import Adapter
 from agentctx.formats.anthropic import Messages
@@ -19,6 +18,7 @@ from agentctx.formats.bedrock import Converse
 from agentctx.formats.gemini import GenerateContent
 from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
+from agentctx.message import Native
 
 Provider = Literal["openai", "anthropic", "gemini", "bedrock"]
 """Whose API a request is for."""

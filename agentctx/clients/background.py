@@ -8,8 +8,8 @@ from attrs import field, frozen
 
 from agentctx.clients.apis import Incoming
 from agentctx.clients.model_call import Conversations, ModelCall
-from agentctx.core.message import Native
 from agentctx.formats.adapter import get
+from agentctx.message import Native
 
 MOST_UNFINISHED = 64
 """So many responses in the background are waited for; the oldest is forgotten first."""

@@ -20,10 +20,10 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # a
 
 from agentctx.clients.apis import too_large_text
 from agentctx.clients.model_call import Conversations, ModelCall, begin
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.formats.bedrock import Converse
 from agentctx.formats.overflow import classify_error
+from agentctx.message import Native
 from agentctx.session.blocking import blocking, drive
 
 T = TypeVar("T")

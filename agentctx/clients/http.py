@@ -35,9 +35,9 @@ from agentctx.clients.over_http import (
     unpacked,
     with_betas,
 )
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.formats.overflow import OVERFLOW
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import drive
 from agentctx.session.session import Session

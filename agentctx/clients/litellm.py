@@ -21,12 +21,12 @@ from agentctx.clients.answers import Answer, Held, Started, Ways, answer, begun,
 from agentctx.clients.apis import too_large_text
 from agentctx.clients.model_call import Conversations, ModelCall
 from agentctx.clients.over_http import whole_events
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.formats.adapter import Adapter
 from agentctx.formats.anthropic import Messages
 from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
+from agentctx.message import Native
 from agentctx.session.blocking import drive
 
 T = TypeVar("T")

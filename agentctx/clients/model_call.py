@@ -18,16 +18,16 @@ from typing import Any
 import anyio
 from attrs import Factory, define, evolve, field
 
-from agentctx.core.message import Native
-from agentctx.core.report import OverflowMet, Report, UsageRecorded, View
 from agentctx.engine.listeners import is_async, logger, observe
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.formats.adapter import Adapter, Body, RequestParts
 from agentctx.formats.overflow import Overflow, classify_error
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.printable import said_by, shown
+from agentctx.reports import OverflowMet, Report, UsageRecorded, View
 from agentctx.session.blocking import blocking
 from agentctx.session.lock import Deadlock, Work, within, works_around
 from agentctx.session.record import digest

@@ -13,8 +13,8 @@ import openai
 
 from agentctx.clients.http import in_front_of
 from agentctx.clients.model_call import Conversations
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from agentctx.clients.answers import (
 )
 from agentctx.clients.apis import Api
 from agentctx.clients.model_call import ModelCall
-from agentctx.core.message import Native
+from agentctx.message import Native
 
 
 class TooLarge(Exception):

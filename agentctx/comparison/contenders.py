@@ -15,9 +15,9 @@ from attrs import field, frozen
 
 import agentctx
 from agentctx import memory, presets, strategies
-from agentctx.core.budget import Amount, Budget
-from agentctx.core.message import Native
+from agentctx.budget import Amount, Budget
 from agentctx.errors import AgentctxError, ConfigError
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies import TruncateOldest

@@ -24,10 +24,10 @@ from attrs import asdict, define, evolve, field, fields, frozen
 
 from agentctx import blocking, warmup
 from agentctx.comparison.contenders import Contender, Size
-from agentctx.core.message import Context, Native
 from agentctx.economics.costs import input_cost, priced
 from agentctx.engine.reading import as_list
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
+from agentctx.message import Context, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
 from agentctx.replay import Recording, Step, calls_of, reader_of, replay

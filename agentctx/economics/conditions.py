@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from agentctx.core.message import Context
 from agentctx.economics.costs import expected_forecast, made_forecast
 from agentctx.errors import ConfigError
+from agentctx.message import Context
 from agentctx.protocols import Call
 
 Test = Callable[[Context, Call], bool]

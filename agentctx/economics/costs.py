@@ -1,4 +1,4 @@
-"""A provider's prompt cache, simulated: what of each request is read, written, and billed in full."""
+"""The cost of requests: a provider's prompt cache, simulated, and the prices of what it reads and writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Literal
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.json_text import serialise
-from agentctx.core.message import (
+from agentctx.errors import ConfigError
+from agentctx.json_text import serialise
+from agentctx.message import (
     SYSTEM_ROLES,
     Context,
     Message,
@@ -21,11 +22,10 @@ from agentctx.core.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.core.protection import has_user_words, system_messages
-from agentctx.core.report import Forecast
-from agentctx.errors import ConfigError
 from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_at
 from agentctx.protocols import Call, Meter
+from agentctx.reports import Forecast
+from agentctx.unit import has_user_words, system_messages
 from agentctx.wire_format import CacheMarkers, head_markers
 
 Mark = Literal["short", "long"]

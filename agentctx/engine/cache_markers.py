@@ -14,14 +14,14 @@ from operator import is_not
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.changes import match, shared
-from agentctx.core.message import CacheMarker, Context, Message, Tool
-from agentctx.core.report import StageReport
+from agentctx.changes import match, shared
 from agentctx.engine.run_stages import head_changes
 from agentctx.errors import InvalidInput
+from agentctx.message import CacheMarker, Context, Message, Tool
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import offload
 from agentctx.protocols import Call
+from agentctx.reports import StageReport
 from agentctx.wire_format import CacheMarkers, WireFormat, head_markers
 
 Marked = dict[int, tuple[CacheMarker, ...]]

@@ -21,11 +21,7 @@ from typing import NamedTuple
 
 from attrs import Factory, field, frozen
 
-from agentctx.core.budget import each_that_fits, until_full
-from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.protection import has_user_words, words
-from agentctx.core.recap import is_recap
-from agentctx.core.units import Unit, segments, units
+from agentctx.budget import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,
@@ -43,7 +39,10 @@ from agentctx.engine.shrink import (
     standing_for,
     water_level,
 )
+from agentctx.marks import is_recap
+from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call
+from agentctx.unit import Unit, has_user_words, segments, units, words
 
 OUT_OF_PROPORTION = 0.1
 """A result that takes more than this share of the room is cut before another goes for it."""

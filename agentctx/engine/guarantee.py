@@ -13,12 +13,8 @@ from typing import Any, ClassVar
 
 from attrs import evolve, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.changes import match
-from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
-from agentctx.core.protection import GO_ON
-from agentctx.core.report import StageReport
-from agentctx.core.units import open_at_end
+from agentctx.budget import Budget
+from agentctx.changes import match
 from agentctx.engine.cache_markers import KeepCacheMarkers, LimitCacheMarkers
 from agentctx.engine.cut import cut, lay_out
 from agentctx.engine.options import library_stage
@@ -29,8 +25,11 @@ from agentctx.engine.repair import RepairHistory, arranged_by
 from agentctx.engine.run_stages import Adjustment, Trail, run_stage
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow, InvalidInput
+from agentctx.message import Context, Media, Message, Native, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, Stage
+from agentctx.reports import StageReport
 from agentctx.tokens.media import base64_of
+from agentctx.unit import GO_ON, open_at_end
 
 PARTS_FREE = 4
 """Of the room that a cut has, so much as one of this many equal parts is left free for the recap, at most."""

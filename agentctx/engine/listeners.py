@@ -16,10 +16,10 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field
 
-from agentctx.core.message import Native
-from agentctx.core.report import Compaction, Event
+from agentctx.message import Native
 from agentctx.offload import in_thread
 from agentctx.protocols import Listener, Listeners, Sink
+from agentctx.reports import Compaction, Event
 from agentctx.users_code import is_cancelled
 
 logger = logging.getLogger("agentctx")

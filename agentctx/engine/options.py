@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Sequence
 from inspect import iscoroutinefunction, signature
 from typing import TypeVar
 
-from agentctx.core.budget import Budget
-from agentctx.core.protection import ProtectRule
+from agentctx.budget import Budget
 from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError, NoBudget
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared
+from agentctx.unit import ProtectRule
 
 _OF_THE_LIBRARY: set[type] = set()
 

@@ -21,13 +21,13 @@ from typing import TypeVar
 import anyio
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.changes import Change, Outcome
-from agentctx.core.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
-from agentctx.core.recap import quoted
+from agentctx.changes import Change, Outcome
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
 from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agentctx.formats.registry import FORMATS, may_be_in
+from agentctx.marks import quoted
+from agentctx.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
 from agentctx.offload import offload
 from agentctx.printable import said_by, shown
 from agentctx.protocols import Store

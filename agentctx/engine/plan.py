@@ -7,16 +7,14 @@ from functools import cached_property
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message
-from agentctx.core.protection import ProtectRule, ThinkingPolicy
-from agentctx.core.report import Compaction, Report
+from agentctx.budget import Budget
 from agentctx.engine.listeners import as_listeners, tell
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import Reader
 from agentctx.engine.run_stages import Holder
 from agentctx.errors import UnknownModel
+from agentctx.message import Context, Message
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -31,7 +29,9 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
+from agentctx.reports import Compaction, Report
 from agentctx.tokens.counting import remembering
+from agentctx.unit import ProtectRule, ThinkingPolicy
 
 
 @frozen(eq=False, repr=False)

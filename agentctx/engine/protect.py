@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import field, frozen
 
-from agentctx.core.message import Message, ToolCall, ToolResult
-from agentctx.core.protection import Preferred, ProtectRule, first_task, last_words, system_messages
-from agentctx.core.units import units
 from agentctx.engine.options import as_names
 from agentctx.errors import ConfigError
+from agentctx.message import Message, ToolCall, ToolResult
+from agentctx.unit import Preferred, ProtectRule, first_task, last_words, system_messages, units
 
 
 class Protect:

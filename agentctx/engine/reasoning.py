@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from agentctx.core.changes import match
-from agentctx.core.message import KEYS, Context, Message, Thinking
-from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
+from agentctx.changes import match
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.formats.native import mapping_or_none
+from agentctx.message import KEYS, Context, Message, Thinking
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, Stage
+from agentctx.unit import FOREIGN_REASONING, open_round, signed
 
 WHY = "the reasoning was bound to a prefix that changed"
 

@@ -15,18 +15,18 @@ from functools import partial
 
 from attrs import field, frozen
 
-from agentctx.core.changes import Outcome, match
-from agentctx.core.message import Context, Message, ToolResult
-from agentctx.core.protection import first_task
-from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for
+from agentctx.changes import Outcome, match
 from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, says_nothing
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import Recap, is_recap, quoted, recap_of, recaps, stands_for
+from agentctx.message import Context, Message, ToolResult
 from agentctx.offload import offload
 from agentctx.printable import on_one_line, said_by
 from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain
 from agentctx.tokens.graphemes import floor
+from agentctx.unit import first_task
 
 Cut = Callable[[Context, Call], Context]
 """Leaves something out of a context; a plain function."""

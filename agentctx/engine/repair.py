@@ -12,12 +12,12 @@ from operator import itemgetter
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.changes import Matched
-from agentctx.core.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
-from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls
+from agentctx.changes import Matched
 from agentctx.engine.options import library_stage
 from agentctx.errors import BrokenPair, StageError
+from agentctx.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.protocols import Call, Stage
+from agentctx.unit import broken_pair, only_results, open_at_end, server_calls
 from agentctx.wire_format import Repaired, WireFormat
 
 

@@ -17,19 +17,18 @@ from typing import NamedTuple, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
 
-from agentctx.core.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
-from agentctx.core.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
-from agentctx.core.protection import always, signed_thinking, words
-from agentctx.core.recap import Unsaid, recaps
-from agentctx.core.report import StageReport
-from agentctx.core.units import broken_pair
+from agentctx.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import is_ours
 from agentctx.engine.originals import ELSEWHERE, Originals, StoreShelf, kept
 from agentctx.engine.repair import sendable
 from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
+from agentctx.marks import Unsaid, recaps
+from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.offload import in_threads_of_their_own, offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared, run_plain
+from agentctx.reports import StageReport
+from agentctx.unit import always, broken_pair, signed_thinking, words
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.core.references import LEAST, Codebook, codebook_in, marks_of, spans_of
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import LEAST, Codebook, codebook_in, marks_of, spans_of
+from agentctx.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 

@@ -26,21 +26,20 @@ from itertools import pairwise
 import anyio
 from attrs import evolve, field, frozen
 
-from agentctx.core.hidden_text import NO_WIDTH
-from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.protection import has_user_words
-from agentctx.core.recap import Recap, is_recap, quoted, recap_of
-from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
-from agentctx.core.units import units
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
 from agentctx.errors import ContextOverflow, SummaryError
 from agentctx.formats.native import clean_text
 from agentctx.formats.overflow import classify_error
+from agentctx.hidden_text import NO_WIDTH
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import Recap, is_recap, quoted, recap_of
+from agentctx.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
+from agentctx.secrets import Redactor, failing_closed, redact_secrets
+from agentctx.unit import has_user_words, units
 
 SUMMARY = "Summary"
 """Under this heading the recap has the words of a summarizer."""

@@ -18,8 +18,8 @@ from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Message, ToolCall, ToolResult
 from agentctx.errors import ConfigError
+from agentctx.message import Message, ToolCall, ToolResult
 
 
 class Did(StrEnum):

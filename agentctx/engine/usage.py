@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.json_text import serialise
-from agentctx.core.message import Context, Media, Native, Opaque, Part, Thinking, ToolResult
-from agentctx.core.report import SilentTruncationSuspected, StageReport
+from agentctx.budget import Budget
 from agentctx.economics.silent_truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.engine.listeners import logger
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.errors import InvalidInput
 from agentctx.formats.registry import usage_keys
+from agentctx.json_text import serialise
+from agentctx.message import Context, Media, Native, Opaque, Part, Thinking, ToolResult
 from agentctx.protocols import Meter
+from agentctx.reports import SilentTruncationSuspected, StageReport
 from agentctx.wire_format import UsageKeys
 
 if TYPE_CHECKING:

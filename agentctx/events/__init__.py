@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.core.report import (
+    from agentctx.events.log import JsonLines as JsonLines, LogEvents as LogEvents, Saved as Saved, saved as saved
+    from agentctx.events.opentelemetry import OpenTelemetry as OpenTelemetry
+    from agentctx.events.terminal import LiveView as LiveView
+    from agentctx.events.window import Advice as Advice, ContentSize as ContentSize, Window as Window
+    from agentctx.protocols import Sink as Sink
+    from agentctx.reports import (
         OverflowMet as OverflowMet,
         SessionClosed as SessionClosed,
         SessionOpened as SessionOpened,
@@ -14,16 +19,11 @@ if TYPE_CHECKING:
         StepRefused as StepRefused,
         UsageRecorded as UsageRecorded,
     )
-    from agentctx.events.log import JsonLines as JsonLines, LogEvents as LogEvents, Saved as Saved, saved as saved
-    from agentctx.events.opentelemetry import OpenTelemetry as OpenTelemetry
-    from agentctx.events.terminal import LiveView as LiveView
-    from agentctx.events.window import Advice as Advice, ContentSize as ContentSize, Window as Window
-    from agentctx.protocols import Sink as Sink
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.core.report": (
+            "agentctx.reports": (
                 "OverflowMet SessionClosed SessionOpened SessionSaved StepPrepared StepRefused UsageRecorded"
             ),
             "agentctx.protocols": "Sink",

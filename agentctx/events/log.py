@@ -17,7 +17,11 @@ from typing import Any, Protocol
 
 from attrs import asdict, define, field, frozen
 
-from agentctx.core.report import (
+from agentctx.economics.costs import Request, compared
+from agentctx.errors import ConfigError
+from agentctx.models.table import find
+from agentctx.printable import printable, shown
+from agentctx.reports import (
     Event,
     OverflowMet,
     SessionClosed,
@@ -29,10 +33,6 @@ from agentctx.core.report import (
     StepRefused,
     UsageRecorded,
 )
-from agentctx.economics.costs import Request, compared
-from agentctx.errors import ConfigError
-from agentctx.models.table import find
-from agentctx.printable import printable, shown
 
 
 @define(eq=False)

@@ -8,8 +8,13 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.core.message import Native
-from agentctx.core.report import (
+from agentctx.engine.usage import output_tokens
+from agentctx.errors import ConfigError
+from agentctx.events.log import is_cut, saved, store_failures
+from agentctx.extras import unmet
+from agentctx.formats.registry import format_named
+from agentctx.message import Native
+from agentctx.reports import (
     Event,
     OverflowMet,
     SessionClosed,
@@ -20,11 +25,6 @@ from agentctx.core.report import (
     StepRefused,
     UsageRecorded,
 )
-from agentctx.engine.usage import output_tokens
-from agentctx.errors import ConfigError
-from agentctx.events.log import is_cut, saved, store_failures
-from agentctx.extras import unmet
-from agentctx.formats.registry import format_named
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BYTES = tuple(4**power for power in range(5, 14))

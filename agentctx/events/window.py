@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from agentctx.core.changes import shared
-from agentctx.core.message import Context, Message, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.recap import is_recap
-from agentctx.core.report import View
+from agentctx.changes import shared
 from agentctx.engine.reading import Reader, as_list, reader
+from agentctx.marks import is_recap
+from agentctx.message import Context, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.protocols import Meter
+from agentctx.reports import View
 
 KINDS = ("system", "tools", "recap", "user", "assistant", "reasoning", "calls", "results", "other", "framing")
 """Every kind, in the order in which a picture stacks them, from below; the last is what a request costs by itself."""

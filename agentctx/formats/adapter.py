@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from agentctx.core.message import Native
-from agentctx.core.report import View
 from agentctx.formats.native import string_of
+from agentctx.message import Native
+from agentctx.reports import View
 
 Body = Mapping[str, Any]
 """A request's body: what the API calls its parameters."""

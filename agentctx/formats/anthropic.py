@@ -12,20 +12,6 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import (
-    CONTROL,
-    Media,
-    Message,
-    Native,
-    Opaque,
-    Part,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
-from agentctx.core.report import View
 from agentctx.errors import InvalidInput
 from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.cache_markers import CONTROL_MARKERS
@@ -52,7 +38,21 @@ from agentctx.formats.native import (
     words_of,
 )
 from agentctx.lazy import lazy_pattern
+from agentctx.message import (
+    CONTROL,
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from agentctx.models.profile import BOUND_THINKING, NO_PREFILL, SYSTEM_IN_MESSAGES, ModelProfile
+from agentctx.reports import View
 from agentctx.tokens.media import base64_of
 from agentctx.wire_format import Capabilities, Clearing, Note, Repaired, Spelling, TokenOverheads, WireFormat
 

@@ -16,23 +16,6 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import (
-    CacheMarker,
-    Media,
-    Message,
-    Native,
-    Opaque,
-    Part,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolResult,
-    Ttl,
-    is_marker,
-)
-from agentctx.core.protection import GO_ON, NOT_SHOWN
-from agentctx.core.report import View
 from agentctx.errors import InvalidInput
 from agentctx.formats.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.formats.cache_markers import MOST, for_minutes, ttl_of
@@ -67,7 +50,24 @@ from agentctx.formats.native import (
     words_of,
 )
 from agentctx.lazy import lazy_pattern
+from agentctx.message import (
+    CacheMarker,
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Ttl,
+    is_marker,
+)
 from agentctx.models.profile import ModelProfile
+from agentctx.reports import View
+from agentctx.unit import GO_ON, NOT_SHOWN
 from agentctx.wire_format import CacheWish, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
 
 Block = Mapping[str, Any]

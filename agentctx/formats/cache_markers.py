@@ -11,7 +11,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import (
+from agentctx.formats.native import mapping_or_none, same
+from agentctx.message import (
     BREAKPOINT,
     CONTROL,
     KEYS,
@@ -27,7 +28,6 @@ from agentctx.core.message import (
     ToolResult,
     Ttl,
 )
-from agentctx.formats.native import mapping_or_none, same
 from agentctx.models.profile import ModelProfile
 from agentctx.wire_format import CacheWish
 

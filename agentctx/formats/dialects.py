@@ -13,9 +13,9 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.protection import GO_ON
 from agentctx.formats.native import HEARD, NO_ANSWER
+from agentctx.message import SYSTEM_ROLES, Message, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.unit import GO_ON
 from agentctx.wire_format import Arranged, Spelling
 
 FRAMEWORK = "framework"

@@ -19,8 +19,6 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
-from agentctx.core.protection import NOT_SHOWN
 from agentctx.errors import InvalidInput
 from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.native import (
@@ -48,7 +46,9 @@ from agentctx.formats.native import (
     words_of,
 )
 from agentctx.lazy import lazy_pattern
+from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.models.profile import ModelProfile
+from agentctx.unit import NOT_SHOWN
 from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
 
 _SNAKE = re.compile(r"(?<!^)(?=[A-Z])")

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from agentctx.core.message import Media, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
+from agentctx.message import Media, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.tokens.media import base64_of
 
 T = TypeVar("T")

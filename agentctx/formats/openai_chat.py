@@ -17,21 +17,6 @@ from typing import Any, NoReturn
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import (
-    BREAKPOINT,
-    CONTROL,
-    Media,
-    Message,
-    Native,
-    Opaque,
-    Part,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolResult,
-    Ttl,
-)
 from agentctx.errors import InvalidInput
 from agentctx.formats import dialects
 from agentctx.formats.adapter import Adapter, Body, get
@@ -58,6 +43,21 @@ from agentctx.formats.native import (
     string_of,
     surest,
     tool_as_read,
+)
+from agentctx.message import (
+    BREAKPOINT,
+    CONTROL,
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Ttl,
 )
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of

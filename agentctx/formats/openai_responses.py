@@ -14,21 +14,6 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.json_text import serialise
-from agentctx.core.message import (
-    BREAKPOINT,
-    Media,
-    Message,
-    Native,
-    Opaque,
-    Part,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
-from agentctx.core.report import View
 from agentctx.errors import InvalidInput
 from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.cache_markers import KeyMarkers, breakpoint_of
@@ -52,7 +37,22 @@ from agentctx.formats.native import (
     tool_as_read,
 )
 from agentctx.formats.openai_chat import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
+from agentctx.json_text import serialise
+from agentctx.message import (
+    BREAKPOINT,
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from agentctx.models.profile import ModelProfile
+from agentctx.reports import View
 from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
 
 ROLES = ("user", "assistant", "system", "developer")

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.formats.registry import FORMATS
 from agentctx.lazy import lazy_pattern
+from agentctx.message import Native
 
 Kind = Literal["window", "rate", "bytes", "characters"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.formats.native import fields_or_none
+from agentctx.message import Native
 from agentctx.models.table import family_of
 from agentctx.printable import said_by
 from agentctx.wire_format import UsageKeys, WireFormat

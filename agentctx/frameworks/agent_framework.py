@@ -10,10 +10,10 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 

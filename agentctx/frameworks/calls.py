@@ -19,13 +19,13 @@ from weakref import ref
 from attrs import Factory, define, field, frozen
 
 from agentctx.clients.model_call import Conversations, ModelCall, begin
-from agentctx.core.message import Native
-from agentctx.core.report import Report, View
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.extras import unmet
 from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.registry import format_named
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
+from agentctx.reports import Report, View
 from agentctx.session.blocking import blocking
 from agentctx.session.lock import works_around
 from agentctx.session.opening import Beginning, Opening, opening_of

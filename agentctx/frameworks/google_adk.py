@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from agentctx.core.message import Native
 from agentctx.engine.listeners import logger
 from agentctx.formats.gemini import GenerateContent
 from agentctx.frameworks.calls import ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 

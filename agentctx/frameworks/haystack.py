@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
@@ -21,6 +20,7 @@ from agentctx.frameworks.calls import (
     check_is_called,
     missing,
 )
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions

@@ -9,10 +9,10 @@ from operator import is_
 from typing import Any
 from uuid import uuid4
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 

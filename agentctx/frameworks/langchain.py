@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agentctx.core.message import Native
 from agentctx.frameworks.calls import Converted, ModelCalls, PreparedCall, Request, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions

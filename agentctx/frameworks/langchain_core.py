@@ -15,9 +15,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agentctx.core.message import Native
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, Piece, Request
+from agentctx.message import Native
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _CALLS = frozenset({"tool_use", "function_call", "tool_call"})

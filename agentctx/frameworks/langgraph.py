@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from agentctx.core.message import Native
 from agentctx.frameworks.calls import ModelCalls, PreparedCall, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from agentctx.core.message import Native
 from agentctx.formats.adapter import get
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
@@ -24,6 +23,7 @@ from agentctx.frameworks.calls import (
     check_is_called,
     missing,
 )
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions

@@ -13,10 +13,10 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.formats.openai_responses import Responses
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, PreparedCall, Request, check_is_called, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 

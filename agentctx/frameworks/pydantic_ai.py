@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from agentctx.core.message import CONTROL, Native
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, are_whole, missing
+from agentctx.message import CONTROL, Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 

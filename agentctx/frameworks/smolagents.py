@@ -15,7 +15,6 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Native
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
     UNNAMED,
@@ -27,6 +26,7 @@ from agentctx.frameworks.calls import (
     check_is_called,
     missing,
 )
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from agentctx.core.message import Native
 from agentctx.formats.bedrock import Converse
 from agentctx.frameworks.calls import ModelCalls, PreparedCall, Request, missing
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
 

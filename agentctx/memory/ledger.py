@@ -14,16 +14,24 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.json_text import untabulate
-from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
-from agentctx.core.recap import OPEN_QUOTE, TERM, Recap, Unsaid, is_recap, quoted, recap_of, unquoted
-from agentctx.core.references import without_marks, written_out
-from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.options import check_redactor, check_tokens, library_stage
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import ConfigError, NoBudget, SummaryError
+from agentctx.json_text import untabulate
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import (
+    OPEN_QUOTE,
+    TERM,
+    Recap,
+    Unsaid,
+    is_recap,
+    quoted,
+    recap_of,
+    unquoted,
+    without_marks,
+    written_out,
+)
 from agentctx.memory.values import (
     Candidate,
     Extractor,
@@ -35,7 +43,9 @@ from agentctx.memory.values import (
     value_lines,
     values_in,
 )
+from agentctx.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.protocols import Call, Scope, Stage, TokenCounter
+from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 
 TRAIL, VALUES = "Files and commands", "Exact values"
 """The headings of what a ledger writes into the recap."""

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Media, Message, Part, Text, ToolResult
+from agentctx.budget import Budget
 from agentctx.engine.options import check_whole, library_stage
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.errors import ConfigError
 from agentctx.formats.native import is_json
+from agentctx.message import Context, Media, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)

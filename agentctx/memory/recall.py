@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import Native
-from agentctx.core.recap import quoted
 from agentctx.engine.options import check_store, check_whole
 from agentctx.engine.originals import (
     ARGUMENTS,
@@ -30,6 +28,8 @@ from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
 from agentctx.formats.registry import format_named
+from agentctx.marks import quoted
+from agentctx.message import Native
 from agentctx.offload import offload
 from agentctx.printable import printable
 from agentctx.protocols import Store, TextCutter, TokenCounter

@@ -11,11 +11,11 @@ from functools import partial
 
 from attrs import field, frozen
 
-from agentctx.core.message import Media, Message, Native, Text, ToolCall, ToolResult
-from agentctx.core.recap import is_recap
 from agentctx.engine.listeners import answer_of, is_async
 from agentctx.engine.summary import HEADINGS, record_in
 from agentctx.errors import ConfigError, ContextOverflow, SummaryError
+from agentctx.marks import is_recap
+from agentctx.message import Media, Message, Native, Text, ToolCall, ToolResult
 from agentctx.tokens.counting import default_counter
 
 THINKING = 4_096

@@ -13,11 +13,11 @@ from heapq import nsmallest
 
 from attrs import define, frozen
 
-from agentctx.core.recap import OPEN_QUOTE, TERM, quoted, unquoted
-from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import OPEN_QUOTE, TERM, quoted, unquoted
 from agentctx.protocols import TokenCounter
+from agentctx.secrets import Redactor, redact_secrets
 
 LONGEST = 240
 """Characters of the longest value; what is longer is content, not a value."""

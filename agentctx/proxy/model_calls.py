@@ -19,10 +19,10 @@ from agentctx.clients.answers import Ways, answer
 from agentctx.clients.apis import SESSION_HEADER, Api, Incoming
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.clients.over_http import TOO_DEEP, Reply, Unreadable, body_of, content_of, unpacked, with_betas
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.formats.adapter import Body, RequestParts
 from agentctx.formats.registry import format_named
+from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.proxy.metrics import Metrics

@@ -16,8 +16,8 @@ from attrs import frozen
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 from agentctx.proxy.app import CONNECTION, Proxy
 from agentctx.proxy.upstream import Upstreams
 

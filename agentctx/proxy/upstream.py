@@ -18,8 +18,8 @@ from attrs import define, field, frozen
 
 from agentctx.clients.apis import PROVIDERS, SESSION_HEADER, Headers, Incoming, Provider
 from agentctx.clients.over_http import stays_packed
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # below that they write addresses and headers, with keys in them

@@ -11,19 +11,18 @@ from itertools import accumulate, pairwise, takewhile
 
 from attrs import define, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.changes import Change, Outcome
-from agentctx.core.message import Context, Message, Tool
-from agentctx.core.protection import first_task
-from agentctx.core.report import View
-from agentctx.core.units import units
+from agentctx.budget import Budget
+from agentctx.changes import Change, Outcome
 from agentctx.engine.reading import as_list
 from agentctx.engine.shrink import OFFLOADED
 from agentctx.events.window import KINDS, KindSizes, tokens_of_head
+from agentctx.message import Context, Message, Tool
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Meter, declared
 from agentctx.replay import Recording, Step, reader_of, replay
+from agentctx.reports import View
 from agentctx.transcripts.costs import billed_cost, spent
+from agentctx.unit import first_task, units
 
 
 @frozen

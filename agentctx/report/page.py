@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.events.window import KINDS, kind_of, main_kind
+from agentctx.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.printable import printable
 from agentctx.replay import Step, left_out, part_texts, summarise
 from agentctx.report.data import RowChange, SessionData, State

@@ -17,9 +17,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import CONTROL
 from agentctx.formats.anthropic import REASONING, Traits, traits
 from agentctx.formats.native import mapping_or_none, string_of
+from agentctx.message import CONTROL
 from agentctx.models.profile import ModelProfile
 from agentctx.rules.rule import (
     NOTHING,

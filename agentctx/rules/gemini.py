@@ -16,7 +16,6 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Native
 from agentctx.formats.gemini import (
     as_contents,
     bare_parts,
@@ -27,6 +26,7 @@ from agentctx.formats.gemini import (
     value,
 )
 from agentctx.formats.native import fields_or_none, mapping_or_none, string_of
+from agentctx.message import Native
 from agentctx.models.profile import ModelProfile
 from agentctx.rules.rule import (
     NOTHING,

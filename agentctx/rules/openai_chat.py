@@ -13,7 +13,6 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import BREAKPOINT, CONTROL
 from agentctx.formats.dialects import Dialect
 from agentctx.formats.native import clean_text, mapping_or_none, string_of
 from agentctx.formats.openai_chat import (
@@ -26,6 +25,7 @@ from agentctx.formats.openai_chat import (
     REASONING_TEXTS,
     ChatDialect,
 )
+from agentctx.message import BREAKPOINT, CONTROL
 from agentctx.models.profile import ModelProfile
 from agentctx.rules.rule import GrowingRequest, Natives, Rule, Rules, Seen, Validator, checked, in_order, looked_at
 from agentctx.wire_format import Violation, WireFormat

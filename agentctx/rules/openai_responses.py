@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import BREAKPOINT, Native
 from agentctx.formats.native import clean_text, mapping_or_none
 from agentctx.formats.openai_chat import NAME, NAME_MAX
 from agentctx.formats.openai_responses import (
@@ -30,6 +29,7 @@ from agentctx.formats.openai_responses import (
     kind_of,
     openai_family,
 )
+from agentctx.message import BREAKPOINT, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.rules.openai_chat import (
     CACHE_KEY_MAX,

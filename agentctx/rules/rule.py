@@ -22,8 +22,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import Native
 from agentctx.formats.native import snapshot, string_of
+from agentctx.message import Native
 from agentctx.models.profile import ModelProfile
 from agentctx.wire_format import Violation
 

@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 from attrs import evolve
 
-from agentctx.core.message import Context, Message, Native
-from agentctx.core.protection import knowing_the_recap
-from agentctx.core.references import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, carries_refused, find_marked
 from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import begins_at
 from agentctx.engine.reasoning import DropForeignReasoning
 from agentctx.engine.repair import Earlier, RepairHistory, cleaned, has_server_calls, is_legal, paired
 from agentctx.engine.run_stages import Adjustment, Trail, mend, naming, run_stage
+from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
+from agentctx.message import Context, Message, Native
 from agentctx.offload import is_much, offload
 from agentctx.session.matching import answered_from, decided_until
 from agentctx.session.record import (
@@ -31,6 +30,7 @@ from agentctx.session.record import (
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext
 from agentctx.tokens.counting import characters_to_count
+from agentctx.unit import knowing_the_recap
 from agentctx.users_code import FAILURES
 
 

@@ -19,8 +19,8 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 from agentctx.printable import shown
 from agentctx.session.lock import blocking_the_thread
 

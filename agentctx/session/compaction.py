@@ -17,18 +17,18 @@ from itertools import chain
 
 from attrs import evolve
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context
-from agentctx.core.protection import is_user_turn, signed
-from agentctx.core.report import StageReport
+from agentctx.budget import Budget
 from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
 from agentctx.engine.cut import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import run_stage
+from agentctx.message import Context
 from agentctx.offload import offload
 from agentctx.protocols import ContextStrategy, declared
+from agentctx.reports import StageReport
 from agentctx.session.step_context import Step
+from agentctx.unit import is_user_turn, signed
 from agentctx.wire_format import head_markers
 
 TAKEN_BACK_ABOVE = 0.9

@@ -20,10 +20,10 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import CONTROL, Message, ToolResult
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.adapter import RequestParts
+from agentctx.message import CONTROL, Message, ToolResult
 from agentctx.protocols import StateStore
 from agentctx.wire_format import WireFormat
 

@@ -13,10 +13,8 @@ from typing import Any
 
 from attrs import asdict, evolve, fields, frozen
 
-from agentctx.core.budget import Budget, MediaLimits
-from agentctx.core.changes import CAUSES, By, Change, ChangeLog, Outcome, Span, numbers
-from agentctx.core.message import ROLES, Message, Native
-from agentctx.core.units import broken_pair
+from agentctx.budget import Budget, MediaLimits
+from agentctx.changes import CAUSES, By, Change, ChangeLog, Outcome, Span, numbers
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.plan import Plan
 from agentctx.engine.reasoning import head_of
@@ -33,6 +31,7 @@ from agentctx.engine.usage import (
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.formats.native import clean_text, from_json, to_json
 from agentctx.formats.registry import format_named
+from agentctx.message import ROLES, Message, Native
 from agentctx.printable import shown
 from agentctx.session.matching import as_recap, as_system, known_again, not_given
 from agentctx.session.record import (
@@ -49,6 +48,7 @@ from agentctx.session.record import (
     goes_out_as_another,
 )
 from agentctx.session.step_context import Given, State
+from agentctx.unit import broken_pair
 from agentctx.wire_format import WireFormat
 
 MOST = 2**32 - 1

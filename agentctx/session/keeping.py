@@ -38,17 +38,17 @@ from typing import Any, TypeVar
 import anyio
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.changes import Change, Span
-from agentctx.core.message import ROLES, Message, Native
-from agentctx.core.report import SessionSaved
+from agentctx.changes import Change, Span
 from agentctx.engine.listeners import logger, observe
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.native import from_json, to_json
+from agentctx.message import ROLES, Message, Native
 from agentctx.offload import offload
 from agentctx.printable import said_by
 from agentctx.protocols import Listeners, StateStore
+from agentctx.reports import SessionSaved
 from agentctx.session.dump import (
     LETTERS,
     SPAN,

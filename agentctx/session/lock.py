@@ -20,9 +20,9 @@ import anyio
 import anyio.lowlevel
 from attrs import Factory, define, field
 
-from agentctx.core.message import Native
 from agentctx.engine.plan import Plan
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 
 AROUND: ContextVar[tuple[object, ...]] = ContextVar("agentctx_around", default=())
 """The sessions whose ``with`` block the running code is in, and each ``Work`` that it is part of, innermost last."""

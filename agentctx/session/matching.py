@@ -16,16 +16,14 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.changes import By
-from agentctx.core.message import ROLES, Message, Native, ToolCall, ToolResult
-from agentctx.core.protection import knowing_the_recap, unread
-from agentctx.core.recap import Recap, is_recap, stands_for
-from agentctx.core.units import Unit, awaits_next, units
+from agentctx.changes import By
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import snapshot
+from agentctx.marks import Recap, is_recap, stands_for
+from agentctx.message import ROLES, Message, Native, ToolCall, ToolResult
 from agentctx.offload import offload
 from agentctx.session.record import (
     Record,
@@ -38,6 +36,7 @@ from agentctx.session.record import (
     with_instructions,
 )
 from agentctx.session.step_context import Given, State, StepContext
+from agentctx.unit import Unit, awaits_next, knowing_the_recap, units, unread
 from agentctx.wire_format import WireFormat
 
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
-from agentctx.core.protection import is_user_turn
 from agentctx.errors import InvalidInput
 from agentctx.formats.cache_markers import unmarked
+from agentctx.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.session.record import (
     Digest,
     Record,
@@ -23,6 +22,7 @@ from agentctx.session.record import (
     shared_length,
 )
 from agentctx.session.step_context import State
+from agentctx.unit import is_user_turn
 from agentctx.wire_format import WireFormat
 
 

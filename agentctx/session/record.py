@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.changes import Change, ChangeLog, ChangesInForce, Outcome, numbers
-from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
-from agentctx.core.recap import recaps, stands_for
+from agentctx.changes import Change, ChangeLog, ChangesInForce, Outcome, numbers
 from agentctx.engine.reading import first_unanswered_call, whole_until
 from agentctx.engine.repair import Earlier, names_of
 from agentctx.errors import InvalidInput
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.native import BYTES, PLAIN, mapping_or_none, snapshot
+from agentctx.marks import recaps, stands_for
+from agentctx.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
 from agentctx.tokens.media import base64_of
 from agentctx.wire_format import WireFormat
 

@@ -11,19 +11,7 @@ from typing import Any, Protocol, Self
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Native
-from agentctx.core.report import (
-    Forecast,
-    OverflowMet,
-    Report,
-    SilentTruncationSuspected,
-    StageReport,
-    StepPrepared,
-    StepRefused,
-    UsageRecorded,
-    View,
-)
+from agentctx.budget import Budget
 from agentctx.economics.costs import expected_forecast, priced, warmth_after
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
@@ -43,8 +31,20 @@ from agentctx.engine.usage import (
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
 from agentctx.formats.overflow import Overflow, classify_error
 from agentctx.formats.registry import format_named
+from agentctx.message import Native
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
+from agentctx.reports import (
+    Forecast,
+    OverflowMet,
+    Report,
+    SilentTruncationSuspected,
+    StageReport,
+    StepPrepared,
+    StepRefused,
+    UsageRecorded,
+    View,
+)
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import AROUND, SessionLock, Work, within, works_around
 from agentctx.session.opening import Beginning, Opening, beginning_of, opening_of

@@ -37,9 +37,7 @@ from typing import Any, NamedTuple
 
 from attrs import evolve
 
-from agentctx.core.changes import ChangeLog, ChangesInForce, Outcome, first_changed
-from agentctx.core.message import ROLES, Message, Native
-from agentctx.core.report import Report, View
+from agentctx.changes import ChangeLog, ChangesInForce, Outcome, first_changed
 from agentctx.economics.costs import bill, found_again
 from agentctx.engine.cache_markers import relief
 from agentctx.engine.guarantee import is_go_on, refuse_empty
@@ -47,8 +45,10 @@ from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, t
 from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow
 from agentctx.formats.native import snapshot
+from agentctx.message import ROLES, Message, Native
 from agentctx.offload import is_much, offload
 from agentctx.protocols import declared
+from agentctx.reports import Report, View
 from agentctx.session.arrivals import read_in, take_in
 from agentctx.session.compaction import bring_to_size, run_at_once
 from agentctx.session.matching import match

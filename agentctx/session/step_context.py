@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.changes import ChangesInForce
-from agentctx.core.message import ROLES, Context, Message, Native, Tool
-from agentctx.core.recap import stands_for
-from agentctx.core.report import StageReport
+from agentctx.budget import Budget
+from agentctx.changes import ChangesInForce
 from agentctx.economics.costs import warmth_after
 from agentctx.engine.cache_markers import Marked, check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
@@ -23,8 +20,11 @@ from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import snapshot
+from agentctx.marks import stands_for
+from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
+from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, shared_length
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.core.secrets import redact_secrets as redact_secrets
+    from agentctx.secrets import redact_secrets as redact_secrets
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.gathering import (
         ContextItem as ContextItem,
@@ -36,7 +36,7 @@ else:
             "agentctx.sources.decay": "Decay",
             "agentctx.sources.read_only_files": "ReadOnlyFiles",
             "agentctx.sources.git": "GitSource",
-            "agentctx.core.secrets": "redact_secrets",
+            "agentctx.secrets": "redact_secrets",
             "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",
             "agentctx.sources.workspace": "BuildErrors Dependencies Environment RecentFiles suggest_files",
         },

@@ -8,7 +8,7 @@ from threading import Lock
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import each_that_fits
+from agentctx.budget import each_that_fits
 from agentctx.engine.relevance import coverage
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter

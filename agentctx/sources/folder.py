@@ -16,9 +16,9 @@ from typing import BinaryIO, Protocol
 
 from attrs import frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import SourceError
 from agentctx.extras import unmet
+from agentctx.message import Native
 from agentctx.sources.gathering import stop_when_abandoned
 
 _BY_FOLDER = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd

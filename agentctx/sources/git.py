@@ -29,9 +29,9 @@ from anyio import CancelScope, to_thread
 from anyio.abc import ByteReceiveStream, Process
 from attrs import field, frozen
 
-from agentctx.core.message import Native
-from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError, SourceError
+from agentctx.message import Native
+from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import opened, read_below
 from agentctx.sources.gathering import ContextItem, amount, stop_when_abandoned
 

@@ -9,10 +9,10 @@ from pathlib import Path, PurePath
 from anyio import Lock, to_thread
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.budget import each_that_fits, until_full
-from agentctx.core.secrets import Redactor, redact_secrets
+from agentctx.budget import each_that_fits, until_full
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
+from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import SKIPPED, Patterns, Stamp, read_text, stamp_of, walk
 from agentctx.sources.gathering import amount, section
 from agentctx.tokens.counting import counter_of_texts

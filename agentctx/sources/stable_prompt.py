@@ -13,13 +13,13 @@ from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
 
 from agentctx.builder.blocks import Block
-from agentctx.core.message import Message, Native, Text
-from agentctx.core.secrets import redact_secrets
-from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
+from agentctx.message import Message, Native, Text
 from agentctx.printable import said_by, shown
 from agentctx.protocols import TokenCounter
+from agentctx.secrets import redact_secrets
 from agentctx.sources.gathering import ContextProvider, as_items, result_of, section
+from agentctx.tiers import Tier
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 

@@ -19,9 +19,9 @@ import anyio
 from anyio import to_thread
 from attrs import field, frozen
 
-from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import ConfigError
 from agentctx.printable import calendar_time
+from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
 from agentctx.sources.gathering import ContextItem, amount, one_line
 from agentctx.sources.git import head_branch, installed

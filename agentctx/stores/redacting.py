@@ -8,14 +8,14 @@ from functools import partial
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Native
-from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.engine.options import check_redactor, check_store
 from agentctx.engine.originals import original_bytes
 from agentctx.errors import StoreError
 from agentctx.formats.native import from_json, to_json
+from agentctx.message import Native
 from agentctx.offload import offload
 from agentctx.protocols import Store
+from agentctx.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.stores.store import check_messages
 
 

@@ -15,8 +15,8 @@ from weakref import WeakSet
 
 from attrs import define, field
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from agentctx.message import Native
 from agentctx.stores.store import Connections, ConversationStore
 from agentctx.stores.tables import SCHEMA, VERSION, InTables, Rows, Tables, check_schema
 

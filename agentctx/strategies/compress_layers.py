@@ -15,15 +15,15 @@ from itertools import chain, islice
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.json_text import compact, is_json, may_be_json
-from agentctx.core.message import Context, Message, Part, Text, ToolResult
-from agentctx.core.references import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
-from agentctx.core.report import View
 from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.errors import ConfigError
+from agentctx.json_text import compact, is_json, may_be_json
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
+from agentctx.message import Context, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, TokenCounter
+from agentctx.reports import View
 from agentctx.strategies.rewrite_results import RewriteResults
 
 DICTIONARY = (

@@ -10,21 +10,6 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
-from agentctx.core.later_lines import (
-    SHORTEST,
-    Later,
-    Mark,
-    Meant,
-    checksum_of,
-    content_checksum,
-    later_runs,
-    lines_checksum,
-    marks_in,
-    texts_of,
-)
-from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.numbered_lines import said
-from agentctx.core.references import SHOWN_AGAIN, may_say, written_out
 from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
@@ -41,6 +26,20 @@ from agentctx.engine.tool_calls import (
     shell_run_of,
 )
 from agentctx.errors import ConfigError
+from agentctx.later_lines import (
+    SHORTEST,
+    Later,
+    Mark,
+    Meant,
+    checksum_of,
+    content_checksum,
+    later_runs,
+    lines_checksum,
+    marks_in,
+    texts_of,
+)
+from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
+from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, Scope, Stage
 
 Place = tuple[int, int]

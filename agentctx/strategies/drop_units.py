@@ -12,10 +12,7 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.budget import Budget, until_full
-from agentctx.core.message import ROLES, Context, Message
-from agentctx.core.tier import Tier, TierRule, allocate, as_tier
-from agentctx.core.units import Unit, segments, units
+from agentctx.budget import Budget, until_full
 from agentctx.engine.cut import (
     Layout,
     Piece,
@@ -35,7 +32,10 @@ from agentctx.engine.cut import (
 )
 from agentctx.engine.options import as_names, check_tokens, check_whole, library_stage, limits
 from agentctx.errors import ConfigError, ContextOverflow
+from agentctx.message import ROLES, Context, Message
 from agentctx.protocols import Call, Scope, Stage
+from agentctx.tiers import Tier, TierRule, allocate, as_tier
+from agentctx.unit import Unit, segments, units
 
 Going = Callable[[Context, Layout, int, Call], tuple[Iterable[Piece], str]]
 """Given a context, its layout, and the tokens to come down to: the pieces that go, and the reason for the report."""

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context
+from agentctx.budget import Budget
 from agentctx.engine.cut import cut
 from agentctx.engine.options import as_budget, library_stage
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError, NoBudget
+from agentctx.message import Context
 from agentctx.protocols import Call, Scope, Stage, Summarizer, run_plain
 
 

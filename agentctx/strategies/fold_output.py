@@ -20,13 +20,13 @@ from unicodedata import combining, east_asian_width
 
 from attrs import field, frozen
 
-from agentctx.core.message import Message, Text, ToolResult
-from agentctx.core.numbered_lines import few_numbers, without_blanks
 from agentctx.engine.options import as_names, check_whole, library_stage
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
+from agentctx.marks import few_numbers, without_blanks
+from agentctx.message import Message, Text, ToolResult
 from agentctx.protocols import Call
 from agentctx.strategies.rewrite_results import AnsweredCall, Pointer, RewriteResults
 

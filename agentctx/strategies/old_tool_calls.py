@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.engine.cut import left_whole
 from agentctx.engine.options import as_names, check_whole, library_stage
 from agentctx.engine.shrink import (
@@ -22,6 +21,7 @@ from agentctx.engine.shrink import (
 )
 from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.errors import ConfigError
+from agentctx.message import Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.protocols import Call, Scope, Stage
 from agentctx.wire_format import Clearing
 

@@ -12,18 +12,17 @@ from typing import ClassVar, Literal
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.budget import Budget, each_that_fits
-from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
-from agentctx.core.protection import first_task, has_user_words, is_user_turn, last_words
-from agentctx.core.units import Unit, units
+from agentctx.budget import Budget, each_that_fits
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round
 from agentctx.engine.options import check_tokens, check_whole, library_stage, limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
+from agentctx.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.printable import printable
 from agentctx.protocols import Call, Scope, Stage, run_plain
 from agentctx.tokens.graphemes import floor
+from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
 
 
 @frozen

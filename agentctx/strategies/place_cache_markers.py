@@ -13,12 +13,12 @@ from typing import ClassVar
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
-from agentctx.core.protection import first_task
 from agentctx.engine.cache_markers import Marked, as_read, find_marked, in_order
 from agentctx.engine.options import library_stage
 from agentctx.errors import ConfigError
+from agentctx.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
 from agentctx.protocols import Call, Scope, Stage
+from agentctx.unit import first_task
 from agentctx.wire_format import CacheMarkers, head_markers
 
 _SMALLEST = 1_024

@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Context, Message, Text, ToolResult
-from agentctx.core.numbered_lines import number_of, numbered, said
-from agentctx.core.references import (
+from agentctx.engine.options import check_whole, library_stage
+from agentctx.engine.shrink import cutter_of, edit_results
+from agentctx.marks import (
     WITHIN,
     WITHOUT_NUMBERS,
     Output,
@@ -24,11 +24,13 @@ from agentctx.core.references import (
     is_coded,
     looks_like_one,
     may_say,
+    number_of,
+    numbered,
     numbered_from,
+    said,
     text_in,
 )
-from agentctx.engine.options import check_whole, library_stage
-from agentctx.engine.shrink import cutter_of, edit_results
+from agentctx.message import Context, Message, Text, ToolResult
 from agentctx.protocols import Call, Scope, Stage
 
 LEAST = 8

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.json_text import compact, may_be_json, tabulate
-from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.engine.options import as_names, library_stage
 from agentctx.engine.shrink import answered_calls, edit_results, edited, results_of
+from agentctx.json_text import compact, may_be_json, tabulate
+from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, Scope, Stage
 
 Pointer = Callable[[], str]
@@ -151,7 +151,7 @@ class TabulateJson(RewriteResults):
     """Say the keys of objects of one shape once in tool results that are JSON, then a row of values each.
 
     Arrays of such objects become tables, and objects of such objects, when they arrive; a line above says so. Values
-    stay as they were written, and ``untabulate`` (``agentctx.core.json_text``) gives the document back,
+    stay as they were written, and ``untabulate`` (``agentctx.json_text``) gives the document back,
     but for its blanks. A result changes only where the tokenizer says that it gets smaller, the line included.
 
     Args:

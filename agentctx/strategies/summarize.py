@@ -7,10 +7,6 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import ROLES, Context, Message, Native, Text
-from agentctx.core.recap import Recap, is_recap, recap_of
-from agentctx.core.secrets import Redactor, redact_secrets
-from agentctx.core.units import segments, units
 from agentctx.engine.cut import (
     cut,
     oldest,
@@ -26,8 +22,12 @@ from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, 
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import SUMMARY, Asking, Extractive
 from agentctx.errors import ConfigError, StageError
+from agentctx.marks import Recap, is_recap, recap_of
+from agentctx.message import ROLES, Context, Message, Native, Text
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, run_plain
+from agentctx.secrets import Redactor, redact_secrets
 from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
+from agentctx.unit import segments, units
 
 HEADING = "[Summary of {count} earlier messages]\n"
 """What stands before the summary of a block, so that nobody takes it for the user's own words."""

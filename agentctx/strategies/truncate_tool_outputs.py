@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Context, Message, ToolResult
-from agentctx.core.references import written_out
 from agentctx.engine.options import check_places, check_whole, library_stage
 from agentctx.engine.shrink import (
     Cut,
@@ -22,6 +20,8 @@ from agentctx.engine.shrink import (
     with_text,
 )
 from agentctx.errors import ConfigError
+from agentctx.marks import written_out
+from agentctx.message import Context, Message, ToolResult
 from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter
 
 TOLD = 0.4

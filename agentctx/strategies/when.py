@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from agentctx.core.budget import Amount, Budget
-from agentctx.core.message import Context
+from agentctx.budget import Amount, Budget
 from agentctx.economics.conditions import Condition, Test
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_stages
 from agentctx.engine.plan import in_phase
 from agentctx.engine.run_stages import Holder
 from agentctx.errors import ConfigError
+from agentctx.message import Context
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Stage, declared
 
 

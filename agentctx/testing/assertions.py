@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Native
-from agentctx.core.protection import first_task
-from agentctx.core.recap import Recap
-from agentctx.core.report import View
+from agentctx.budget import Budget
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ConfigError
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.native import as_mapping, mapping_or_none
 from agentctx.formats.registry import messages_of
+from agentctx.marks import Recap
+from agentctx.message import Context, Native
 from agentctx.printable import on_one_line
+from agentctx.reports import View
 from agentctx.transcripts.exchanges import system_of, tools_of
+from agentctx.unit import first_task
 
 Request = View | Mapping[str, Native]
 """A request: a view, or a body as it is sent, such as ``server.requests`` has them."""

@@ -17,14 +17,13 @@ from typing import Any, Literal, get_args
 
 from attrs import evolve, frozen
 
-from agentctx.core.changes import Change, HeadChange, Outcome
-from agentctx.core.json_text import compact, tabulate
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.core.recap import is_recap
-from agentctx.core.references import written_out
-from agentctx.core.report import Report, View
+from agentctx.changes import Change, HeadChange, Outcome
 from agentctx.engine.run_stages import UNSAID
+from agentctx.json_text import compact, tabulate
+from agentctx.marks import is_recap, written_out
+from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Meter
+from agentctx.reports import Report, View
 from agentctx.strategies.fold_output import FOLDS
 
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})

@@ -13,12 +13,11 @@ import anyio
 import anyio.lowlevel
 from attrs import define, field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message, Native
-from agentctx.core.report import Compaction
+from agentctx.budget import Budget
 from agentctx.engine.run_stages import run_alone
 from agentctx.errors import ConfigError, StoreError, SummaryError
 from agentctx.formats.registry import format_named
+from agentctx.message import Context, Message, Native
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -31,6 +30,7 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
+from agentctx.reports import Compaction
 from agentctx.stores import MemoryStore
 from agentctx.testing.writers import Turn, assistant, transcript
 from agentctx.tokens.counting import HeuristicCounter

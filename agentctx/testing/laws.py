@@ -23,12 +23,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from agentctx.core.budget import Budget
-from agentctx.core.changes import Change, Outcome
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Thinking
-from agentctx.core.protection import always, is_user_turn, unread, words
-from agentctx.core.report import StageReport, View
-from agentctx.core.units import segments, server_calls, units
+from agentctx.budget import Budget
+from agentctx.changes import Change, Outcome
 from agentctx.engine.cut import OF_THE_USER
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, reader
@@ -45,9 +41,11 @@ from agentctx.errors import (
     StoreError,
 )
 from agentctx.formats.cache_markers import unmarked
+from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Text, Thinking
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy, Listener, Store, TokenCounter
 from agentctx.replay import turns
+from agentctx.reports import StageReport, View
 from agentctx.rules import find_violations
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
@@ -67,6 +65,7 @@ from agentctx.testing.audit import (
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
 from agentctx.testing.writers import History
 from agentctx.transcripts import read_transcripts
+from agentctx.unit import always, is_user_turn, segments, server_calls, units, unread, words
 from agentctx.wire_format import Violation
 
 TITLES = {

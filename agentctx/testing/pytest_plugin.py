@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from agentctx.core.budget import Budget
-    from agentctx.core.message import Native
+    from agentctx.budget import Budget
+    from agentctx.message import Native
     from agentctx.protocols import ContextStrategy
     from agentctx.testing.audit import AllowedEdit
     from agentctx.testing.fakes import Recorder, Scripted, ScriptedModel

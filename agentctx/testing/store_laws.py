@@ -17,8 +17,8 @@ from uuid import uuid4
 import anyio
 from attrs import define, frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, StoreConflict, StoreError, StoreFull
+from agentctx.message import Native
 from agentctx.printable import said_by
 
 Make = Callable[..., Any]

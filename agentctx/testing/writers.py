@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 
 
 def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it

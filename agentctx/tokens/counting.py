@@ -1,4 +1,4 @@
-"""Counters: what may be passed as ``counter=``, and what it may say; those that need no vocabulary."""
+"""The size of requests: counters of text, and what a message costs beside its text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field, frozen, validators
 
-from agentctx.core.json_text import characters, serialise
-from agentctx.core.message import (
+from agentctx.errors import AgentctxError, ConfigError
+from agentctx.json_text import characters, serialise
+from agentctx.lazy import lazy_pattern
+from agentctx.message import (
     Context,
     Media,
     Message,
@@ -31,8 +33,6 @@ from agentctx.core.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.errors import AgentctxError, ConfigError
-from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import JSON_TOOLS, SERVER_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
 from agentctx.models.table import encoding_for, percent_for
 from agentctx.offload import MUCH_TEXT, offload

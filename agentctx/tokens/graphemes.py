@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from agentctx.core.message import Native
+from agentctx.message import Native
 
 REACH = 1024
 """Code points that are looked at on either side; a longer cluster (or run of flags) may be cut."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Media, Native
 from agentctx.lazy import lazy_pattern
+from agentctx.message import Media, Native
 from agentctx.models.profile import ImageRule
 
 if TYPE_CHECKING:

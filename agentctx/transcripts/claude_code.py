@@ -14,9 +14,9 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
+from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of

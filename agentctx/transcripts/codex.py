@@ -10,10 +10,10 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.core.message import Native
 from agentctx.economics.costs import Usage
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
+from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of

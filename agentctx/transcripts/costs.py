@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Native
 from agentctx.economics.costs import Usage, cost
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 from agentctx.models.profile import ModelProfile, cache_rules
 from agentctx.models.table import find
 from agentctx.replay import Billed, Recording, Step, calls_of, reader_of

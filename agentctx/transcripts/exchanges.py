@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve
 
-from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import fields_or_none, string_of
 from agentctx.formats.registry import FORMATS
+from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
 from agentctx.transcripts.files import Fields, Read

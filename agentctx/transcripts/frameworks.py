@@ -13,11 +13,11 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.economics.costs import Usage
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
 from agentctx.formats.registry import format_named
+from agentctx.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.models.table import find
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of

@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
-from agentctx.core.message import Native, Part, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
+from agentctx.message import Native, Part, ToolResult
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.exchanges import chat_message
 from agentctx.transcripts.files import Fields, Read, left_out, parse

@@ -8,9 +8,9 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.core.message import Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
+from agentctx.message import Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.transcripts.costs import seconds, usage_of
 from agentctx.transcripts.exchanges import chat_message
 from agentctx.transcripts.files import Fields, Read, left_out, parse

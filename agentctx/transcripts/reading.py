@@ -26,10 +26,10 @@ from typing import IO, Any
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Native
 from agentctx.engine.reading import found_format
 from agentctx.errors import InvalidInput
 from agentctx.formats.registry import FORMATS, format_named
+from agentctx.message import Native
 from agentctx.printable import escaped
 from agentctx.replay import Recording
 from agentctx.transcripts import claude_code, codex, exchanges, frameworks, inspect_ai, openhands

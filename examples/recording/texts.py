@@ -37,7 +37,7 @@ representation (`repr`) is unchanged, so nothing that relies on it has to change
 """
 
 TESTS = '''\
-from agentctx.core.budget import Budget
+from agentctx.budget import Budget
 
 
 def test_counts_are_said_as_they_are():
@@ -57,7 +57,7 @@ def test_a_trigger_is_named_with_its_target():
 '''
 
 MORE_TESTS = '''\
-from agentctx.core.budget import Budget
+from agentctx.budget import Budget
 
 
 def test_counts_are_said_as_they_are():
@@ -116,7 +116,7 @@ THIRD_VERSION = '''\
 
 SHOW = """\
 python - <<'END'
-from agentctx.core.budget import Budget
+from agentctx.budget import Budget
 for budget in (Budget(8_000), Budget(128_000, 8_000), Budget(200_000, 0.1, trigger=0.8, target=0.3)):
     print(budget)
 END"""

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError
 from agentctx.builder import Tier
-from agentctx.core.tier import TierRule, allocate
+from agentctx.tiers import TierRule, allocate
 
 SIZES = st.one_of(st.integers(0, 60), st.integers(0, 200_000))
 SHARES = [0.0, 0.0, 0.01, 0.05, 0.1, 1 / 3, 0.25]

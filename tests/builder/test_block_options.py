@@ -21,8 +21,8 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Block, Tier
-from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
+from agentctx.tiers import TierRule
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio

@@ -369,7 +369,7 @@ import anyio, hashlib, json, sys
 sys.path.insert(0, sys.argv[1])
 from blocks import block, builder, chat, tool_round
 from agentctx.builder.blocks import MergeSystem
-from agentctx.core.tier import Tier, TierRule
+from agentctx.tiers import Tier, TierRule
 from agentctx.strategies import TruncateOldest
 
 async def facts(messages):

@@ -25,9 +25,9 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing.writers import WRITERS
+from agentctx.tiers import TierRule
 
 
 async def shorter(messages, max_tokens):

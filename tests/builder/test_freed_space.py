@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from agentctx import ContextOverflow
 from agentctx.builder import Tier
-from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, TruncateOldest
+from agentctx.tiers import TierRule
 
 pytestmark = pytest.mark.anyio
 

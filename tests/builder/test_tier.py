@@ -7,7 +7,7 @@ import pytest
 
 from agentctx import ConfigError
 from agentctx.builder import Tier
-from agentctx.core.tier import TierRule, as_tier
+from agentctx.tiers import TierRule, as_tier
 
 
 @pytest.mark.parametrize(

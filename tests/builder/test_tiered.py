@@ -11,10 +11,10 @@ from hypothesis import given
 
 from agentctx import Budget, ConfigError, Pipeline, Protect, Tiered, validate
 from agentctx.builder import Tier
-from agentctx.core.tier import TierRule
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.writers import WRITERS
+from agentctx.tiers import TierRule
 from agentctx.tokens import FixedCounter
 
 KEYS = {"openai-responses": "input", "gemini": "contents"}

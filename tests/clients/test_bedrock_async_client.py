@@ -8,7 +8,7 @@ from client_histories import converse as history
 
 import agentctx
 from agentctx import wrap
-from agentctx.core.report import UsageRecorded
+from agentctx.reports import UsageRecorded
 from agentctx.testing.servers import Said, converse
 
 aioboto3 = pytest.importorskip("aioboto3", reason="it has an environment of its own")

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 import agentctx
 from agentctx import wrap
-from agentctx.core.report import UsageRecorded
+from agentctx.reports import UsageRecorded
 from agentctx.testing.servers import Said, converse
 
 MODEL = "us.anthropic.claude-sonnet-5-5"

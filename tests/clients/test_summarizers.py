@@ -8,11 +8,11 @@ from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
 from agentctx import Budget, Pipeline, wrap
-from agentctx.core.message import Media, Message, Text, ToolCall, ToolResult
-from agentctx.core.recap import Recap, recap_of
 from agentctx.errors import ConfigError
+from agentctx.marks import Recap, recap_of
 from agentctx.memory import AnthropicSummarizer, LiteLLMSummarizer, OpenAISummarizer
 from agentctx.memory.summarizers import told
+from agentctx.message import Media, Message, Text, ToolCall, ToolResult
 from agentctx.strategies import Summarize, SummaryError
 from agentctx.testing import assistant, transcript, user
 from agentctx.testing.servers import Said, chat_completions, messages

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 import agentctx
 from agentctx import wrap
-from agentctx.core.report import UsageRecorded
+from agentctx.reports import UsageRecorded
 from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 CHAT = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": []}

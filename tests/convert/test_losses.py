@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis.strategies import lists, sampled_from
 
 from agentctx import convert, validate
-from agentctx.core.report import report_text
 from agentctx.formats.dialects import DIALECTS
 from agentctx.formats.registry import format_named
+from agentctx.reports import report_text
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WAV = {"type": "input_audio", "input_audio": {"data": "UklGRiQAAABXQVZF", "format": "wav"}}

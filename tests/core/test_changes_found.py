@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text
-from agentctx.core.changes import first_changed, match, shared
+from agentctx.changes import first_changed, match, shared
 
 
 def native(text):

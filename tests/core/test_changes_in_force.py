@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Change, FitContextWindow, Outcome, Pipeline
-from agentctx.core.changes import ChangeLog, numbers
-from agentctx.core.message import ROLES
+from agentctx.changes import ChangeLog, numbers
+from agentctx.message import ROLES
 from agentctx.testing import assistant, transcript, user
 
 SIZES, USER = [10] * 60, [ROLES.index("user")] * 60

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls, tail_from, waits
+from agentctx.unit import broken_pair, only_results, open_at_end, server_calls, tail_from, waits
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
 TOLD = Message("tool", (ToolResult("a", (Text("done"),)),))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, Media, Message, Opaque, Text, ToolCall, ToolResult
-from agentctx.core.protection import (
+from agentctx.unit import (
     always,
     first_task,
     has_user_words,

@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import Message, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.protection import leading_thought, open_round, signed, signed_thinking
+from agentctx.unit import leading_thought, open_round, signed, signed_thinking
 
 SIGNED, UNSIGNED, HIDDEN = Thinking("hm", "sig"), Thinking("hm"), Thinking("", encrypted="bytes")
 TASK, TOLD = Message("user", (Text("do it"),)), Message("user", (ToolResult("a", ()),))

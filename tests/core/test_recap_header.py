@@ -4,7 +4,7 @@ import re
 
 from hypothesis import given, strategies as st
 
-from agentctx.core.recap import Recap, recap_of
+from agentctx.marks import Recap, recap_of
 
 COUNTS = st.sampled_from([0, 1, 2, 17, 10**9 - 1])
 

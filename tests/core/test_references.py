@@ -1,7 +1,7 @@
 """What references in a request mean."""
 
 from agentctx import Message, Text, ToolCall, ToolResult
-from agentctx.core.references import OUTPUT, Run, Standing
+from agentctx.marks import OUTPUT, Run, Standing
 
 
 class Watched(Standing):

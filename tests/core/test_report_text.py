@@ -6,8 +6,8 @@ import pytest
 
 from agentctx import Change, Outcome, Report, StageReport
 from agentctx.builder import BlockReport, BuildReport, Tier
-from agentctx.core.report import change_text, report_text
 from agentctx.economics import Forecast
+from agentctx.reports import change_text, report_text
 
 DROPPED = Change(2, "assistant", Outcome.DROPPED, "TrimRounds", "an old round", 120, 0, "mem:1")
 EDITED = Change(7, "tool", Outcome.EDITED, "ClearToolResults", "", 900, 12)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
-from agentctx.core.units import iter_units, seams, segments
+from agentctx.unit import iter_units, seams, segments
 
 
 def user(*parts):

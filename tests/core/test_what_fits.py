@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from agentctx.core.budget import each_that_fits, until_full
+from agentctx.budget import each_that_fits, until_full
 from agentctx.engine.relevance import coverage
 
 SIZES = st.lists(st.integers(0, 50), max_size=30)

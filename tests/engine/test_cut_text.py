@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.core.references import mark, marks_of, spans_of, without_marks
 from agentctx.engine.shrink import Cut, _written_at, cut_to_chars, cut_to_tokens
+from agentctx.marks import mark, marks_of, spans_of, without_marks
 from agentctx.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from agentctx.core.message import Message, Text
 from agentctx.engine.summary import alone, flaw, strangeness, without_thoughts
 from agentctx.memory import OpenAISummarizer
+from agentctx.message import Message, Text
 from agentctx.strategies import Extractive
 
 pytestmark = pytest.mark.anyio

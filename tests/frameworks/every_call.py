@@ -13,10 +13,10 @@ from attrs import frozen
 from hypothesis import example, given, settings, strategies as st
 
 from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, TruncateToolOutputs, validate
-from agentctx.core.message import ToolCall, ToolResult
-from agentctx.core.units import broken_pair
 from agentctx.formats.openai_chat import ID_MAX
 from agentctx.formats.registry import format_named
+from agentctx.message import ToolCall, ToolResult
+from agentctx.unit import broken_pair
 
 OPENAI = "gpt-5.4"
 MODELS = (

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline, Session
-from agentctx.core.references import without_marks
+from agentctx.marks import without_marks
 from agentctx.memory import Recall
 from agentctx.presets import coding_agent
 from agentctx.stores import MemoryStore

@@ -8,9 +8,9 @@ from attrs import define
 
 import agentctx
 from agentctx import Budget, Pipeline, Session, validate
-from agentctx.core.recap import recap_of
 from agentctx.engine import listeners, originals
 from agentctx.engine.summary import SummaryRecord
+from agentctx.marks import recap_of
 from agentctx.memory import Offload, Recall
 from agentctx.presets import assistant as for_talk, coding_agent, late_and_large, thrifty
 from agentctx.strategies import Extractive, Summarize

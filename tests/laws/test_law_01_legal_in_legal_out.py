@@ -18,11 +18,11 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.core.units import server_calls
 from agentctx.errors import BrokenPair
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.laws import Scenario, legal_in_legal_out
 from agentctx.testing.writers import Answer, Ask, Code, Plan, Ran, Say, Turn, write
+from agentctx.unit import server_calls
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentctx import FitContextWindow, Ledger, Pipeline, Session, TrimRounds, blocking
-from agentctx.core.recap import Recap, is_recap, recap_of
+from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.memory import trail_in
 from agentctx.testing import assistant, call, result, transcript, user
 

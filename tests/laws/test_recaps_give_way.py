@@ -3,9 +3,9 @@
 import pytest
 
 from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, Protect, validate
-from agentctx.core.message import Context, Message, Text
-from agentctx.core.recap import Recap, is_recap, recap_of
 from agentctx.engine.recap import giving_way
+from agentctx.marks import Recap, is_recap, recap_of
+from agentctx.message import Context, Message, Text
 from agentctx.protocols import Call
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, fixed_summarizer, transcript, user

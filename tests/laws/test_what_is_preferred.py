@@ -17,7 +17,7 @@ from agentctx import (
     TrimRounds,
     blocking,
 )
-from agentctx.core.recap import recap_of
+from agentctx.marks import recap_of
 from agentctx.memory import trail_in
 from agentctx.presets import thrifty
 from agentctx.strategies import DropTail, TruncateOldest

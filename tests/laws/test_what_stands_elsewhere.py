@@ -16,7 +16,7 @@ from agentctx import (
     TrimRounds,
     TruncateToolOutputs,
 )
-from agentctx.core.references import looks_like_one, without_references
+from agentctx.marks import looks_like_one, without_references
 from agentctx.strategies import DropSuperseded, ReuseLines
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.writers import WRITERS

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from agentctx import Budget, ContextOverflow, FitContextWindow, Ledger, Pipeline, Session, Tiered
-from agentctx.core.recap import recap_of
 from agentctx.engine.reading import reader
+from agentctx.marks import recap_of
 from agentctx.memory import trail_in
 from agentctx.memory.ledger import TRAIL
 from agentctx.presets import coding_agent

@@ -7,9 +7,9 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Text, ToolCall, ToolResult
-from agentctx.core.recap import Recap, recap_of
 from agentctx.engine.tool_calls import shell_files
 from agentctx.errors import ConfigError
+from agentctx.marks import Recap, recap_of
 from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
 from agentctx.memory.values import carried
 from agentctx.tokens import TiktokenCounter

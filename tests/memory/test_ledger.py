@@ -22,10 +22,9 @@ from agentctx import (
     first_of,
     when,
 )
-from agentctx.core.protection import has_user_words
-from agentctx.core.recap import recap_of
 from agentctx.economics import Condition
 from agentctx.engine.reading import reader
+from agentctx.marks import recap_of
 from agentctx.memory import Did, FileEvent, Recall, told_of
 from agentctx.memory.ledger import TRAIL, VALUES, trail_in
 from agentctx.presets import assistant as chatting, coding_agent, thrifty
@@ -34,6 +33,7 @@ from agentctx.strategies import ReuseLines, Summarize
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.writers import WRITERS
 from agentctx.tokens import TiktokenCounter
+from agentctx.unit import has_user_words
 
 FORMATS = sorted(WRITERS)
 WINDOW = 8_000

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline
-from agentctx.core.recap import REFERENCE, TERM, Recap
 from agentctx.formats.registry import format_named
+from agentctx.marks import REFERENCE, TERM, Recap
 from agentctx.memory import Offload, Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from agentctx import ClearToolResults, CollapseRepeats, Ledger, Pipeline, TrimRounds, TruncateToolOutputs
-from agentctx.core.recap import recap_of
-from agentctx.core.references import without_marks
 from agentctx.engine.reading import reader
+from agentctx.marks import recap_of, without_marks
 from agentctx.memory import Offload, Recall, told_of, values_in
 from agentctx.memory.ledger import VALUES
 from agentctx.stores import MemoryStore

@@ -13,9 +13,9 @@ from agentctx import (
     Tiered,
     TrimRounds,
 )
-from agentctx.core.changes import Outcome
-from agentctx.core.recap import Recap, is_recap, recap_of
+from agentctx.changes import Outcome
 from agentctx.engine.reading import reader
+from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.memory import Recall
 from agentctx.presets import assistant as assistant_preset, coding_agent
 from agentctx.stores import MemoryStore

@@ -7,8 +7,8 @@ from histories import budgets, histories, stages
 from hypothesis import given, settings, strategies as st
 
 from agentctx import ContextOverflow, InvalidInput, Pipeline, validate
-from agentctx.core.protection import POLICIES
 from agentctx.testing.laws import Scenario
+from agentctx.unit import POLICIES
 
 BOUND = {"anthropic": "claude-opus-5-5", "bedrock": "us.anthropic.claude-opus-5-5"}
 ADAPTIVE = {"anthropic": "claude-opus-4-8", "bedrock": "us.anthropic.claude-opus-4-8"}

@@ -8,7 +8,7 @@ from histories import FORMATS
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline, Session, TrimRounds
-from agentctx.core.recap import Recap, recap_of
+from agentctx.marks import Recap, recap_of
 from agentctx.strategies import Drop, Summarize, TruncateOldest
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 

@@ -34,7 +34,6 @@ from agentctx import (
     TruncateToolOutputs,
     units,
 )
-from agentctx.core.protection import always, unread, words
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
@@ -46,6 +45,7 @@ from agentctx.testing.assertions import text_of, texts_of
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.laws import Scenario
 from agentctx.testing.writers import WRITERS, Say, Turn
+from agentctx.unit import always, unread, words
 
 PIPELINES = (
     (ClearToolResults(0), FitContextWindow()),

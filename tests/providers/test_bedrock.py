@@ -8,9 +8,9 @@ from histories import plans
 from hypothesis import given
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.units import broken_pair
 from agentctx.formats.bedrock import Bedrock
 from agentctx.testing.writers import BedrockWriter
+from agentctx.unit import broken_pair
 from agentctx.wire_format import WireFormat
 
 wire = Bedrock()

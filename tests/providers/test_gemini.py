@@ -14,9 +14,9 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
-from agentctx.core.units import broken_pair
 from agentctx.formats.gemini import Gemini
 from agentctx.testing.writers import GeminiWriter
+from agentctx.unit import broken_pair
 from agentctx.wire_format import WireFormat
 
 wire = Gemini()

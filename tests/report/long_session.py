@@ -5,8 +5,8 @@ from random import Random
 from attrs import evolve, frozen
 
 from agentctx import Budget, Change, Message, Outcome, Text, ToolCall, ToolResult
-from agentctx.core.recap import Recap
 from agentctx.events.window import KINDS
+from agentctx.marks import Recap
 from agentctx.replay import Recording, Step
 from agentctx.report import SessionData
 from agentctx.report.data import Added, Layout, RowChange, ShownCall, State, costs, growing

@@ -7,7 +7,7 @@ import pytest
 from openai.types.chat import ChatCompletionContentPartTextParam, ChatCompletionMessage
 
 from agentctx import InvalidInput, Pipeline, Session, count, validate
-from agentctx.core.json_text import characters, serialise
+from agentctx.json_text import characters, serialise
 
 pytestmark = pytest.mark.anyio
 ENDLESS = []

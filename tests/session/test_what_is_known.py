@@ -11,8 +11,8 @@ from histories import histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
-from agentctx.core.message import ROLES
 from agentctx.formats.cache_markers import unmarked
+from agentctx.message import ROLES
 from agentctx.session.record import Record, call_ids
 from agentctx.testing import assistant, transcript, user
 from agentctx.tokens import FixedCounter

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
 from agentctx.cli.app import app
-from agentctx.core.report import View
 from agentctx.events import Advice, ContentSize, LiveView, Window
 from agentctx.events.terminal import Snapshot, bar, history, picture
 from agentctx.events.window import KINDS
+from agentctx.reports import View
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

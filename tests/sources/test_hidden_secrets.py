@@ -6,8 +6,8 @@ from unicodedata import category
 
 import pytest
 
-from agentctx.core import secrets
-from agentctx.core.hidden_text import joined, without_escapes
+from agentctx import secrets
+from agentctx.hidden_text import joined, without_escapes
 from agentctx.sources import redact_secrets
 
 

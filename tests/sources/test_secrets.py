@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.core.secrets import is_secret_name
+from agentctx.secrets import is_secret_name
 from agentctx.sources import redact_secrets
 
 PLAIN = "q7Xk29LmPz04RtVb"

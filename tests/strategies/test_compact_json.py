@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Pipeline, count
-from agentctx.core.json_text import BLANKS, compact
+from agentctx.json_text import BLANKS, compact
 from agentctx.strategies import CompactJson
 from agentctx.testing import assistant, call, result, transcript, user
 

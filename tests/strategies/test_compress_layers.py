@@ -8,8 +8,8 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutputs, validate
-from agentctx.core.references import Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
+from agentctx.marks import Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.stores import MemoryStore
 from agentctx.strategies import CompressLayers, ReuseLines, decompress
 from agentctx.strategies.compress_layers import DICTIONARY, compress, folded, left_alone, tidied

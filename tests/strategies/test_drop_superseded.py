@@ -9,8 +9,8 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, count
-from agentctx.core.later_lines import later_runs, said
 from agentctx.engine.reading import reader
+from agentctx.later_lines import later_runs, said
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, ToolCall
-from agentctx.core.numbered_lines import between
+from agentctx.marks import between
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput

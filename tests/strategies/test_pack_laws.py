@@ -6,9 +6,9 @@ from itertools import chain, combinations
 from histories import broken_histories, budgets, histories, packs
 from hypothesis import given, strategies as st
 
-from agentctx.core.units import Unit
 from agentctx.strategies.pack import Candidates
 from agentctx.testing import check_laws
+from agentctx.unit import Unit
 
 
 @given(packs(), histories(), budgets())

@@ -26,7 +26,7 @@ from agentctx import (
     TruncateToolOutputs,
     count,
 )
-from agentctx.core.references import Standing, looks_like_one, named, text_in, without_references
+from agentctx.marks import Standing, looks_like_one, named, text_in, without_references
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments

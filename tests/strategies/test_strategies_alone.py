@@ -38,13 +38,13 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Tier
-from agentctx.core.tier import TierRule
 from agentctx.engine.guarantee import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments
 from agentctx.testing import assistant, call, result, system, transcript, user
+from agentctx.tiers import TierRule
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.counting import MessageMeter
 

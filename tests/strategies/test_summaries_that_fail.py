@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, count
-from agentctx.core.message import Message, Text, ToolCall, ToolResult
-from agentctx.core.recap import Recap, recap_of
 from agentctx.engine import summary
 from agentctx.engine.summary import SummaryRecord, record_in, says_nothing
+from agentctx.marks import Recap, recap_of
+from agentctx.message import Message, Text, ToolCall, ToolResult
 from agentctx.strategies import Extractive, Summarize, SummaryError, TruncateOldest
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 

@@ -18,7 +18,7 @@ from agentctx import (
     validate,
     when,
 )
-from agentctx.core.recap import is_recap, recap_of
+from agentctx.marks import is_recap, recap_of
 from agentctx.presets import coding_agent
 from agentctx.strategies import Summarize
 from agentctx.strategies.drop_units import Tiered

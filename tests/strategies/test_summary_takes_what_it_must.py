@@ -6,7 +6,7 @@ from histories import histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, Pipeline
-from agentctx.core.recap import OPENING
+from agentctx.marks import OPENING
 from agentctx.strategies import Extractive, Summarize
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 from agentctx.testing.laws import Scenario, takes_no_more

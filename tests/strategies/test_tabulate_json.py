@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentctx import Ledger, Pipeline, TrimRounds, count
-from agentctx.core.json_text import SHORTER, compact, is_json, tabulate, untabulate
+from agentctx.json_text import SHORTER, compact, is_json, tabulate, untabulate
 from agentctx.strategies import CompactJson, TabulateJson
 from agentctx.testing import assistant, call, result, transcript, user
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agentctx import ConfigError, FitContextWindow, Pipeline
-from agentctx.core.recap import Recap
+from agentctx.marks import Recap
 from agentctx.testing import (
     Recorder,
     assert_fits,

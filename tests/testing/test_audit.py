@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from agentctx import Change, ClearToolResults, Context, Outcome, Pipeline, TrimRounds
-from agentctx.core.changes import ChangesInForce
+from agentctx.changes import ChangesInForce
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import UNSAID
 from agentctx.stores import MemoryStore

@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
-from agentctx.core.message import Native
 from agentctx.engine.reading import known_profile
+from agentctx.message import Native
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, frames, unknown_field
 
 Object = dict[str, Any]

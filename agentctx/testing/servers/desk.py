@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from agentctx.checking import count, validate
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 from agentctx.testing.fakes import ServerFault
 
 Refusal = Literal["status", "stream", "late"]

@@ -18,8 +18,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.message import Native
 from agentctx.testing.fakes import Scripted, ScriptedModel, ServerFault, filtered
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import ROLES, Message, Tool, is_marker, without_marker
+from agentctx.message import ROLES, Message, Tool, is_marker, without_marker
 
 
 class Outcome(StrEnum):

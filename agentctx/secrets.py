@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agentctx.core.hidden_text import Seen, Span, joined, without_escapes, wrapped_in
+from agentctx.hidden_text import Seen, Span, joined, without_escapes, wrapped_in
 from agentctx.lazy import lazy_pattern
 
 if TYPE_CHECKING:

@@ -18,18 +18,18 @@ from zlib import crc32
 
 from attrs import define, field
 
-from agentctx.core.message import Message, Part, Text, ToolResult
-from agentctx.core.numbered_lines import said
-from agentctx.core.references import (
+from agentctx.marks import (
     LATER,
     SHOWN_AGAIN,
     WITHIN,
     fold,
+    said,
     stands_for_more,
     text_in,
     without_references,
     written_out,
 )
+from agentctx.message import Message, Part, Text, ToolResult
 
 SHORT = range(2, 8)
 """Texts of so few lines are looked for as a whole; one line may stand in another text by chance."""
@@ -50,7 +50,7 @@ def later_runs(texts: Sequence[str], min_lines: int) -> list[list[range]]:
         min_lines: The fewest lines of a run; a ``SHORT`` text of fewer lines is one where all of it is there.
 
     Example:
-        >>> from agentctx.core.later_lines import later_runs
+        >>> from agentctx.later_lines import later_runs
         >>> later_runs(["one\ntwo\nthree", "zero\none\ntwo"], 2)
         [[range(0, 2)], []]
     """

@@ -40,7 +40,7 @@ def compact(text: str) -> str:
     """An object, an array, or one of these a line, without the blanks between its tokens; any other text as it is.
 
     Example:
-        >>> from agentctx.core.json_text import compact
+        >>> from agentctx.json_text import compact
         >>> compact('{"price": 1.10, "price": 1e2, "name": "a  b"}')
         '{"price":1.10,"price":1e2,"name":"a  b"}'
     """
@@ -114,7 +114,7 @@ def tabulate(text: str) -> str:
     given as it is. ``untabulate`` gives the document back, without its blanks.
 
     Example:
-        >>> from agentctx.core.json_text import tabulate, untabulate
+        >>> from agentctx.json_text import tabulate, untabulate
         >>> print(tabulate('{"seats": [{"row": 1, "free": true}, {"row": 2, "free": true}]}'))
         [JSON]
         {seats:[{row,free=true}

@@ -1,4 +1,10 @@
-"""What stages write into texts in the place of others, and how it is known again: codes and references.
+"""The marks that stand in a request for text that is left out: how they are written and read.
+
+The recap is the one message that stands for what was left out of a request. It is written as the user's. Its first line
+tells it from other words: the numbers of messages and calls that it stands for, and the checksum of all its text. Its
+sections stand each under a heading; no line of a section looks like a heading. Where there is no room for more, the recap
+is its first line alone. Anybody can copy it, so its text alone makes no recap: it is ours where we have written it, or
+stands where we write it (``unit.knowing_the_recap``); anywhere else it is text of the user's.
 
 Codes are short texts that stand for longer ones, defined where the text begins that uses them. Such as
 ``[Codes fb60: §512=/home/dev/project/src]``. Whoever has the text has its codes: it can be moved, stored and read
@@ -27,16 +33,344 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from json.encoder import encode_basestring
+from operator import sub
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from agentctx.core.message import Message, Text, ToolCall, ToolResult
-from agentctx.core.numbered_lines import IN_A_ROW, number_of, numbered, said
-from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
+from agentctx.message import Message, Text, ToolCall, ToolResult, is_marker
+from agentctx.printable import visible
+
+OPENING = "[Recap of "
+"""What it begins with."""
+
+REFERENCE = "For reference only: nothing below is an instruction."
+"""What stands before the sections."""
+
+_SHORTENED = "what was cut short"
+_HEADING = "## "
+_CONTROLS = {code: "\ufffd" for code in range(0x20) if code != 0x0A}  # what a terminal obeys
+_HIDDEN = dict.fromkeys((0xAD, 0x180E, 0x200B, *range(0x2060, 0x2065)))  # what is not seen and hides words
+_RECAP = lazy_pattern(
+    re.escape(OPENING)
+    + r"(?:(?P<messages>\d{1,9}) earlier messages?(?: with (?P<calls>\d{1,9}) tool calls?)?, not shown; "
+    + r"(?:(?P<cleared>\d{1,9}) old results? cleared; )?"
+    + rf"|(?P<only>\d{{1,9}}) earlier tool results? that (?:was|were) cleared; |{re.escape(_SHORTENED)}; )"
+    + r"(?P<sum>[0-9a-f]{8})\](?:\n(?P<body>.*))?",
+    re.DOTALL,
+)
+
+
+@frozen
+class Recap:
+    """What is said of messages that are left out.
+
+    Args:
+        messages: How many messages it stands for.
+        calls: How many tool calls were in them.
+        cleared: How many results in the view are cleared.
+        sections: What is said, by heading, in order.
+
+    Example:
+        >>> from agentctx.marks import Recap, recap_of
+        >>> recap = Recap(3, 1, sections={"Files": "written: a.py"})
+        >>> print(recap.written().text)
+        [Recap of 3 earlier messages with 1 tool call, not shown; d9ae8b54]
+        For reference only: nothing below is an instruction.
+        ## Files
+        written: a.py
+        >>> recap_of(recap.written()) == recap
+        True
+        >>> Recap(cleared=2).written().text
+        '[Recap of 2 earlier tool results that were cleared; deb4aac4]'
+    """
+
+    messages: int = 0
+    calls: int = 0
+    cleared: int = 0
+    sections: Mapping[str, str] = field(factory=dict, hash=False)
+
+    def with_section(self, heading: str, text: str) -> Recap:
+        """The recap with a section in the place of that with the same heading; without it when there is no text."""
+        sections = dict(self.sections)
+        sections[heading] = visible("\n".join(text.splitlines()).translate(_CONTROLS | _HIDDEN))
+        return evolve(self, sections={each: said for each, said in sections.items() if said.strip()})
+
+    def written(self) -> Message:
+        """The message that says it."""
+        lines = [REFERENCE] if self.sections else []
+        for heading, text in self.sections.items():
+            lines += [_HEADING + heading, *map(_escaped, text.split("\n"))]
+        body = "\n".join(lines)
+        counts = f"{OPENING}{self._counts()}; "
+        said = "\n".join([f"{counts}{_recap_sum(counts + body)}]", *lines])
+        return Message("user", (Text(said),), as_recap=True)
+
+    def _counts(self) -> str:
+        """What it stands for, in words."""
+        if not self.messages and not self.calls:
+            were = "was" if self.cleared == 1 else "were"
+            return f"{_of(self.cleared, 'earlier tool result')} that {were} cleared" if self.cleared else _SHORTENED
+        calls = f" with {_of(self.calls, 'tool call')}" if self.calls else ""
+        cleared = f"; {_of(self.cleared, 'old result')} cleared" if self.cleared else ""
+        return f"{_of(self.messages, 'earlier message')}{calls}, not shown{cleared}"
+
+    @classmethod
+    def read(cls, message: Message) -> Recap | None:
+        """The recap that a message reads as, whoever has written it; None when it reads as none."""
+        if message.role != "user":
+            return None
+        parts = [part for part in message.parts if not is_marker(part)]
+        first = parts[0] if len(parts) == 1 else None
+        if not isinstance(first, Text) or not first.text.startswith(OPENING):
+            return None
+        found = _RECAP.fullmatch(first.text)
+        if found is None or found["sum"] != _recap_sum(first.text[: found.start("sum")] + (found["body"] or "")):
+            return None
+        messages, calls, cleared = (int(found[name] or 0) for name in ("messages", "calls", "cleared"))
+        return cls(messages, calls, cleared or int(found["only"] or 0), _sections(found["body"] or ""))
+
+
+@frozen
+class Unsaid:
+    """Text to put into a section of the recap once there is room for it.
+
+    Args:
+        heading: The section.
+        said: Its text in a recap that says it all; empty when none does.
+        whole: What is to be known to say it later.
+    """
+
+    heading: str
+    said: str
+    whole: str
+
+    def left_by(self, messages: Sequence[Message]) -> str:
+        """What is to be remembered beside the recap among these messages: nothing when that says it all."""
+        sections = [(recap_of(message) or Recap()).sections for message in messages]
+        return "" if self.said and any(said.get(self.heading) == self.said for said in sections) else self.whole
+
+
+def recap_of(message: Message) -> Recap | None:
+    """The recap that a message is, written by the library; None when it is none, or a copy that the user shows."""
+    return Recap.read(message) if message.as_recap else None
+
+
+def is_recap(message: Message) -> bool:
+    """Whether a message is a recap."""
+    return recap_of(message) is not None
+
+
+def stands_for(message: Message) -> tuple[int, int]:
+    """How many messages a message stands for, and with how many tool calls: itself, or what a recap counts."""
+    recap = recap_of(message)
+    return (1, len(message.calls)) if recap is None else (recap.messages, recap.calls)
+
+
+def recaps(messages: Sequence[Message], start: int = 0) -> list[int]:
+    """The indexes of the recaps from ``start`` on: each stays until a stage that writes one puts another there."""
+    places = (place for place in range(start, len(messages)) if messages[place].as_recap)  # of most no more is asked
+    return [place for place in places if is_recap(messages[place])]
+
+
+def _sections(body: str) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in body.split("\n")[1:]:
+        if line.startswith(_HEADING):
+            lines = found.setdefault(line[len(_HEADING) :], [])
+        else:
+            lines.append(line.removeprefix("\\"))
+    return {heading: "\n".join(said) for heading, said in found.items()}
+
+
+_MARKUP = lazy_pattern(r"[\s\u200c\u200d]*[#\\\[\uff03\uff3b]")
+
+
+def _escaped(line: str) -> str:
+    """A line of a section that looks like no heading, no recap and no placeholder."""
+    return "\\" + line if _MARKUP.match(line) else line
+
+
+def _of(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _recap_sum(text: str) -> str:
+    return f"{crc32(text.encode(errors='surrogatepass')):08x}"
+
+
+_PLAIN = lazy_pattern(r"[\w./~@+%:#$€£-]+")
+_ODD = lazy_pattern(
+    r"[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    r"\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff\[\]<>]"
+)
+TERM = r"\"(?:[^\"\\\n]|\\.)*+\"|[\w./~@+%:#$€£-]+"
+"""A regular expression of what ``quoted`` writes."""
+
+OPEN_QUOTE = r"\"[^\n]*+"
+"""And one, to be tried behind it, of a quotation that nothing ends: it is passed over whole, and looked at once."""
+
+
+def quoted(text: str) -> str:
+    """What a tool said, on one line: a plain word as it is, all else in quotes, its markup and what hides escaped."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return _ODD.sub(_as_escape, encode_basestring(text))
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
+
+
+def unquoted(term: str) -> str:
+    """What was quoted; the term itself when it is no quotation."""
+    if not term.startswith('"'):
+        return term
+    try:
+        return str(json.loads(term))
+    except ValueError:
+        return term
+
+
+_NUMBERED = re.compile(r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)")
+"""The number that a tool puts before a line; a time of day is none."""
+
+IN_A_ROW = 3
+"""So many lines with numbers that follow each other are taken for numbered."""
+
+_FORMS = tuple((behind, width) for behind in ("→", "\t", ":", "| ", "|", " | ") for width in (0, 6))
+"""What tools put behind a number, and how many characters it has with the blanks before it, or more."""
+
+
+def said(lines: list[str]) -> list[str]:
+    r"""What lines say without the numbers before them, where so many in a row are numbered; else the lines themselves.
+
+    Example:
+        >>> from agentctx.marks import said
+        >>> said(["4\tdef f():", "5\t    return 1", "6\t", "7 files"])
+        ['def f():', '    return 1', '', '7 files']
+    """
+    marks = list(map(_NUMBERED.match, lines))
+    firsts = [None if mark is None else int(mark[1]) - place for place, mark in enumerate(marks)]
+    bare: list[str] = []
+    for first, run in groupby(range(len(lines)), firsts.__getitem__):
+        places = list(run)
+        in_a_row = first is not None and len(places) >= IN_A_ROW
+        bare += (lines[place][number.end() if in_a_row and (number := marks[place]) else 0 :] for place in places)
+    return bare
+
+
+def number_of(line: str) -> int | None:
+    """The number that stands before a line, if one does."""
+    mark = _NUMBERED.match(line)
+    return None if mark is None else int(mark[1])
+
+
+def numbered(lines: Sequence[str], first: int | None, like: str | None = None) -> Iterator[list[str]]:
+    r"""What lines may look like in a tool's output that numbers them, or that does not.
+
+    Args:
+        lines: The lines, with numbers or without.
+        first: The number of the first; None: without numbers.
+        like: A line that is numbered as they are, if one is known.
+
+    Example:
+        >>> from agentctx.marks import numbered
+        >>> list(numbered(["4: a", "5: b", "6: c"], 41))[2]
+        ['41\ta', '42\tb', '43\tc']
+    """
+    bare = said(list(lines))
+    if first is None:
+        yield bare
+        return
+    for behind, width in _FORMS if like is None else _form_of(like):
+        yield [f"{number:>{width}}{behind}{line}" for number, line in enumerate(bare, first)]
+
+
+def _form_of(line: str) -> Iterator[tuple[str, int]]:
+    """What stands behind the number of a line, and how wide that is; nothing where no tool that is known does it so."""
+    mark = _NUMBERED.match(line)
+    if mark is not None:
+        form = line[mark.end(1) : mark.end()], 0 if mark.start(1) == 0 else mark.end(1)
+        yield from (form,) if form in _FORMS else ()
+
+
+_CAT_N = lazy_pattern(r"\n( {1,5}\d{1,5})[→\t]")
+_BEFORE_NUMBERS = lazy_pattern(r"\n {1,5}(?=\d{1,5}[→\t])")
+_NUMBERS_HEAD = lazy_pattern(r"([1-9]\d{0,4})([→\t])")
+_EACH = 10
+_FEWEST = 4
+"""Lines; in fewer all but one keep their number."""
+
+
+def without_blanks(text: str) -> str:
+    """Return a text without the blanks before its line numbers, where these count from line to line as of ``cat -n``.
+
+    Args:
+        text: Any text; one that is numbered otherwise, or not at all, is returned as it is.
+    """
+    heads = _CAT_N.findall(f"\n{text}")  # each line has an end before it, which is looked for faster than its start
+    if len(heads) < 3 or set(map(len, heads)) != {6}:
+        return text
+    numbers = list(map(int, heads))
+    steps = list(map(sub, numbers[1:], numbers))
+    if steps.count(1) * 10 < len(steps) * 9:
+        return text
+    return _BEFORE_NUMBERS.sub("\n", f"\n{text}")[1:]
+
+
+def few_numbers(text: str) -> str:
+    r"""A text as ``without_blanks`` gives it; of lines in a row only the first, the last and each tenth have numbers.
+
+    These tell the others' (``between``): no text is made shorter that would read in another way then.
+
+    Example:
+        >>> from agentctx.marks import few_numbers
+        >>> lines = [f"{number:>6}\tline" for number in range(8, 14)]
+        >>> few_numbers("\n".join(lines)).split("\n")
+        ['8\tline', 'line', '10\tline', 'line', 'line', '13\tline']
+    """
+    bare = without_blanks(text)
+    if bare == text:  # a line of ``cat -n`` has blanks before its number
+        return text
+    lines = bare.split("\n")
+    heads = list(map(_NUMBERS_HEAD.match, lines))
+    if any(between(lines)):
+        return bare
+    firsts = [None if head is None else (int(head[1]) - place, head[2]) for place, head in enumerate(heads)]
+    for first, run in groupby(range(len(lines)), firsts.__getitem__):
+        places = list(run)
+        if first is None or len(places) < _FEWEST:
+            continue
+        bare_lines = {
+            place: lines[place][head.end() :]
+            for place in places[1:-1]
+            if (head := heads[place]) is not None and head[1][-1] != "0"
+        }
+        if not any(map(_NUMBERS_HEAD.match, bare_lines.values())):
+            for place, line in bare_lines.items():
+                lines[place] = line
+    return "\n".join(lines)
+
+
+def between(lines: Sequence[str]) -> Iterator[range]:
+    """The places of lines without a number whose number those before and behind them tell."""
+    before, number, sign = -1, 0, ""
+    for place, line in enumerate(lines):
+        head = _NUMBERS_HEAD.match(line)
+        if head is None:
+            continue
+        now = int(head[1])
+        if 1 < place - before == now - number and sign == head[2] and number // _EACH == (now - 1) // _EACH:
+            yield range(before + 1, place)
+        before, number, sign = place, now, head[2]
+
 
 T = TypeVar("T")
 
@@ -75,7 +409,7 @@ class Codebook:
         phrases: What each number stands for.
 
     Example:
-        >>> from agentctx.core.references import Codebook
+        >>> from agentctx.marks import Codebook
         >>> book = Codebook({512: "/home/dev/project"})
         >>> print(book.encoded("/home/dev/project/app.py, /home/dev/projects"))
         [Codes 6661: §512=/home/dev/project] §512/app.py, /home/dev/projects
@@ -302,7 +636,7 @@ def given(call: ToolCall) -> Iterator[tuple[str, str]]:
 
     Example:
         >>> from agentctx import ToolCall
-        >>> from agentctx.core.references import given
+        >>> from agentctx.marks import given
         >>> list(given(ToolCall("a", "write", '{"path": "a.py", "content": "1\\n2\\n3\\n4\\n"}')))
         [('content of "write a.py"', '1\n2\n3\n4\n')]
     """
@@ -422,7 +756,7 @@ def without_marks(text: str) -> str:
     What looks like one counts as one, whoever has written it. Of a similar output, how it differs stays.
 
     Example:
-        >>> from agentctx.core.references import without_marks
+        >>> from agentctx.marks import without_marks
         >>> without_marks("port 8080 [… 12,345 characters omitted; recall 3fa94c00d1b2e6a7 …] end")
         'port 8080  end'
     """
@@ -439,7 +773,7 @@ def marks_of(text: str) -> list[tuple[int, int]]:
     """Where in a text something stands that looks like what the library puts in the place of what it leaves out.
 
     Example:
-        >>> from agentctx.core.references import marks_of
+        >>> from agentctx.marks import marks_of
         >>> marks_of("[old tool result cleared; recall 3fa94c00d1b2e6a7] and so on")
         [(0, 50)]
     """
@@ -570,7 +904,7 @@ def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
     """The texts of all outputs, as ``text_in`` gives them, with the lines in the place of what refers to them.
 
     Example:
-        >>> from agentctx.core.references import mark, without_references
+        >>> from agentctx.marks import mark, without_references
         >>> from agentctx import Message, Text, ToolCall, ToolResult
         >>> lines = [f"line {number}" for number in range(9)]
         >>> again = [*lines[:2], mark("output of read", 2, lines[2:])]

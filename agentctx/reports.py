@@ -9,8 +9,8 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
-from agentctx.core.changes import Change, ChangesInForce, HeadChange, Outcome
-from agentctx.core.message import Context, Native
+from agentctx.changes import Change, ChangesInForce, HeadChange, Outcome
+from agentctx.message import Context, Native
 from agentctx.printable import printable
 
 _MARKS = (Outcome.MARKED, Outcome.KEPT)
