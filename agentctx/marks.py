@@ -2,9 +2,9 @@
 
 The recap is the one message that stands for what was left out of a request. It is written as the user's. Its first line
 tells it from other words: the numbers of messages and calls that it stands for, and the checksum of all its text. Its
-sections stand each under a heading; no line of a section looks like a heading. Where there is no room for more, the recap
-is its first line alone. Anybody can copy it, so its text alone makes no recap: it is ours where we have written it, or
-stands where we write it (``unit.knowing_the_recap``); anywhere else it is text of the user's.
+sections stand each under a heading; no line of a section looks like a heading. Where there is no room for more, the
+recap is its first line alone. Anybody can copy it, so its text alone makes no recap: it is ours where we have written
+it, or stands where we write it (``unit.knowing_the_recap``); anywhere else it is text of the user's.
 
 Codes are short texts that stand for longer ones, defined where the text begins that uses them. Such as
 ``[Codes fb60: §512=/home/dev/project/src]``. Whoever has the text has its codes: it can be moved, stored and read
