@@ -12,8 +12,9 @@ task with ``--task "…"``; ``--show`` prints what the model would be sent. It n
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -69,8 +70,7 @@ class FilesOfTheTask:
     def __call__(self, query: str) -> list[ContextItem]:
         """An item for each file. It runs in a thread, since it is not async: reading files may take its time."""
         words = {word.strip(".,").lower() for word in query.split() if len(word) > 3}
-        paths = [path.relative_to(self.root) for path in self.root.rglob("*.py") if path.is_file()]
-        wanted = {path: sum(word in str(path).lower() for word in words) for path in paths if not hidden(path)}
+        wanted = {path: sum(word in str(path).lower() for word in words) for path in python_files(self.root)}
         best = sorted((path for path in wanted if wanted[path]), key=lambda path: (-wanted[path], str(path)))
         return [ContextItem(str(path), self._shown(path), 0.7) for path in best[: self.limit]]
 
@@ -79,9 +79,11 @@ class FilesOfTheTask:
         return redact_secrets(text, path.name)
 
 
-def hidden(path: Path) -> bool:
-    """Whether a file lies in a folder that nobody wrote by hand."""
-    return any(part.startswith(".") or part in ("node_modules", "venv", "build") for part in path.parts)
+def python_files(root: Path) -> Iterator[Path]:
+    """Yield the Python files below a folder, but for folders that nobody wrote by hand."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name[0] != "." and name not in ("node_modules", "venv", "build")]
+        yield from (Path(folder, name).relative_to(root) for name in names if name.endswith(".py"))
 
 
 async def read_only_files(repository: Path) -> ReadOnlyFiles:
