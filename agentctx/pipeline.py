@@ -180,6 +180,7 @@ class Pipeline(Plan):
 
     def session(
         self,
+        *,
         model: str | None = None,
         format: str | None = None,  # noqa: A002 - the contract's name
         id: str | None = None,  # noqa: A002 - the contract's name

@@ -51,7 +51,7 @@ def in_session(build: Callable[[int], Pipeline], model: str | None = None, *, re
         if recall:
             store = MemoryStore()
             recording, pipeline = watched(recording, pipeline, store)
-        session = pipeline.session(model, format=recorded.source.wire.name)
+        session = pipeline.session(model=model, format=recorded.source.wire.name)
         fresh = 0
         for length in recorded.calls:
             try:

@@ -312,7 +312,7 @@ class ModelCall:
         if self.limits is not None:
             return await self._cut(self.limits, error, sent)
         if self.session is None:
-            session = self.pipeline.session(given.model, self.adapter.format)
+            session = self.pipeline.session(model=given.model, format=self.adapter.format)
         else:  # the one that holds this conversation now
             session = self.session.holding(given.messages, given.system, self.adapter.format, given.model)
         self.session = self.session and session

@@ -49,7 +49,7 @@ class Sent:
 
     async def run(self, pipeline, stateful):
         """Prepare each call."""
-        session, fresh = pipeline.session(self.model, format="openai-chat"), 0
+        session, fresh = pipeline.session(model=self.model, format="openai-chat"), 0
         session.clock = lambda: 20.0 * session.steps
         for length in CALLS:
             if stateful:
@@ -263,7 +263,7 @@ async def test_an_assistant_gets_json_in_fewer_tokens():
 @pytest.mark.parametrize("preset", [coding_agent, thrifty, assistant])
 async def test_presets_point_to_nothing_that_is_gone(preset):
     """After cuts each reference to lines names an output that is in the request."""
-    session, history, cuts, seen = preset(Budget(6_000)).session("gpt-5.4", format="openai-chat"), [], 0, 0
+    session, history, cuts, seen = preset(Budget(6_000)).session(model="gpt-5.4", format="openai-chat"), [], 0, 0
     history.append({"role": "user", "content": "Look at all of it."})
     for number in range(60):
         lines = LINES[number % 7 * 6 :][:20] if number % 3 else [f"{number} {line}" for line in LINES[:30]]
@@ -311,7 +311,7 @@ class Walk:
     def __init__(self, pipeline):
         self.dollars, self.breaks, self.compactions = 0.0, 0, 0
         self.history = [{"role": "user", "content": "Find the fault. " * 100}]
-        self.session = pipeline.session(CLAUDE, format="anthropic")
+        self.session = pipeline.session(model=CLAUDE, format="anthropic")
         self.session.clock = lambda: 20.0 * self.session.steps
         self.reads = PromptReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=CONTROL_MARKERS)
         self.cache = CacheSimulator(cache_rules(profile(CLAUDE)))

@@ -99,7 +99,7 @@ async def asked_next(plan, faults, state, stop):
 async def calm(preset, mode, fallback):
     """The conversation up to where a cut is near, and what is sent from there on."""
     plan = pipeline(Asked(faults := Faults()), preset, fallback)
-    session = plan.session(MODEL, "openai-chat")
+    session = plan.session(model=MODEL, format="openai-chat")
     await session.prepare(WHOLE[:2], tools=TOOLS)
     state = session.dump()
     cut, after = await asked_next(plan, faults, state, 2)

@@ -608,7 +608,7 @@ async def test_what_is_not_approved_is_not_told():
 @pytest.mark.anyio
 async def test_thrifty_tells_what_it_clears_early():
     """What goes because it pays is told in the same step."""
-    session = thrifty(Budget(64_000)).session("gpt-4o", format="openai-chat")
+    session = thrifty(Budget(64_000)).session(model="gpt-4o", format="openai-chat")
     everything, told = transcript("openai-chat", *turns(40)), None
     for end in range(2, len(everything) + 1, 2):
         view = await session.prepare(everything[:end])

@@ -134,7 +134,7 @@ async def test_an_event_says_whether_the_prefix_moved():
 async def test_cache_markers_are_no_compaction():
     """What got a marker is in the report; listeners are told of cuts only."""
     heard = Recorder()
-    session = Pipeline(PlaceCacheMarkers()).session("claude-sonnet-4-5", "anthropic", on_compact=heard)
+    session = Pipeline(PlaceCacheMarkers()).session(model="claude-sonnet-4-5", format="anthropic", on_compact=heard)
     view = await session.prepare(rounds(6, "anthropic", 900))
     assert view.report.acted
     assert not heard.events
@@ -146,7 +146,7 @@ async def test_cache_markers_are_no_compaction():
 )
 async def test_what_carries_a_marker_is_named_and_what_carries_none_is_the_callers_own(form, model):
     """At every step exactly the messages that are not the caller's own objects are in force."""
-    session = Pipeline(PlaceCacheMarkers(), store=MemoryStore()).session(model, form)
+    session = Pipeline(PlaceCacheMarkers(), store=MemoryStore()).session(model=model, format=form)
     history = rounds(12, form, 500)
     for stop in range(3, len(history) + 1, 2):
         view = await session.prepare(history[:stop])
