@@ -71,7 +71,8 @@ class Pipeline(Plan):
         sinks: Told of every step, answer and session, there and then: see ``agentctx.events``.
 
     Raises:
-        ConfigError: If something that is no stage is passed as one, or ``thinking`` is neither of the two.
+        ConfigError: If something that is no stage is passed as one, such as a list of stages, or ``thinking`` is
+            neither of the two.
 
     Example:
         >>> from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs

@@ -54,10 +54,18 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
     """Check that each stage can be called, with two arguments, does something when it is, and says when.
 
     Raises:
-        ConfigError: If one cannot, is a class, derives from ``Stage`` and does not say what it does, or has a ``scope``
-            that is none: it would never be run.
+        ConfigError: If one cannot, is a class, is a list of stages, derives from ``Stage`` and does not say what it
+            does, or has a ``scope`` that is none: it would never be run.
     """
     for place, stage in enumerate(stages):
+        passed: object = stage
+        if isinstance(passed, (list, tuple)):
+            before = "condition, " if where == "when" else ""
+            msg = (
+                f"{where}: stages[{place}] must be a stage, got a {type(passed).__name__} of {len(passed)}: "
+                f"pass the stages one by one, {where}({before}a, b), or unpack it, {where}({before}*stages)"
+            )
+            raise ConfigError(msg)
         if not callable(stage) or isinstance(stage, type):
             msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
             raise ConfigError(msg)
