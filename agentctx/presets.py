@@ -28,6 +28,8 @@ from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
 from agentctx.unit import has_user_words
 
+__all__ = ["assistant", "coding_agent", "general", "thrifty"]
+
 DOWN_TO = 0.25
 """A cut goes down to this share of where it began: a cached prefix then breaks rarely.
 
@@ -78,7 +80,7 @@ IN_TALK, TOLD_IN_TALK = 0.5, 0.04
 """In conversations with people a cut goes down to half, and a twenty-fifth of the window tells of what went."""
 
 
-def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
+def general(budget: Budget | int, model: str | None = None) -> Pipeline:
     """Cut as late as the budget allows, and then deep: tool results first, then the oldest rounds.
 
     Between two cuts nothing changes, so that the provider's cache is read; a cut is paid back soon, since most of
@@ -96,15 +98,15 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Example:
         >>> from agentctx import Budget
-        >>> from agentctx.presets import late_and_large
-        >>> session = late_and_large(Budget(window=128_000)).session(model="claude-sonnet-4-5")
+        >>> from agentctx.presets import general
+        >>> session = general(Budget(window=128_000)).session(model="claude-sonnet-4-5")
     """
-    budget = _deep(_checked("late_and_large", budget), model)
+    budget = _deep(_checked("general", budget), model)
     return Pipeline(FitContextWindow(), PlaceCacheMarkers(), budget=budget)
 
 
 def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
-    """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
+    """``general``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
     request already by reference (``ReuseLines``), search hits with each path once, line numbers without their blanks,
@@ -118,11 +120,11 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     (``Ledger``). So does a line of each output that was cut when it arrived.
 
     Args:
-        budget: As of ``late_and_large``.
-        model: As of ``late_and_large``.
+        budget: As of ``general``.
+        model: As of ``general``.
 
     Raises:
-        ConfigError: As of ``late_and_large``.
+        ConfigError: As of ``general``.
 
     Example:
         >>> from agentctx import Budget
@@ -147,8 +149,8 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     gain: ``coding_agent`` costs about the same.
 
     Args:
-        budget: As of ``late_and_large``; nothing is cleared below its target.
-        model: As of ``late_and_large``.
+        budget: As of ``general``; nothing is cleared below its target.
+        model: As of ``general``.
         within: After how many calls clearing must have paid for itself.
 
     Raises:
@@ -179,10 +181,10 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
     Args:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a cut goes
             down to half of the room below its trigger: of a conversation more is worth keeping than of tool outputs.
-        model: As of ``late_and_large``.
+        model: As of ``general``.
 
     Raises:
-        ConfigError: As of ``late_and_large``.
+        ConfigError: As of ``general``.
 
     Example:
         >>> from agentctx import Budget

@@ -54,7 +54,7 @@ from agentctx.economics import CacheSimulator
 from agentctx.economics.costs import Prompt, PromptReader, cost
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
-from agentctx.presets import assistant, coding_agent, late_and_large, thrifty
+from agentctx.presets import assistant, coding_agent, general, thrifty
 from agentctx.retention import Reach, Retention, Watch, needs
 from agentctx.unit import has_user_words
 
@@ -78,7 +78,7 @@ WAYS: Mapping[str, Way] = {
     "coding_agent": in_session(lambda window: coding_agent(Budget(window)), recall=True),
     "thrifty": in_session(lambda window: thrifty(Budget(window)), MODEL, recall=True),
     "assistant": in_session(lambda window: assistant(Budget(window)), recall=True),
-    "late_and_large": in_session(lambda window: late_and_large(Budget(window)), recall=True),
+    "general": in_session(lambda window: general(Budget(window)), recall=True),
     "oldest rounds, each step": sliding(),
     "Anthropic's clearing": provider_clearing(lambda _window: TRIGGER),
     "Anthropic's clearing, from half on": provider_clearing(lambda window: window // 2),
@@ -87,7 +87,7 @@ WAYS: Mapping[str, Way] = {
     "headroom": compressing(headroom),
     "distil": compressing(distil),
 }
-OURS = frozenset({"coding_agent", "thrifty", "assistant", "late_and_large"})
+OURS = frozenset({"coding_agent", "thrifty", "assistant", "general"})
 LIBRARIES = {"LangChain": "langchain_core", "agentix": "agentix", "headroom": "headroom", "distil": "distil"}
 """What a way needs; it is left out where that is not installed."""
 SLOW = ("headroom", "distil")

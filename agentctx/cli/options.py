@@ -282,7 +282,7 @@ class PresetName(StrEnum):
     CODING_AGENT = "coding_agent"
     THRIFTY = "thrifty"
     ASSISTANT = "assistant"
-    LATE_AND_LARGE = "late_and_large"
+    GENERAL = "general"
 
 
 Trigger = Annotated[

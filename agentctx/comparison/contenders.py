@@ -27,7 +27,7 @@ EVERYTHING = "everything"
 """Sends the whole history, whether it fits or not."""
 OLDEST = "oldest_out"
 """Leaves out the oldest messages at each call, as few as must be: what loops do that have no library."""
-PRESETS = ("coding_agent", "thrifty", "assistant", "late_and_large")
+PRESETS = ("coding_agent", "thrifty", "assistant", "general")
 READY = (EVERYTHING, OLDEST, *PRESETS)
 """What has a name of its own."""
 

@@ -232,7 +232,7 @@ def test_a_view_and_a_count_keep_their_numbers(run, jsonl, chat, record, columns
     assert all(f"{line['tokens']:,}" in view.split() for line in counted[:3])
 
 
-@pytest.mark.parametrize("preset", ["coding_agent", "assistant", "late_and_large"])
+@pytest.mark.parametrize("preset", ["coding_agent", "assistant", "general"])
 def test_a_preset_in_a_window_that_was_given_needs_no_known_model(run, jsonl, chat, record, preset):
     """A recording of a model that is in no table is replayed like one without a model, and so are those behind it."""
     path = jsonl(record(chat(12), "one", meta={"model": "house-llama"}), record(chat(12), "two"))

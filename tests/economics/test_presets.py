@@ -20,15 +20,17 @@ from agentctx import (
     PlaceCacheMarkers,
     TrimRounds,
     over,
+    presets,
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.costs import PromptReader, Usage, cost
+from agentctx.economics.costs import PromptReader
+from agentctx.economics.costs import Usage, cost
 from agentctx.engine.reading import reader
-from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
-from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, late_and_large, thrifty
+from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, general, thrifty
+from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
 from agentctx.testing.assertions import text_of
 
@@ -71,7 +73,7 @@ class Sent:
         return usage, dollars
 
 
-@pytest.fixture(scope="module", params=[late_and_large, coding_agent])
+@pytest.fixture(scope="module", params=[general, coding_agent])
 def ours(request):
     """A preset of ours in a session."""
     return Sent(request.param(Budget(WINDOW)), stateful=True)
@@ -108,7 +110,7 @@ def test_presets_break_the_prefix_only_to_compact(ours):
 @pytest.mark.parametrize("model", MODELS)
 def test_unreached_window_costs_nothing(model):
     """Where the window is never reached, the bill is that of sending everything."""
-    unreached = Sent(late_and_large(Budget(1_000_000)), stateful=True)
+    unreached = Sent(general(Budget(1_000_000)), stateful=True)
     everything = Sent(Pipeline(), stateful=True)
 
     assert unreached.bill(model) == everything.bill(model)
@@ -116,7 +118,7 @@ def test_unreached_window_costs_nothing(model):
 
 def test_presets_go_down_to_a_quarter():
     """A cut goes down to a quarter of the trigger, unless the budget has a target of its own."""
-    assert late_and_large(Budget(100_000, trigger=0.8)).budget.target_tokens == 20_000
+    assert general(Budget(100_000, trigger=0.8)).budget.target_tokens == 20_000
     assert coding_agent(Budget(100_000, target=0.5)).budget.target_tokens == 50_000
 
 
@@ -141,7 +143,7 @@ def arriving(tokens, rounds):
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("preset", "share", "reads", "rests"),
-    [(coding_agent, 0.04, 0.90, 19), (coding_agent, 0.08, 0.88, 15), (late_and_large, 0.15, 0.68, 5)],
+    [(coding_agent, 0.04, 0.90, 19), (coding_agent, 0.08, 0.88, 15), (general, 0.15, 0.68, 5)],
     ids=["a twenty-fifth", "what is cut to a twentieth", "a seventh"],
 )
 async def test_what_arrives_at_a_step_decides_what_can_be_read(preset, share, reads, rests):
@@ -283,7 +285,7 @@ async def test_presets_point_to_nothing_that_is_gone(preset):
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-sonnet-5-5", "gpt-5.6-sol"])
-@pytest.mark.parametrize("preset", [late_and_large, coding_agent])
+@pytest.mark.parametrize("preset", [general, coding_agent])
 def test_presets_set_the_markers_that_a_careful_client_sets(model, preset):
     """What they send is read from the cache as it is, by models whose cache has to be asked; without markers it is not.
 
@@ -343,7 +345,7 @@ def untrimmed():
 
 @pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
-@pytest.mark.parametrize("preset", [late_and_large, coding_agent, thrifty])
+@pytest.mark.parametrize("preset", [general, coding_agent, thrifty])
 async def test_three_hundred_turns_keep_their_prefix_and_cost_less_than_untrimmed(preset, untrimmed):
     """The prefix is the same, byte for byte, in 95 % of consecutive requests, and breaks at most once a compaction.
 
@@ -429,3 +431,8 @@ def test_blocks_add_up_to_the_request():
 
     assert prompt.tokens == source.meter.size(context)
     assert [place for place, block in enumerate(prompt.blocks) if block.mark] == [1, len(prompt.blocks) - 1]
+
+
+def test_there_are_four_presets():
+    """``agentctx.presets`` exports the four, and nothing else."""
+    assert presets.__all__ == ["assistant", "coding_agent", "general", "thrifty"]

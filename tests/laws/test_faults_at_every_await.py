@@ -12,7 +12,7 @@ from agentctx.engine import listeners, originals
 from agentctx.engine.summary import SummaryRecord
 from agentctx.marks import recap_of
 from agentctx.memory import Offload, Recall
-from agentctx.presets import assistant as for_talk, coding_agent, late_and_large, thrifty
+from agentctx.presets import assistant as for_talk, coding_agent, general, thrifty
 from agentctx.strategies import Extractive, Summarize
 from agentctx.testing import Faults, FlakyError, assistant, call, result, transcript, user
 from agentctx.testing.fakes import FAULTS
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.no_cover]
 MODEL = "gpt-4o"
 BUDGET = Budget(4_000, trigger=0.9, target=0.6)
 SOON, LONG = 0.25, 10.0
-PRESETS = {"late_and_large": late_and_large, "coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_talk}
+PRESETS = {"general": general, "coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_talk}
 MODES = ["stateless", "session"]
 FALLBACKS = {"without a model": Extractive(), "none": None}
 

@@ -7,15 +7,15 @@ from histories import FORMATS
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pipeline, Session, blocking, count
-from agentctx.presets import assistant as for_people, coding_agent, late_and_large, thrifty
+from agentctx.unit import always, has_user_words
+from agentctx.presets import assistant as for_people, coding_agent, general, thrifty
 from agentctx.strategies import ShrinkArguments
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.unit import always, has_user_words
 
 MODELS = dict(
     zip(FORMATS, ("gpt-5.4", "gpt-5.4", "claude-sonnet-4-5", "gemini-2.5-pro", "claude-sonnet-4-5"), strict=True)
 )
-PRESETS = {"coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_people, "late_and_large": late_and_large}
+PRESETS = {"coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_people, "general": general}
 READER = Pipeline()
 CUTS = {"FitContextWindow", "FitGuarantee", "ClearToolResults", "ShrinkArguments"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentctx import Budget
 from agentctx.memory import Recall
-from agentctx.presets import assistant, coding_agent, late_and_large, thrifty
+from agentctx.presets import assistant, coding_agent, general, thrifty
 from agentctx.replay import Recording
 from agentctx.retention import Library, watched
 from agentctx.stores import MemoryStore
@@ -14,7 +14,7 @@ from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 
-PRESETS = {"coding_agent": coding_agent, "thrifty": thrifty, "assistant": assistant, "late_and_large": late_and_large}
+PRESETS = {"coding_agent": coding_agent, "thrifty": thrifty, "assistant": assistant, "general": general}
 WINDOW = 8_000
 
 

@@ -47,7 +47,7 @@ MODULES = {
         for name in import_module("agentctx.memory").__all__
         if name not in ("Artifact", "ArtifactRule", "Extractor")  # names of types, which have no docstring
     ),
-    "agentctx.presets": ("assistant", "coding_agent", "late_and_large", "thrifty"),
+    "agentctx.presets": ("assistant", "coding_agent", "general", "thrifty"),
     "agentctx.protocols": (
         "HistorySnapshot",
         "HistoryStore",

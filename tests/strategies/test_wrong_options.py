@@ -26,7 +26,7 @@ from agentctx import (
 )
 from agentctx.builder import Block, ContextBuilder
 from agentctx.economics import cache_cold, pays_back
-from agentctx.presets import coding_agent, late_and_large, thrifty
+from agentctx.presets import coding_agent, general, thrifty
 from agentctx.strategies import Summarize, TruncateOldest
 from agentctx.testing.fakes import fixed_summarizer
 from agentctx.tokens import FixedCounter
@@ -129,7 +129,7 @@ WRONG = {
     "ContextBuilder: budget": lambda: ContextBuilder("8k"),
     "ContextBuilder: counter": lambda: ContextBuilder(1_000, counter=3),
     "coding_agent: budget": lambda: coding_agent(3.5),
-    "late_and_large: budget": lambda: late_and_large(None),
+    "general: budget": lambda: general(None),
     "thrifty: budget": lambda: thrifty("8k"),
     "Summarize: fallback": lambda: Summarize(waiting, fallback=3),
     "Summarize: role is 'robot'": lambda: Summarize(waiting, role="robot"),
