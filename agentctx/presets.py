@@ -10,7 +10,7 @@ from agentctx.budget import Budget
 from agentctx.economics.conditions import pays_back
 from agentctx.engine.options import as_budget
 from agentctx.engine.protect import Protect
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, UnknownModel
 from agentctx.memory.ledger import Ledger
 from agentctx.memory.values import told_of
 from agentctx.models.profile import cache_rules
@@ -80,7 +80,7 @@ IN_TALK, TOLD_IN_TALK = 0.5, 0.04
 """In conversations with people a cut goes down to half, and a twenty-fifth of the window tells of what went."""
 
 
-def general(budget: Budget | int, model: str | None = None) -> Pipeline:
+def general(budget: Budget | int | str, model: str | None = None) -> Pipeline:
     """Cut as late as the budget allows, and then deep: tool results first, then the oldest rounds.
 
     Between two cuts nothing changes, so that the provider's cache is read; a cut is paid back soon, since most of
@@ -88,24 +88,28 @@ def general(budget: Budget | int, model: str | None = None) -> Pipeline:
     step, by every provider's cache rules. Cache markers are set where the provider asks for them.
 
     Args:
-        budget: The room of one model call; a number is a window in tokens. Without a target of its own, a
-            cut goes down to a quarter of the room below its trigger (``Budget.target_above``).
+        budget: The room of one model call; a number is a window in tokens, a text the name of a model of the model
+            table, whose budget it is (``Budget.for_model``). Without a target of its own, a cut goes down to a quarter
+            of the room below its trigger (``Budget.target_above``).
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
-            One that the model table does not know is as none.
+            One that the model table does not know is as none. Without it: the model that ``budget`` names.
 
     Raises:
         ConfigError: If the budget is none.
+        UnknownModel: If ``budget`` names a model that the model table does not know; the message has names like it.
 
     Example:
-        >>> from agentctx import Budget
         >>> from agentctx.presets import general
-        >>> session = general(Budget(window=128_000)).session(model="claude-sonnet-4-5")
+        >>> pipeline = general("claude-sonnet-4-5")
+        >>> pipeline.budget.window, pipeline.budget.limit
+        (200000, 150000)
+        >>> session = pipeline.session(model="claude-sonnet-4-5")
     """
-    budget = _deep(_checked("general", budget), model)
-    return Pipeline(FitContextWindow(), PlaceCacheMarkers(), budget=budget)
+    room, model = _checked("general", budget, model)
+    return Pipeline(FitContextWindow(), PlaceCacheMarkers(), budget=_deep(room, model))
 
 
-def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
+def coding_agent(budget: Budget | int | str, model: str | None = None) -> Pipeline:
     """``general``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
@@ -125,18 +129,19 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Raises:
         ConfigError: As of ``general``.
+        UnknownModel: As of ``general``.
 
     Example:
         >>> from agentctx import Budget
         >>> from agentctx.presets import coding_agent
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
-    budget = _checked("coding_agent", budget)
+    room, model = _checked("coding_agent", budget, model)
     cuts = *_FIRST_TO_GO, FitContextWindow(), Ledger(IN_LEDGER)
-    return Pipeline(*_shorter(budget, _KINDS), *cuts, PlaceCacheMarkers(), budget=_deep(budget, model))
+    return Pipeline(*_shorter(room, _KINDS), *cuts, PlaceCacheMarkers(), budget=_deep(room, model))
 
 
-def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) -> Pipeline:
+def thrifty(budget: Budget | int | str, model: str | None = None, *, within: int = 5) -> Pipeline:
     """``coding_agent``, and the cut comes before the window is full as soon as that pays for itself.
 
     Old tool results go first, then what is above the target. Of line numbers in a row only every tenth stays, when a
@@ -156,20 +161,21 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     Raises:
         ConfigError: If ``within`` is below 1; at run time, if the session or the call names no model, or its prices
             are not known.
+        UnknownModel: As of ``general``.
 
     Example:
         >>> from agentctx import Budget
         >>> from agentctx.presets import thrifty
         >>> session = thrifty(Budget(window=128_000), within=5).session(model="gpt-4o")
     """
-    budget = _checked("thrifty", budget)
+    room, model = _checked("thrifty", budget, model)
     told = Ledger(IN_LEDGER)
     early = when(pays_back(within), *_FIRST_TO_GO, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    stages = *_shorter(budget, ("tenths", *_KINDS)), early, *_FIRST_TO_GO, FitContextWindow(), told, PlaceCacheMarkers()
-    return Pipeline(*stages, budget=_deep(budget, model))
+    stages = *_shorter(room, ("tenths", *_KINDS)), early, *_FIRST_TO_GO, FitContextWindow(), told, PlaceCacheMarkers()
+    return Pipeline(*stages, budget=_deep(room, model))
 
 
-def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
+def assistant(budget: Budget | int | str, model: str | None = None) -> Pipeline:
     """For conversations with people: what the user said goes last of all, and what is cut is told of (``Ledger``).
 
     No tool output is cut when it arrives. JSON is sent without its blanks and the quotes that it can do without, with
@@ -179,29 +185,39 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
     what is told of the rest may be what the user decided.
 
     Args:
-        budget: The room of one model call; a number is a window in tokens. Without a target of its own, a cut goes
+        budget: As of ``general``, but without a target of its own, a cut goes
             down to half of the room below its trigger: of a conversation more is worth keeping than of tool outputs.
         model: As of ``general``.
 
     Raises:
         ConfigError: As of ``general``.
+        UnknownModel: As of ``general``.
 
     Example:
         >>> from agentctx import Budget
         >>> from agentctx.presets import assistant
         >>> session = assistant(Budget(window=32_000)).session(model="gpt-5.4")
     """
-    budget = _deep(_checked("assistant", budget), model, IN_TALK)
+    room, model = _checked("assistant", budget, model)
     stages = *_DATA, FitContextWindow(), Ledger(TOLD_IN_TALK), PlaceCacheMarkers()
-    return Pipeline(*stages, budget=budget, protect=[Protect.prefer(Protect.where(has_user_words))])
+    return Pipeline(
+        *stages, budget=_deep(room, model, IN_TALK), protect=[Protect.prefer(Protect.where(has_user_words))]
+    )
 
 
-def _checked(preset: str, budget: Budget | int) -> Budget:
-    found = as_budget(budget, preset)
-    if found is None:
-        msg = f"{preset}: budget: expected a Budget or a number of tokens, got None"
+def _checked(preset: str, budget: Budget | int | str, model: str | None) -> tuple[Budget, str | None]:
+    """Return the budget that was passed, and the model: the one that the budget names where none is given."""
+    if isinstance(budget, str):
+        try:
+            return Budget.for_model(budget), budget if model is None else model
+        except UnknownModel as error:
+            msg = f"{preset}: budget: {error}"
+            raise UnknownModel(msg) from None
+    room = as_budget(budget, preset)
+    if room is None:
+        msg = f"{preset}: budget: expected a Budget, a number of tokens or a model's name, got None"
         raise ConfigError(msg)
-    return found
+    return room, model
 
 
 def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[Stage]:

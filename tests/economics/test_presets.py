@@ -19,6 +19,7 @@ from agentctx import (
     Pipeline,
     PlaceCacheMarkers,
     TrimRounds,
+    UnknownModel,
     over,
     presets,
     when,
@@ -436,3 +437,13 @@ def test_blocks_add_up_to_the_request():
 def test_there_are_four_presets():
     """``agentctx.presets`` exports the four, and nothing else."""
     assert presets.__all__ == ["assistant", "coding_agent", "general", "thrifty"]
+
+
+@pytest.mark.parametrize("preset", [assistant, coding_agent, general, thrifty])
+def test_a_preset_takes_the_name_of_a_model(preset):
+    """It has the model's window, and leaves room for the model's answer; a name that nobody knows is an error."""
+    budget, own = preset("claude-sonnet-4-5").budget, Budget.for_model("claude-sonnet-4-5")
+    assert (budget.window, budget.limit) == (own.window, own.limit)
+    assert budget.reserved > 0
+    with pytest.raises(UnknownModel, match=rf"{preset.__name__}: budget: .*'gpt-5.44'.*did you mean 'gpt-5.4"):
+        preset("gpt-5.44")
