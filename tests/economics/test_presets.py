@@ -25,13 +25,12 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.costs import PromptReader
-from agentctx.economics.costs import Usage, cost
+from agentctx.economics.costs import PromptReader, Usage, cost
 from agentctx.engine.reading import reader
+from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, general, thrifty
-from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
 from agentctx.testing.assertions import text_of
 

@@ -7,10 +7,10 @@ from histories import FORMATS
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pipeline, Session, blocking, count
-from agentctx.unit import always, has_user_words
 from agentctx.presets import assistant as for_people, coding_agent, general, thrifty
 from agentctx.strategies import ShrinkArguments
 from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.unit import always, has_user_words
 
 MODELS = dict(
     zip(FORMATS, ("gpt-5.4", "gpt-5.4", "claude-sonnet-4-5", "gemini-2.5-pro", "claude-sonnet-4-5"), strict=True)
