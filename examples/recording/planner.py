@@ -21,7 +21,7 @@ READ_AT_LEAST = 95_000
 """Characters of source to read before the first change; together with the rest this is well over 32k tokens."""
 FILES_AT_MOST = 18
 PYTEST = "python -m pytest -p no:cacheprovider"
-QUICK_TESTS = ("tests/core/", "tests/tokens/")
+QUICK_TESTS = ("tests/values/", "tests/tokens/")
 """Folders whose tests take a moment only; those in them that name the class are run before and after."""
 SMALL, LARGE = 1_200, 20_000
 """Characters: taken for a file of unknown size, and the most that is read side by side."""
