@@ -261,8 +261,8 @@ def reading(group: list[str], uses: str) -> str:
 
 
 def beside(home: str) -> str:
-    """The folder of the tests for a module of the package."""
-    return "tests/" + "/".join(home.split("/")[1:-1])
+    """Return the folder of the tests for a module of the package; those of its root are the values."""
+    return "tests/" + ("/".join(home.split("/")[1:-1]) or "values")
 
 
 def test_file(home: str) -> str:
