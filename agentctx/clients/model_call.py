@@ -29,6 +29,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.printable import said_by, shown
 from agentctx.reports import OverflowMet, Report, UsageRecorded, View
 from agentctx.session.blocking import blocking
+from agentctx.session.conversations import holding, home_of
 from agentctx.session.lock import Deadlock, Work, within, works_around
 from agentctx.session.record import digest
 from agentctx.session.session import Session, current
@@ -265,9 +266,10 @@ def _is_a_name(name: object) -> bool:
 def _of_request(session: Session | None, request: RequestParts, format_name: str) -> Session | None:
     if session is None:
         return None
-    if any(session.is_beside(work.session) for work in works_around()):
+    home, around = home_of(session), [work.session for work in works_around()]
+    if any(isinstance(other, Session) and home_of(other) is home for other in around):
         return None
-    return session.holding(request.messages, request.system, format_name, request.model)
+    return holding(session, request, format_name)
 
 
 _GOES_ON = (
@@ -314,7 +316,7 @@ class ModelCall:
         if self.session is None:
             session = self.pipeline.session(model=given.model, format=self.adapter.format)
         else:  # the one that holds this conversation now
-            session = self.session.holding(given.messages, given.system, self.adapter.format, given.model)
+            session = holding(self.session, given, self.adapter.format)
         self.session = self.session and session
         passed, model = Given(given.messages, given.system, given.tools), _model_to_pass(session, given.model)
         smaller = await session.recover_call(error, passed, sent, model, self.adapter.format)

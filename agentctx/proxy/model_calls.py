@@ -8,7 +8,7 @@ then on bytes are handed on as they come, read on the way for the usage.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from time import perf_counter
@@ -27,7 +27,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import StateStore
 from agentctx.proxy.metrics import Metrics
 from agentctx.proxy.upstream import Upstream, to_send
-from agentctx.session.conversations import Histories, History, SharedHistories, history_of
+from agentctx.session.conversations import Histories, History, SharedHistories, branch, history_of, holding
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 from agentctx.users_code import FAILURES, described
@@ -141,8 +141,7 @@ class Asked(Conversations):
             name, forgotten = conversation.name, conversation.forgotten
             before = None if conversation.branches_off is None else self.sessions.get(conversation.branches_off)
             if before is not None and before.steps and name not in self.sessions:
-                with suppress(InvalidInput):  # JSON cannot hold what it has shown
-                    self.sessions[name] = Session.load(self.pipeline, {**before.dump(), "id": name})
+                self.sessions[name] = branch(before, name)
         else:
             if len(named) > LONGEST_NAME:  # its beginning, and a digest that tells it from others that begin so
                 digest = sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
@@ -151,8 +150,7 @@ class Asked(Conversations):
             forgotten = histories.hold(name, History(caller, b"", (name.encode(),), self.size))
         await self.known.forget(forgotten)
         async with self.sessions.using(name, request.model, format_name) as session:
-            holding = (request.messages, request.system, format_name, request.model)
-            yield session if named is None else session.holding(*holding)
+            yield session if named is None else holding(session, request, format_name)
 
     def say_once(self, what: str) -> None:
         """Say nothing: what it says is for whoever wraps a client."""

@@ -1,31 +1,268 @@
-"""Which conversation a request goes on with: found by its history, since the client says nothing of it.
+"""Which conversation a model call goes on with, where nobody names it: for wrapped clients, frameworks and the proxy.
 
-Each request shows the whole history. After each message a digest stands for all that was said up to there, so that a
-conversation is known by the digest of what it showed last (its tip), and a request goes on with it when that digest is
-among its own. The longest one counts. Words at the end of a request that are for this call alone (a reminder, what was
-found for a question) are gone once the model's answer stands behind them: the conversation is the same. A history that
-leaves a known one in its midst is another: the same task twice, or a branch. It begins with what was decided about the
-part that both share.
+A call shows its history. It goes on with the conversation of which it shows most, as that came or as it went, without
+the words that were for one call alone (a reminder, a text that was found for a question) once the model's answer stands
+behind the rest. Where it shows all of none, since its history was edited or cut at the start, it goes on with one of
+which it has what the model said last and what followed (frameworks only). Any other call begins a conversation, with
+what was decided about the part that it shares with another, if that is more than the task. ``goes_on_with`` is that
+rule. Two ways to compare stand below it, and who asks chooses one:
+
+- ``Opening`` compares a request with the record of a session in memory, message by message, in any form that it took.
+  ``UnnamedSessions`` (frameworks) asks it about many sessions, and ``holding`` (a session of a wrapped client) about
+  that one and those beside it, for which the beginning is enough: there the user has said whose the calls are.
+- ``History`` compares digests of what the client showed. ``Histories`` and ``SharedHistories`` (the proxy) keep nothing
+  else of a conversation, so that thousands have room and workers share them in a store, where no messages are. Views
+  are not known there: a client of the proxy never sees one.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, pairwise, takewhile
+from operator import itemgetter
+from threading import Lock
 from time import time
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from agentctx.message import CONTROL, ROLES, Message, Native, Text, ToolCall, ToolResult
+from agentctx.unit import is_user_turn
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
-from agentctx.formats.adapter import RequestParts
-from agentctx.message import CONTROL, Message, ToolResult
 from agentctx.protocols import StateStore
+from agentctx.formats.adapter import RequestParts
+from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.registry import format_named
+from agentctx.session.record import Digest, Record, shared_length
+from agentctx.session.session import Session
+from agentctx.session.sessions import Sessions
+from agentctx.session.step_context import Beginning, State
 from agentctx.wire_format import WireFormat
+
+C = TypeVar("C")
+"""A conversation, in whatever form it is known."""
+
+Shown = tuple[int, bool, bool]
+"""How much a request shows of a conversation: so many messages; whether all of it; whether its system prompt, too."""
+
+NOTHING: Shown = (0, False, False)
+
+
+def goes_on_with(groups: Iterable[Iterable[tuple[Shown, C]]]) -> C | None:
+    """Return the conversation of which a request shows most; None where it shows nothing of any.
+
+    Args:
+        groups: How much it shows of each. A group counts only where the request shows nothing of those before it.
+    """
+    for group in groups:
+        most = max(group, key=itemgetter(0), default=None)
+        if most is not None and most[0] > NOTHING:
+            return most[1]
+    return None
+
+
+MOST_FOR_ONE_CALL = 8
+"""So many messages at the end of a request may be for that call alone."""
+
+
+@frozen(eq=False, repr=False)
+class Opening:
+    """What a request begins with.
+
+    Args:
+        beginning: Its words.
+        natives: All its messages.
+        place: The index of the first one in which the user speaks.
+        wire: Their format.
+    """
+
+    beginning: Beginning
+    natives: Sequence[Any]
+    place: int
+    wire: WireFormat
+
+    def goes_on(self, known: Beginning, record: Record) -> bool:
+        """Whether the request is one of the conversation that began as ``known``.
+
+        It is when system prompt and task are the same. A system prompt that changes (it tells the time) is taken for
+        the same conversation when the message after the task is, too; another task under the same prompt, when that is
+        a later part of the same history, of which the caller has cut off the beginning; and anything that begins as the
+        last view does, in which a system message may stand as the user's.
+
+        Args:
+            known: How the conversation begins.
+            record: What is known of it.
+        """
+        mine = self.beginning
+        if mine.task == known.task:
+            return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
+        return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
+
+    def shown_of(self, known: Beginning, record: Record) -> Shown:
+        """Return how much of a conversation the request shows from the task on; nothing where it is of another.
+
+        Cache markers, which move from request to request, are passed over.
+
+        Args:
+            known: How the conversation begins.
+            record: The messages of the conversation.
+        """
+        shown = max(self._shown_of(natives[self.place :]) for natives in (record.seen, record.shown))
+        return (*shown, True) if shown[0] and self.goes_on(known, record) else NOTHING
+
+    def _shown_of(self, known: list[Any]) -> tuple[int, bool]:
+        if not known or not self._has_at(len(known) - 1 - MOST_FOR_ONE_CALL, known):
+            return 0, False
+        shared = self._shared(known)
+        if shared == len(known):
+            return shared, True
+        return (shared if self._goes_on_without_end(known, shared) else 0), False
+
+    def _has_at(self, place: int, known: list[Any]) -> bool:
+        """Whether one message is the same: most conversations of the same task are told apart by it alone."""
+        at = self.place + max(0, place)
+        return at < len(self.natives) and _are_alike(self.natives[at], known[max(0, place)])
+
+    def _shared(self, known: list[Any]) -> int:
+        mine, place = self.natives[self.place :], 0
+        while place < len(known):
+            place += shared_length(mine[place:], known[place:])
+            if place in (len(mine), len(known)) or not _are_alike(mine[place], known[place]):
+                break
+            place += 1
+        return place
+
+    def _goes_on_without_end(self, known: list[Any], shared: int) -> bool:
+        end = known[shared:]
+        if not 0 < shared < len(known) <= shared + MOST_FOR_ONE_CALL:
+            return False
+        mine = iter(self.natives[self.place + shared :])
+        with suppress(InvalidInput):
+            said, words = self._read(next(mine, None)), [self._read(each) for each in end]
+            for each in words:
+                if said is not None and each is not None and _is_left_of(said, each):
+                    said = self._read(next(mine, None))
+                elif each is None or not _is_the_caller_s(each):
+                    return False
+            return said is not None and said.role == "assistant"
+        return False
+
+    def _read(self, native: Native) -> Message | None:
+        """A message; None for none, or for one of which only a digest is kept."""
+        return None if native is None or isinstance(native, Digest) else self.wire.read_message(unmarked(native), 0)
+
+    def is_edited(self, known: Beginning, record: Record) -> bool:
+        """Whether the request has, in a row, what the model said last in a conversation and all that came after it.
+
+        What came after it tells no conversation from another: in each a tool says "ok", and the user "Go on.".
+        """
+        length = _since_the_model_spoke(record.roles)
+        rows = (natives[len(natives) - length :] for natives in (record.seen, record.shown) if length)
+        return any(map(self._has, rows)) and self.goes_on(known, record)
+
+    def _has(self, row: list[Any]) -> bool:
+        mine = self.natives
+        starts = range(len(mine) - len(row), self.place, -1)
+        return any(mine[start] == row[0] and list(mine[start : start + len(row)]) == row for start in starts)
+
+    def shares(self, record: Record) -> int:
+        """How many messages, from the task on, are those of a conversation."""
+        return shared_length(self.natives[self.place :], record.seen[self.place :])
+
+    def _follows(self, record: Record) -> bool:
+        after = slice(self.place + 1, self.place + 2)
+        mine = list(self.natives[after])
+        return bool(mine) and mine in (record.seen[after], record.shown[after])
+
+    def _begins_as(self, shown: list[Any]) -> bool:
+        start = slice(self.place + 2)
+        mine = list(self.natives[start])
+        return len(mine) > 1 and mine == shown[start]
+
+    def _is_within(self, seen: Sequence[Any]) -> bool:
+        mine = list(self.natives[self.place : self.place + 2])
+        return len(mine) > 1 and any(mine == list(pair) for pair in pairwise(seen))
+
+
+def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
+    """How a conversation begins.
+
+    Args:
+        messages: Its messages.
+        system: The system prompt, where the format keeps it apart.
+    """
+    said: list[str] = [] if system is None else list(_words(system))
+    for message in messages:
+        if message.is_system:
+            said += _words(message)
+        elif is_user_turn(message):
+            return Beginning.of(said, _words(message))
+    return Beginning.of(said)
+
+
+def beginning_of(state: State) -> Beginning | None:
+    """How a conversation that is known begins; None before its first step."""
+    if not state.steps:
+        return None
+    if state.record.missing is not None:  # its words are with the caller
+        return None
+    if state.last is not None and state.ctx is not None:
+        return opening_of(state.last.messages, state.last.system, state.ctx.reader.wire).beginning
+    return beginning(state.record.view, None) if state.record.view else None
+
+
+def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> Opening:
+    """What a request begins with; no more of it is read.
+
+    Args:
+        natives: Its messages.
+        system: The system prompt, where the format keeps it apart.
+        wire: The format.
+
+    Raises:
+        InvalidInput: If a message cannot be read; names it.
+    """
+    read: list[Message] = []
+    for index, native in enumerate(natives):
+        read.append(wire.read_message(native, index))
+        if is_user_turn(read[-1]):
+            break
+    return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1, wire)
+
+
+def _are_alike(one: Native, other: Native) -> bool:
+    return bool(one == other) or bool(unmarked(one) == unmarked(other))
+
+
+def _is_the_caller_s(message: Message) -> bool:
+    return (message.role == "user" or message.is_system) and not message.results
+
+
+def _is_left_of(said: Message, before: Message) -> bool:
+    """Whether it is what was there before, with or without the words that the caller had put behind it."""
+    after = before.parts[len(said.parts) :]
+    same = said.role == before.role and said.parts == before.parts[: len(said.parts)]
+    return same and bool(said.parts) and not any(isinstance(part, (ToolCall, ToolResult)) for part in after)
+
+
+def _since_the_model_spoke(roles: bytes | bytearray) -> int:
+    """How many messages stand at the end from the first on that the model said last; 0 where it never spoke."""
+    model = bytes([ROLES.index("assistant")])
+    said = roles.rstrip(bytes(range(len(ROLES))).replace(model, b""))
+    return len(roles) - len(said.rstrip(model)) if said else 0
+
+
+def _words(message: Message) -> tuple[str, ...]:
+    """What it says, without what a repair takes away."""
+    texts = (part.text.strip() for part in message.parts if isinstance(part, Text))
+    return tuple(text for text in texts if text)
+
 
 REMEMBERED = 64
 """So many of the places at which a conversation was seen are known, for what branches off there."""
@@ -80,24 +317,24 @@ class History:
     def goes_on_with(self, seen_at: Mapping[bytes, Sequence[_Conversation]]) -> _Conversation | None:
         """Return the conversation whose last history is the longest that this one begins with.
 
-        A last history counts as it was, or without the words that the caller said at its end for one call alone. Under
-        another system prompt a conversation goes on only if more than the task is the same.
-
         Args:
             seen_at: The conversations, by the histories that they showed.
         """
-        for place in range(len(self.links) - 1, -1, -1):
-            link = self.links[place]
-            here = seen_at.get(link, ())
-            whole = [conversation for conversation in here if conversation.tip == link]
-            without_end = [conversation for conversation in reversed(here) if conversation.end.stem == link]
-            same = [conversation for conversation in whole if conversation.system == self.system]
-            if same or (whole and place > 0):
-                return same[0] if same else whole[-1]
-            for conversation in without_end:
-                if (place > 0 or conversation.system == self.system) and self.answers(place, conversation.end):
-                    return conversation
-        return None
+        return goes_on_with(
+            [(self.shown_of(conversation, place), conversation) for conversation in reversed(seen_at.get(link, ()))]
+            for place, link in reversed([*enumerate(self.links)])
+        )
+
+    def shown_of(self, conversation: _Conversation, place: int) -> Shown:
+        """Return how much of a conversation the request shows that has its history up to a place in common with it.
+
+        Under another system prompt a conversation goes on only if more than the task is the same.
+        """
+        link, same = self.links[place], conversation.system == self.system
+        whole, end = conversation.tip == link, conversation.end
+        if (place > 0 or same) and (whole or (end.stem == link and self.answers(place, end))):
+            return place + 1, whole, same
+        return NOTHING
 
 
 def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int = 0) -> History:
@@ -364,3 +601,150 @@ class SharedHistories:
             content = json.dumps(fields).encode()
             await self.store.save_state(index, {**dict.fromkeys(replaced), piece: content}, state.version)
         return name
+
+
+MOST_TOKENS = 64_000_000
+"""The histories of so many tokens together are held, about 256 MB; those unused for longest are forgotten first."""
+
+MOST_EDITED = 16
+"""So many conversations, the last ones, may go on with a history that was edited."""
+
+
+@define(eq=False)
+class UnnamedSessions:
+    """The conversations of one hook of a framework that have no name, each in a session in memory.
+
+    Many may begin alike: the same task for three agents at once, or again and again. Those of other owners are never
+    looked at.
+
+    Args:
+        sessions: The sessions; some may have a name, and are passed over.
+    """
+
+    sessions: Sessions
+    _begun: dict[Hashable, tuple[str, Beginning]] = field(init=False, factory=dict, repr=False)
+    _guard: Lock = field(init=False, factory=Lock, repr=False)
+
+    def find(self, request: RequestParts, owner: str, format_name: str) -> Found:
+        """Return the conversation that a request goes on with; a new one has its session already, where one is alike.
+
+        Args:
+            request: The request.
+            owner: Whose it is.
+            format_name: Its wire format.
+
+        Raises:
+            InvalidInput: If a message cannot be read; names it.
+        """
+        opening = opening_of(request.messages, request.system, format_named(format_name, request.model))
+        with self._guard:
+            known = [
+                (str(name), begun[1], session, session._state.record)  # noqa: SLF001 - what is compared
+                for name, session in reversed([*self.sessions.items()])
+                if session.steps and (begun := self._begun.get(name)) is not None and begun[0] == owner
+            ]
+            alike = [conversation for conversation in known if conversation[1].task == opening.beginning.task]
+            shown = ((opening.shown_of(begun, record), name) for name, begun, _, record in alike)
+            edited = (
+                [((opening.is_edited(begun, record), False, False), name)]
+                for name, begun, _, record in known[:MOST_EDITED]
+            )
+            name = goes_on_with(chain([shown], edited))
+            if name is None:
+                name = f"unnamed-{uuid4().hex}"
+                near = [(opening.shares(record), session) for _, _, session, record in alike or known]
+                if near:
+                    shared, before = max(near, key=itemgetter(0))
+                    self.sessions[name] = (branch if shared > 1 else beginning_as)(before, name)
+            self._begun[name] = owner, opening.beginning
+            return Found(name, forgotten=self._beyond())
+
+    def _beyond(self) -> Sequence[str]:
+        """Forget how conversations began that are in memory no more; gives those that there is no room for."""
+        held, tokens, beyond = dict(self.sessions.items()), 0, []
+        for name in reversed(held):
+            if name in self._begun:
+                tokens += held[name]._state.record.history_tokens  # noqa: SLF001 - its size
+                if tokens > MOST_TOKENS:
+                    beyond.append(str(name))
+        if len(self._begun) > 2 * self.sessions.capacity:  # a new one is not in memory yet
+            gone = [name for name in self._begun if name not in held]
+            for name in gone[: -self.sessions.capacity // 2]:
+                del self._begun[name]
+        return beyond
+
+
+def branch(before: Session, name: str) -> Session:
+    """Return the session of a conversation that branches off another: all that was decided there holds in it."""
+    with suppress(InvalidInput):  # JSON cannot hold what it has shown
+        return Session.load(before.plan, {**before.dump(), "id": name})
+    return beginning_as(before, name)
+
+
+def beginning_as(before: Session, name: str) -> Session:
+    """Return the session of a conversation that begins, and knows what another has learned of the models."""
+    session = Session(before.plan, before.model, None, name, before.on_compact, before.clock)
+    learned = before._state.limits_by_model  # noqa: SLF001 - another session's
+    limits = learned.for_child(learned.own, before.model)
+    session._state = State.empty(before.plan, before.model, None, limits)  # noqa: SLF001 - of the new session
+    return session
+
+
+MOST_BESIDE = 16
+"""So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
+
+
+def holding(session: Session, request: RequestParts, format_name: str) -> Session:
+    """Return the session that holds the conversation of a request: this one, or one beside it.
+
+    Two agents in one block, or a guardrail's calls among an agent's, are two conversations: they are told apart by
+    system prompt and task. The session's own is the first that comes, or the first that goes on, if that one does
+    not. The others know what was learned up to their start, and are not in its dump.
+
+    Args:
+        session: The session that the user has named for the request.
+        request: The request.
+        format_name: Its wire format.
+
+    Raises:
+        InvalidInput: If a message cannot be read; names it.
+    """
+    home = home_of(session)
+    if not request.messages:
+        return home
+    opening = opening_of(request.messages, request.system, format_named(format_name, request.model))
+    with home.beside.guard:
+        others = home.beside.others
+        held = goes_on_with([((_is_of(one, opening), False, False), one)] for one in (home, *others))
+        if held is None:
+            held = beginning_as(home, home.id or "session")
+            held.id = f"{held.id}+"  # in events; in a store it has the name of its home
+            held.beside.home = home
+        if held is not home:
+            home.beside.others = [*(other for other in others if other is not held), held][-MOST_BESIDE:]
+            at_work = home._lock.holder or held._lock.holder  # noqa: SLF001 - whether a step is under way
+            if home.steps == 1 and held.steps and not at_work:
+                _exchange(home, held)
+                held = home
+        held.beside.begun = opening.beginning
+        return held
+
+
+def home_of(session: Session) -> Session:
+    """Return the session that a user knows: this one, or the one beside which it is held."""
+    return session.beside.home or session
+
+
+def _is_of(session: Session, opening: Opening) -> bool:
+    state = session._state  # noqa: SLF001 - what is compared
+    known = session.beside.begun or beginning_of(state)
+    return known is None or opening.goes_on(known, state.record)
+
+
+def _exchange(home: Session, other: Session) -> None:
+    """Let each session hold the other's conversation: that of ``home`` was never gone on with."""
+    for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_untold"):
+        before = getattr(home, name)
+        setattr(home, name, getattr(other, name))
+        setattr(other, name, before)
+    home.beside.begun, other.beside.begun = other.beside.begun, home.beside.begun

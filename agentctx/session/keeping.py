@@ -59,10 +59,9 @@ from agentctx.session.dump import (
     dump_runs,
     has_payload_of_its_own,
 )
-from agentctx.session.opening import Beginning
 from agentctx.session.record import DIGEST_BYTES, Digest, Record, digest, exact_digest, goes_out_as_another
 from agentctx.session.session import Session
-from agentctx.session.step_context import State
+from agentctx.session.step_context import Beginning, State
 from agentctx.stores.store import ConversationStore
 
 SAVED = 2
@@ -197,7 +196,7 @@ class Pieces:
             "around": dump_around(state),
             "fixed": self._once("fixed", (state.head_seen,), lambda: dump_head_seen(state)),
             "opening": self._once("opening", _head_of(state), lambda: dump_opening(state)),
-            "begun": _dump_begun(session._begun),  # noqa: SLF001
+            "begun": _dump_begun(session.beside.begun),
             "rows": made.rows(record),
             "view": made.view(record),
             "said": made.said(record.log.changes),
@@ -468,7 +467,7 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
         raise _damaged("head", said_by(error)) from error
     session = Session.load(plan, state, on_compact)
-    session._begun = begun  # noqa: SLF001 - a part of the session
+    session.beside.begun = begun
     return SavedState(session, write, known, lost)
 
 

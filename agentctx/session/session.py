@@ -12,6 +12,18 @@ from typing import Any, Protocol, Self
 from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
+from agentctx.message import Native
+from agentctx.reports import (
+    Forecast,
+    OverflowMet,
+    Report,
+    SilentTruncationSuspected,
+    StageReport,
+    StepPrepared,
+    StepRefused,
+    UsageRecorded,
+    View,
+)
 from agentctx.economics.costs import expected_forecast, priced, warmth_after
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
@@ -29,32 +41,14 @@ from agentctx.engine.usage import (
     suspected,
 )
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
-from agentctx.formats.overflow import Overflow, classify_error
-from agentctx.formats.registry import format_named
-from agentctx.message import Native
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
-from agentctx.reports import (
-    Forecast,
-    OverflowMet,
-    Report,
-    SilentTruncationSuspected,
-    StageReport,
-    StepPrepared,
-    StepRefused,
-    UsageRecorded,
-    View,
-)
+from agentctx.formats.overflow import Overflow, classify_error
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import AROUND, SessionLock, Work, within, works_around
-from agentctx.session.opening import Beginning, Opening, beginning_of, opening_of
 from agentctx.session.step import take_step
-from agentctx.session.step_context import Given, State
+from agentctx.session.step_context import Beginning, Given, State
 from agentctx.users_code import time_of
-
-MOST_OTHERS = 16
-"""So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
-
 
 Take = Callable[[], Awaitable[list[tuple[View, int]]]]
 """Takes steps; gives their views and numbers."""
@@ -108,6 +102,23 @@ class _Standing:
 
 
 @define(eq=False)
+class Beside:
+    """Where a session stands among the conversations of one name: ``agentctx.session.conversations`` looks after it.
+
+    Args:
+        begun: How the last request of the conversation began; None before the first.
+        home: The session beside which it is held; None for one that a user knows.
+        others: The sessions that are held beside it.
+        guard: Held for the moment in which a request finds its session.
+    """
+
+    begun: Beginning | None = None
+    home: Session | None = None
+    others: list[Session] = field(factory=list)
+    guard: Lock = field(factory=Lock)
+
+
+@define(eq=False)
 class Session:
     """One conversation. It decides once about each message and sticks to it.
 
@@ -124,6 +135,7 @@ class Session:
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         view: The last view, with its report; None before the first step, and after a load.
+        beside: The sessions of a wrapped client's other conversations; nothing there is for a user.
 
     Raises:
         ConfigError: If the pipeline's store keeps nothing under such a name, as one of more than 1,000 bytes.
@@ -146,6 +158,7 @@ class Session:
     clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
+    beside: Beside = field(init=False, factory=Beside, repr=False)
     _state: State = field(init=False, repr=False)
     _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
@@ -154,11 +167,7 @@ class Session:
     _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
     _told_tokens: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
-    _begun: Beginning | None = field(init=False, default=None, repr=False)
-    _home: Session | None = field(init=False, default=None, repr=False)
-    _others: list[Session] = field(init=False, factory=list, repr=False)
     _keeper: Keeper | None = field(init=False, default=None, repr=False)
-    _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing known."""
@@ -443,7 +452,7 @@ class Session:
         """
         self._state, self._children, self._retried = saved._state, saved._children, saved._retried
         self.billed_tokens, self.view, self._unjudged = saved.billed_tokens, None, None
-        self._begun = saved._begun or self._begun
+        self.beside.begun = saved.beside.begun or self.beside.begun
 
     def _alone(self) -> AbstractAsyncContextManager[None]:
         """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.
@@ -464,13 +473,13 @@ class Session:
                 now,
                 model=model,
                 format_name=format_name,
-                conversation=(self._home or self).id,
+                conversation=(self.beside.home or self).id,
                 undoable=undoable,
             )
             self._state = done.state
         finally:
             if not self._state.steps:  # what failed before anything was begun leaves the session to whoever comes next
-                self._begun = None
+                self.beside.begun = None
         number = done.state.steps - 1
         self.view, self._retried, self._unjudged = done.view, False, done.new_tokens
         if done.undo is not None:
@@ -596,7 +605,7 @@ class Session:
         self._state, self.view = known.state, known.view
         self._retried, self._unjudged = known.retried, known.unjudged
         if not self.steps:
-            self._begun = None
+            self.beside.begun = None
         if known.learned is not None:
             self.limits.forget(*known.learned)
 
@@ -652,116 +661,6 @@ class Session:
         limits_by_model = self._state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
         session._state = State.empty(self.plan, self.model, self.format, limits_by_model)
         return session
-
-    def holding(
-        self,
-        messages: Sequence[Any],
-        system: Native,
-        format: str,  # noqa: A002 - the contract's name
-        model: str | None,
-    ) -> Session:
-        """The session that holds the conversation of a request: this one, or one beside it for what begins otherwise.
-
-        Two agents in one block, or a guardrail's calls among an agent's, are two conversations: they are told apart by
-        system prompt and task. This session's own is the first that comes, or the first that goes on, if that one does
-        not. The others know what was learned up to their start, and are not in its dump.
-
-        Args:
-            messages: The request's messages.
-            system: The system prompt, where the format keeps it apart.
-            format: The wire format.
-            model: The model that is called.
-
-        Raises:
-            InvalidInput: If a message cannot be read; names it.
-        """
-        if self._home is not None:
-            return self._home.holding(messages, system, format, model)
-        if not messages:
-            return self
-        opening = opening_of(messages, system, format_named(format, model))
-        with self._guard:
-            session = next((each for each in (self, *self._others) if each._goes_on(opening)), None)  # noqa: SLF001
-            if session is None:
-                session = self._another()
-            if session is not self:
-                self._others = [*(each for each in self._others if each is not session), session][-MOST_OTHERS:]
-                if self.steps == 1 and session.steps and not (self._lock.holder or session._lock.holder):  # noqa: SLF001
-                    self._exchange(session)
-                    session = self
-            session._begun = opening.beginning
-            return session
-
-    def _goes_on(self, opening: Opening) -> bool:
-        known = self._begun or beginning_of(self._state)
-        return known is None or opening.goes_on(known, self._state.record)
-
-    def shown_by(self, opening: Opening, begun: Beginning) -> tuple[int, bool]:
-        """Return how many messages of this conversation a request shows that goes on with it, and whether it shows all.
-
-        Args:
-            opening: What the request begins with.
-            begun: How this conversation began.
-        """
-        record = self._state.record
-        shown = opening.shown_of(record) if self.steps > 0 else (0, False)
-        return shown if shown[0] and opening.goes_on(begun, record) else (0, False)
-
-    def edited_in(self, opening: Opening, begun: Beginning) -> bool:
-        """Whether a request goes on with a history of this conversation that was edited, or cut at its start.
-
-        Args:
-            opening: What the request begins with.
-            begun: How this conversation began.
-        """
-        record = self._state.record
-        return self.steps > 0 and opening.shows_last(record) and opening.goes_on(begun, record)
-
-    @property
-    def history_tokens(self) -> int:
-        """The size of the history that it knows, in tokens."""
-        return self._state.record.history_tokens
-
-    def shared_with(self, opening: Opening) -> int:
-        """How many messages, from the task on, a request has in common with this conversation.
-
-        Args:
-            opening: What the request begins with.
-        """
-        return opening.shares(self._state.record)
-
-    def another(self, id: str) -> Session:  # noqa: A002 - the contract's name
-        """A session of another conversation, which knows what was learned of the models.
-
-        Args:
-            id: The new session's name in events, and in a store that tells conversations apart.
-        """
-        session = Session(self.plan, self.model, None, id, self.on_compact, self.clock)
-        limits_by_model = self._state.limits_by_model
-        own = limits_by_model.for_child(limits_by_model.own, self.model)
-        session._state = State.empty(self.plan, self.model, None, own)
-        return session
-
-    def _another(self) -> Session:
-        session = self.another(self.id or "session")
-        session.id = f"{session.id}+"  # in events; in a store it has this one's name
-        session._home = self  # noqa: SLF001 - another one's
-        return session
-
-    def _exchange(self, other: Session) -> None:
-        """Hold the other's conversation, and let it hold this one's, which was never gone on with."""
-        for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_untold", "_begun"):
-            mine, its = getattr(self, name), getattr(other, name)
-            setattr(self, name, its)
-            setattr(other, name, mine)
-
-    def is_beside(self, other: object) -> bool:
-        """Whether it is this session, or one that holds a conversation beside its own.
-
-        Args:
-            other: Anything; what is no session is not beside it.
-        """
-        return isinstance(other, Session) and (self._home or self) is (other._home or other)  # noqa: SLF001
 
     def dump(self) -> dict[str, Any]:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.

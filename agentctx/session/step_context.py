@@ -10,6 +10,9 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import ChangesInForce
+from agentctx.message import ROLES, Context, Message, Native, Tool
+from agentctx.marks import stands_for
+from agentctx.reports import StageReport
 from agentctx.economics.costs import warmth_after
 from agentctx.engine.cache_markers import Marked, check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
@@ -19,13 +22,28 @@ from agentctx.engine.reasoning import head_of
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
-from agentctx.formats.native import snapshot
-from agentctx.marks import stands_for
-from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
-from agentctx.reports import StageReport
-from agentctx.session.record import Digest, LastRequest, Record, Sizes, shared_length
+from agentctx.formats.native import snapshot
+from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
+
+
+@frozen(repr=False)
+class Beginning:
+    """The start of a conversation, in any format: digests of the words, which a state that is kept has room for.
+
+    Args:
+        system: Of the words of the system prompt; empty when there is none, or it is not known any more.
+        task: Of the words of the first message in which the user speaks; empty when there is none.
+    """
+
+    system: bytes = b""
+    task: bytes = b""
+
+    @classmethod
+    def of(cls, system: Sequence[str], task: Sequence[str] = ()) -> Beginning:
+        """The start that has these words."""
+        return cls(digest(system) if system else b"", digest(task) if task else b"")
 
 
 class Given(NamedTuple):

@@ -103,7 +103,7 @@ async def test_more_than_a_few_at_once():
 
 async def test_those_that_there_is_no_room_for_are_forgotten(monkeypatch):
     """The histories that are held together are bounded; the one that goes on is never forgotten."""
-    monkeypatch.setattr("agentctx.frameworks.calls.MOST_TOKENS", 2_000)
+    monkeypatch.setattr("agentctx.session.conversations.MOST_TOKENS", 2_000)
     calls = ModelCalls("Hook", pipeline(), None)
     for who in range(20):
         for number in range(3):

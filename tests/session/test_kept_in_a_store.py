@@ -34,8 +34,10 @@ from agentctx.errors import StoreFull, StoreUnavailable
 from agentctx.memory import Recall
 from agentctx.models import register_model, table
 from agentctx.presets import coding_agent
+from agentctx.formats.adapter import RequestParts
 from agentctx.replay import Recording, calls_of
 from agentctx.session import keeping
+from agentctx.session.conversations import holding
 from agentctx.session.keeping import BEGUN_ANEW, LOST, PAUSE
 from agentctx.sources import redact_secrets
 from agentctx.stores import MemoryStore, RedactingStore, SQLiteStore
@@ -706,10 +708,10 @@ async def test_two_conversations_of_one_name_are_told_apart_by_a_worker_that_loa
     messages, store = rounds(10), MemoryStore()
     guard = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is this safe?"}]
     async with Sessions(pipeline(), store).open("x") as session:
-        await session.holding(messages[:13], None, "openai-chat", None).prepare(messages[:13])
+        await holding(session, RequestParts(messages[:13]), "openai-chat").prepare(messages[:13])
     async with Sessions(pipeline(), store).open("x") as session:
-        assert session.holding(guard, None, "openai-chat", None) is not session
-        assert session.holding(messages[:15], None, "openai-chat", None) is session
+        assert holding(session, RequestParts(guard), "openai-chat") is not session
+        assert holding(session, RequestParts(messages[:15]), "openai-chat") is session
 
 
 @pytest.mark.anyio

@@ -10,6 +10,8 @@ import pytest
 from reachable import reachable
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx.formats.adapter import RequestParts
+from agentctx.session.conversations import holding
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -111,5 +113,5 @@ async def test_what_begins_otherwise_is_another_conversation(one, other):
     """Another task, also after the same words of the model, or another system prompt, begins another one."""
     session = Pipeline(budget=1_000).session(format="openai-chat")
     await session.prepare(one)
-    assert session.holding([*one, HELLO], None, "openai-chat", None) is session
-    assert session.holding(other, None, "openai-chat", None) is not session
+    assert holding(session, RequestParts([*one, HELLO]), "openai-chat") is session
+    assert holding(session, RequestParts(other), "openai-chat") is not session

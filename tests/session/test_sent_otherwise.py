@@ -19,6 +19,8 @@ from agentctx import (
     Session,
     TrimRounds,
 )
+from agentctx.formats.adapter import RequestParts
+from agentctx.session.conversations import holding
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.assertions import texts_of
@@ -159,7 +161,7 @@ async def test_a_block_knows_the_conversation_again(loaded, rolling):
     if loaded:
         session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
     more = [*(view.messages if rolling else history[:4]), *history[4:6]]
-    assert session.holding(more, None, "anthropic", "claude-sonnet-4-5") is session
+    assert holding(session, RequestParts(more, model="claude-sonnet-4-5"), "anthropic") is session
 
 
 RESPONSES, ANTHROPIC, CHAT = "openai-responses", "anthropic", "openai-chat"
