@@ -379,7 +379,7 @@ class ModelCall:
         Args:
             waits: Whether the client is async; else this blocks.
         """
-        if self.session is None or not self.session.is_kept:
+        if self.session is None or self.session.keeper is None:
             return
         try:
             with anyio.CancelScope(shield=True) if waits else nullcontext():

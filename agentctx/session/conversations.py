@@ -21,6 +21,7 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from itertools import accumulate, chain, pairwise, takewhile
 from operator import itemgetter
@@ -87,8 +88,8 @@ class Opening:
     place: int
     wire: WireFormat
 
-    def goes_on(self, known: Beginning, record: Record) -> bool:
-        """Whether the request is one of the conversation that began as ``known``.
+    def goes_on(self, begun: Beginning, record: Record) -> bool:
+        """Whether the request is one of the conversation that began as ``begun``.
 
         It is when system prompt and task are the same. A system prompt that changes (it tells the time) is taken for
         the same conversation when the message after the task is, too; another task under the same prompt, when that is
@@ -96,75 +97,74 @@ class Opening:
         last view does, in which a system message may stand as the user's.
 
         Args:
-            known: How the conversation begins.
-            record: What is known of it.
+            begun: How the conversation begins.
+            record: The messages of the conversation.
         """
         mine = self.beginning
-        if mine.task == known.task:
-            return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
-        return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
+        if mine.task == begun.task:
+            return mine.system == begun.system or not (mine.system and begun.system) or self._follows(record)
+        return (mine.system == begun.system and self._is_within(record.seen)) or self._begins_as(record.shown)
 
-    def shown_of(self, known: Beginning, record: Record) -> Shown:
+    def shown_of(self, begun: Beginning, record: Record) -> Shown:
         """Return how much of a conversation the request shows from the task on; nothing where it is of another.
 
         Cache markers, which move from request to request, are passed over.
 
         Args:
-            known: How the conversation begins.
+            begun: How the conversation begins.
             record: The messages of the conversation.
         """
         shown = max(self._shown_of(natives[self.place :]) for natives in (record.seen, record.shown))
-        return (*shown, True) if shown[0] and self.goes_on(known, record) else NOTHING
+        return (*shown, True) if shown[0] and self.goes_on(begun, record) else NOTHING
 
-    def _shown_of(self, known: list[Any]) -> tuple[int, bool]:
-        if not known or not self._has_at(len(known) - 1 - MOST_FOR_ONE_CALL, known):
+    def _shown_of(self, natives: list[Any]) -> tuple[int, bool]:
+        if not natives or not self._has_at(len(natives) - 1 - MOST_FOR_ONE_CALL, natives):
             return 0, False
-        shared = self._shared(known)
-        if shared == len(known):
+        shared = self._shared(natives)
+        if shared == len(natives):
             return shared, True
-        return (shared if self._goes_on_without_end(known, shared) else 0), False
+        return (shared if self._goes_on_without_end(natives, shared) else 0), False
 
-    def _has_at(self, place: int, known: list[Any]) -> bool:
+    def _has_at(self, place: int, natives: list[Any]) -> bool:
         """Whether one message is the same: most conversations of the same task are told apart by it alone."""
         at = self.place + max(0, place)
-        return at < len(self.natives) and _are_alike(self.natives[at], known[max(0, place)])
+        return at < len(self.natives) and _are_alike(self.natives[at], natives[max(0, place)])
 
-    def _shared(self, known: list[Any]) -> int:
+    def _shared(self, natives: list[Any]) -> int:
         mine, place = self.natives[self.place :], 0
-        while place < len(known):
-            place += shared_length(mine[place:], known[place:])
-            if place in (len(mine), len(known)) or not _are_alike(mine[place], known[place]):
+        while place < len(natives):
+            place += shared_length(mine[place:], natives[place:])
+            if place in (len(mine), len(natives)) or not _are_alike(mine[place], natives[place]):
                 break
             place += 1
         return place
 
-    def _goes_on_without_end(self, known: list[Any], shared: int) -> bool:
-        end = known[shared:]
-        if not 0 < shared < len(known) <= shared + MOST_FOR_ONE_CALL:
+    def _goes_on_without_end(self, natives: list[Any], shared: int) -> bool:
+        if not 0 < shared < len(natives) <= shared + MOST_FOR_ONE_CALL:
             return False
-        mine = iter(self.natives[self.place + shared :])
+        later = iter(self.natives[self.place + shared :])
         with suppress(InvalidInput):
-            said, words = self._read(next(mine, None)), [self._read(each) for each in end]
-            for each in words:
-                if said is not None and each is not None and _is_left_of(said, each):
-                    said = self._read(next(mine, None))
-                elif each is None or not _is_the_caller_s(each):
+            mine = self._read(next(later, None))
+            for message in map(self._read, natives[shared:]):
+                if mine is not None and message is not None and _is_left_of(mine, message):
+                    mine = self._read(next(later, None))
+                elif message is None or not _is_the_caller_s(message):
                     return False
-            return said is not None and said.role == "assistant"
+            return mine is not None and mine.role == "assistant"
         return False
 
     def _read(self, native: Native) -> Message | None:
         """A message; None for none, or for one of which only a digest is kept."""
         return None if native is None or isinstance(native, Digest) else self.wire.read_message(unmarked(native), 0)
 
-    def is_edited(self, known: Beginning, record: Record) -> bool:
+    def is_edited(self, begun: Beginning, record: Record) -> bool:
         """Whether the request has, in a row, what the model said last in a conversation and all that came after it.
 
         What came after it tells no conversation from another: in each a tool says "ok", and the user "Go on.".
         """
         length = _since_the_model_spoke(record.roles)
         rows = (natives[len(natives) - length :] for natives in (record.seen, record.shown) if length)
-        return any(map(self._has, rows)) and self.goes_on(known, record)
+        return any(map(self._has, rows)) and self.goes_on(begun, record)
 
     def _has(self, row: list[Any]) -> bool:
         mine = self.natives
@@ -244,11 +244,11 @@ def _is_the_caller_s(message: Message) -> bool:
     return (message.role == "user" or message.is_system) and not message.results
 
 
-def _is_left_of(said: Message, before: Message) -> bool:
+def _is_left_of(message: Message, before: Message) -> bool:
     """Whether it is what was there before, with or without the words that the caller had put behind it."""
-    after = before.parts[len(said.parts) :]
-    same = said.role == before.role and said.parts == before.parts[: len(said.parts)]
-    return same and bool(said.parts) and not any(isinstance(part, (ToolCall, ToolResult)) for part in after)
+    after = before.parts[len(message.parts) :]
+    same = message.role == before.role and message.parts == before.parts[: len(message.parts)]
+    return same and bool(message.parts) and not any(isinstance(part, (ToolCall, ToolResult)) for part in after)
 
 
 def _since_the_model_spoke(roles: bytes | bytearray) -> int:
@@ -342,6 +342,7 @@ def history_of(request: RequestParts, caller: str, wire: WireFormat, size: int =
     system_messages = list(takewhile(_is_system, request.messages))
     messages = request.messages[len(system_messages) :]
 
+    @cache  # conversations that are alike are told apart by the same message
     def read(place: int) -> Message | None:
         try:
             return wire.read_message(messages[place], place)

@@ -135,6 +135,7 @@ class Session:
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         view: The last view, with its report; None before the first step, and after a load.
+        keeper: Saves the state after each step, and loads it where another worker has gone on; None without a store.
         beside: The sessions of a wrapped client's other conversations; nothing there is for a user.
 
     Raises:
@@ -158,6 +159,7 @@ class Session:
     clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
+    keeper: Keeper | None = field(default=None, init=False, repr=False)
     beside: Beside = field(init=False, factory=Beside, repr=False)
     _state: State = field(init=False, repr=False)
     _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
@@ -167,7 +169,6 @@ class Session:
     _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
     _told_tokens: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
-    _keeper: Keeper | None = field(init=False, default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing known."""
@@ -272,7 +273,7 @@ class Session:
             if type(messages) is not list or not messages:
                 as_list(messages)
             async with self._alone():
-                made = await step() if self._keeper is None else await self._kept(self._keeper, step)
+                made = await step() if self.keeper is None else await self._kept(self.keeper, step)
             if self._untold is not None or made[0][0].report.stages or len(made) > 1:  # else nobody is told of anything
                 await self._tell_of(made)
         except Exception as error:  # also what a stage raises
@@ -304,7 +305,7 @@ class Session:
                     await self._step(given)
                 return await self._smaller(overflow)
 
-            made = await smaller() if self._keeper is None else await self._kept(self._keeper, smaller)
+            made = await smaller() if self.keeper is None else await self._kept(self.keeper, smaller)
         await self._tell_of(made)
         return self._recovered(made, refused)
 
@@ -343,7 +344,7 @@ class Session:
             return made
 
         async with self._alone():
-            made = await smaller() if self._keeper is None else await self._kept(self._keeper, smaller)
+            made = await smaller() if self.keeper is None else await self._kept(self.keeper, smaller)
             last = made[-1:] if last else []
         if made:
             await self._tell_of(made)
@@ -404,21 +405,16 @@ class Session:
         said = (missing, "originals of what was left out"), (named, "other contents that the request has handles of")
         return tuple(f"{count:,} {what} are in the store no more" for count, what in said if count)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether ``Sessions`` keeps it in a store."""
-        return self._keeper is not None
-
     async def refresh(self, *, surely: bool = False) -> None:
         """Go on from what is kept of the conversation, where ``Sessions`` keeps it in a store.
 
         Args:
             surely: Look whether another worker has gone on, also where none is known to.
         """
-        if self._keeper is None or (self._keeper.current and not surely) or self._is_at_work():
+        if self.keeper is None or (self.keeper.current and not surely) or self._is_at_work():
             return
         async with self._alone():
-            await self._keeper.refresh(self, surely=surely)
+            await self.keeper.refresh(self, surely=surely)
 
     async def save(self) -> bool:
         """Save what was recorded since the last step, where ``Sessions`` keeps it in a store.
@@ -426,23 +422,14 @@ class Session:
         Returns:
             Whether all of it is kept.
         """
-        if self._keeper is None or self._is_at_work():
+        if self.keeper is None or self._is_at_work():
             return True
         async with self._alone():
-            return await self._keeper.save(self)
+            return await self.keeper.save(self)
 
     def _is_at_work(self) -> bool:
         """Whether the running code is part of a step of this session."""
         return any(work.session is self for work in works_around())
-
-    def kept_by(self, keeper: Keeper) -> Self:
-        """The session itself; its steps are saved from now on.
-
-        Args:
-            keeper: Saves the state after each step, and loads it where another worker has gone on.
-        """
-        self._keeper = keeper
-        return self
 
     def go_on_from(self, saved: Session) -> None:
         """Take over what another session knows of the same conversation; no step of this one is under way.

@@ -322,7 +322,7 @@ class Sessions(Mapping[Hashable, Session]):
         self._check(name)
         if self.store is not None:
             check_conversation(self.store, str(name))
-            session.kept_by(StateKeeper(self.store, str(name), self.timeout))
+            session.keeper = StateKeeper(self.store, str(name), self.timeout)
 
     async def _loaded(self, load: Load, name: Hashable) -> Native:
         try:
