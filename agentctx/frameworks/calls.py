@@ -17,12 +17,12 @@ from weakref import ref
 from attrs import Factory, define, field, frozen
 
 from agentctx.clients.model_call import Conversations, ModelCall, begin
-from agentctx.message import Native
-from agentctx.reports import Report, View
 from agentctx.errors import ConfigError
 from agentctx.extras import unmet
-from agentctx.pipeline import Pipeline
 from agentctx.formats.adapter import Adapter, Body, RequestParts, get
+from agentctx.message import Native
+from agentctx.pipeline import Pipeline
+from agentctx.reports import Report, View
 from agentctx.session.blocking import blocking
 from agentctx.session.conversations import UnnamedSessions
 from agentctx.session.lock import works_around

@@ -32,18 +32,18 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from agentctx.message import CONTROL, ROLES, Message, Native, Text, ToolCall, ToolResult
-from agentctx.unit import is_user_turn
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
-from agentctx.protocols import StateStore
 from agentctx.formats.adapter import RequestParts
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.registry import format_named
+from agentctx.message import CONTROL, ROLES, Message, Native, Text, ToolCall, ToolResult
+from agentctx.protocols import StateStore
 from agentctx.session.record import Digest, Record, shared_length
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Beginning, State
+from agentctx.unit import is_user_turn
 from agentctx.wire_format import WireFormat
 
 C = TypeVar("C")

@@ -12,18 +12,6 @@ from typing import Any, Protocol, Self
 from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
-from agentctx.message import Native
-from agentctx.reports import (
-    Forecast,
-    OverflowMet,
-    Report,
-    SilentTruncationSuspected,
-    StageReport,
-    StepPrepared,
-    StepRefused,
-    UsageRecorded,
-    View,
-)
 from agentctx.economics.costs import expected_forecast, priced, warmth_after
 from agentctx.economics.silent_truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
@@ -41,9 +29,21 @@ from agentctx.engine.usage import (
     suspected,
 )
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
+from agentctx.formats.overflow import Overflow, classify_error
+from agentctx.message import Native
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
-from agentctx.formats.overflow import Overflow, classify_error
+from agentctx.reports import (
+    Forecast,
+    OverflowMet,
+    Report,
+    SilentTruncationSuspected,
+    StageReport,
+    StepPrepared,
+    StepRefused,
+    UsageRecorded,
+    View,
+)
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.lock import AROUND, SessionLock, Work, within, works_around
 from agentctx.session.step import take_step

@@ -10,9 +10,6 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import ChangesInForce
-from agentctx.message import ROLES, Context, Message, Native, Tool
-from agentctx.marks import stands_for
-from agentctx.reports import StageReport
 from agentctx.economics.costs import warmth_after
 from agentctx.engine.cache_markers import Marked, check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
@@ -22,9 +19,12 @@ from agentctx.engine.reasoning import head_of
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
+from agentctx.formats.native import snapshot
+from agentctx.marks import stands_for
+from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
-from agentctx.formats.native import snapshot
+from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
 
 
