@@ -37,7 +37,8 @@ def find_violations(
 
     Example:
         >>> from agentctx.formats.registry import format_named
-        >>> [found.rule for found in find_violations(format_named("anthropic"), {"messages": []})]
+        >>> from agentctx.rules import find_violations
+        >>> [violation.rule for violation in find_violations(format_named("anthropic"), {"messages": []})]
         ['anth.messages_empty']
     """
     rules = _rules_of(wire)

@@ -59,6 +59,7 @@ MODULES = {
         "TextCutter",
         "TokenCounter",
     ),
+    "agentctx.rules": ("find_violations",),
     "agentctx.replay": ("summarise",),
     "agentctx.retention": ("Retention", "Watch", "needs"),
     "agentctx.sources.gathering": ("ContextProvider",),
