@@ -193,7 +193,8 @@ def _said_when_interrupted(results: Results | None) -> Iterator[None]:
         if results is None:
             say("interrupted; no row is kept: with --out FILE the same command goes on where it was")
         else:
-            kept = f"{len(results):,} {'row is' if len(results) == 1 else 'rows are'} kept in {results.path}"
+            count = len(Results(results.path))  # of the file, which may be a row ahead of what was noted
+            kept = f"{count:,} {'row is' if count == 1 else 'rows are'} kept in {results.path}"
             say(f"interrupted; {kept}: the same command goes on from there")
         raise typer.Exit(ended_by(signal)) from None
 
