@@ -6,7 +6,7 @@ model's window, legal for its provider, cheap in its cache, and reversible, and 
 From here come the pipeline, the session, the stages, the budget, the errors, and what a stage's author needs. The rest
 is imported from its part: ``agentctx.builder`` (requests from blocks), ``agentctx.sources`` (where context comes from),
 ``agentctx.stores``, ``agentctx.presets`` (pipelines ready to use), ``agentctx.strategies`` (more stages),
-``agentctx.memory`` (what stands for what was left out, and gives it back), ``agentctx.economics`` (what a request
+``agentctx.strategies`` (what stands for what was left out, and gives it back), ``agentctx.economics`` (what a request
 costs), ``agentctx.tokens`` (counters), ``agentctx.models`` (what is known of models), ``agentctx.formats``,
 ``agentctx.protocols`` (what users implement), ``agentctx.testing``.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentctx.clients.http import async_http_client as async_http_client, http_client as http_client
     from agentctx.clients.wrap import of as of, wrap as wrap
     from agentctx.conversion import convert as convert
-    from agentctx.engine.protect import Protect as Protect
+    from agentctx.engine.cut import Protect as Protect
     from agentctx.engine.repair import RepairHistory as RepairHistory
     from agentctx.errors import (
         AgentctxError as AgentctxError,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         UnknownModel as UnknownModel,
     )
     from agentctx.formats.overflow import classify_error as classify_error, overflow_of as overflow_of
-    from agentctx.memory.ledger import Ledger as Ledger
     from agentctx.message import (
         Context as Context,
         Media as Media,
@@ -70,10 +69,11 @@ if TYPE_CHECKING:
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
     from agentctx.strategies.drop_units import Tiered as Tiered, TrimRounds as TrimRounds
     from agentctx.strategies.fit_context_window import FitContextWindow as FitContextWindow
+    from agentctx.strategies.ledger import Ledger as Ledger
     from agentctx.strategies.old_tool_calls import ClearToolResults as ClearToolResults
     from agentctx.strategies.pack import Pack as Pack
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers as PlaceCacheMarkers
-    from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs as TruncateToolOutputs
+    from agentctx.strategies.truncate import TruncateToolOutputs as TruncateToolOutputs
     from agentctx.strategies.when import first_of as first_of, over as over, when as when
     from agentctx.unit import Unit as Unit, units as units
 else:
@@ -91,13 +91,13 @@ else:
             "agentctx.reports": "Compaction Report StageReport View",
             "agentctx.unit": "Unit units",
             "agentctx.formats.overflow": "classify_error overflow_of",
-            "agentctx.engine.protect": "Protect",
+            "agentctx.engine.cut": "Protect",
             "agentctx.engine.repair": "RepairHistory",
             "agentctx.errors": (
                 "AgentctxError AmbiguousFormat ConfigError ContextOverflow InvalidInput "
                 "SourceError StageError StoreError UnknownModel"
             ),
-            "agentctx.memory.ledger": "Ledger",
+            "agentctx.strategies.ledger": "Ledger",
             "agentctx.pipeline": "Pipeline",
             "agentctx.protocols": "Call ContextStrategy Scope Stage",
             "agentctx.session.session": "Session",
@@ -108,7 +108,7 @@ else:
             "agentctx.strategies.old_tool_calls": "ClearToolResults",
             "agentctx.strategies.pack": "Pack",
             "agentctx.strategies.place_cache_markers": "PlaceCacheMarkers",
-            "agentctx.strategies.truncate_tool_outputs": "TruncateToolOutputs",
+            "agentctx.strategies.truncate": "TruncateToolOutputs",
             "agentctx.strategies.when": "first_of over when",
         },
     )

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from agentctx.characters import shown
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.models.table import profile
-from agentctx.printable import shown
 
 Amount = int | float
 """A token count (``int``), or a share (``float`` above 0 and up to 1): of the limit, a reserve of the window."""

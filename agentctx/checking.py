@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentctx.characters import cluster_end_after
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.formats.registry import FORMATS, detect, format_named, messages_of
@@ -13,7 +14,6 @@ from agentctx.models.table import encoding_for
 from agentctx.protocols import TokenCounter
 from agentctx.rules import find_violations
 from agentctx.tokens.counting import as_counter
-from agentctx.tokens.graphemes import ceiling
 from agentctx.tokens.tiktoken import encoding
 from agentctx.wire_format import Violation
 
@@ -101,4 +101,4 @@ def warmup(model: str | None = None) -> None:
     import agentctx.session.session  # noqa: F401, PLC0415 - a pipeline imports it with its first session
 
     tuple(FORMATS.values())  # each is imported when it is first looked up
-    ceiling("words", 1)  # imports regex, with which text is cut
+    cluster_end_after("words", 1)  # imports regex, with which text is cut

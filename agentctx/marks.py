@@ -41,9 +41,9 @@ from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.characters import visible
 from agentctx.lazy import lazy_pattern
 from agentctx.message import Message, Text, ToolCall, ToolResult, is_marker
-from agentctx.printable import visible
 
 OPENING = "[Recap of "
 """What it begins with."""

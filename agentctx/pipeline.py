@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from agentctx.budget import Budget
+from agentctx.engine.cut import bind
 from agentctx.engine.listeners import observe
 from agentctx.engine.options import (
     as_budget,
@@ -20,7 +21,6 @@ from agentctx.engine.options import (
     check_summarizer,
 )
 from agentctx.engine.plan import Plan
-from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.errors import ConfigError
 from agentctx.formats.registry import format_named
@@ -38,7 +38,7 @@ from agentctx.protocols import (
     declared,
 )
 from agentctx.reports import StepPrepared, StepRefused, View
-from agentctx.session.lock import Work, within
+from agentctx.session.session import Work, within
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter

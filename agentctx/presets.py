@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from agentctx.budget import Budget
-from agentctx.economics.conditions import pays_back
+from agentctx.economics import pays_back
+from agentctx.engine.cut import Protect
 from agentctx.engine.options import as_budget
-from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError, UnknownModel
-from agentctx.memory.ledger import Ledger
-from agentctx.memory.values import told_of
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
@@ -20,11 +18,12 @@ from agentctx.protocols import Stage
 from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
+from agentctx.strategies.ledger import Ledger
 from agentctx.strategies.old_tool_calls import ClearToolResults, ShrinkArguments
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.reuse_lines import ReuseLines
-from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
-from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
+from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateToolOutputs
+from agentctx.strategies.values import told_of
 from agentctx.strategies.when import when
 from agentctx.unit import has_user_words
 

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import asdict, evolve, field, frozen
 
 from agentctx.changes import Change, Outcome, match
-from agentctx.economics.costs import Usage
+from agentctx.economics import Usage
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult

@@ -10,8 +10,8 @@ from typing import Any
 from attrs import asdict, field, frozen
 
 from agentctx.changes import Change, ChangesInForce, HeadChange, Outcome
+from agentctx.characters import printable
 from agentctx.message import Context, Native
-from agentctx.printable import printable
 
 _MARKS = (Outcome.MARKED, Outcome.KEPT)
 _MOST_CHANGES = 20

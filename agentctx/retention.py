@@ -22,9 +22,9 @@ from attrs import astuple, define, evolve, field, frozen
 from agentctx.engine.originals import name_of_recall, text_of
 from agentctx.engine.reading import as_list, reader
 from agentctx.marks import is_recap, written_out
-from agentctx.memory.recall import Recall
 from agentctx.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.pipeline import Pipeline
+from agentctx.recall import Recall
 from agentctx.replay import Recording
 from agentctx.stores import MemoryStore
 from agentctx.unit import has_user_words

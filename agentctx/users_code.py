@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import anyio
 
+from agentctx.characters import said_by, shown
 from agentctx.errors import AgentctxError, ConfigError
-from agentctx.printable import said_by, shown
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from attrs import asdict, define, field, frozen
 from rich.table import Table
 from sending import Sent
 
-from agentctx.economics.costs import Prompt, Usage
+from agentctx.economics import Prompt, Usage
 
 OURS = "ours"
 BAR = 0.9

@@ -37,8 +37,7 @@ from sending import Way, in_session
 from windows import Windows
 
 from agentctx import Budget
-from agentctx.economics import CacheSimulator
-from agentctx.economics.costs import PromptReader, cost
+from agentctx.economics import CacheSimulator, PromptReader, cost
 from agentctx.models import ModelProfile
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile

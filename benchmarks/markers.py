@@ -10,8 +10,7 @@ from sending import in_session
 from windows import Windows
 
 from agentctx import Budget, Pipeline
-from agentctx.economics import CacheSimulator
-from agentctx.economics.costs import PromptReader, cost
+from agentctx.economics import CacheSimulator, PromptReader, cost
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import coding_agent

@@ -50,8 +50,7 @@ from rich.table import Table
 from sending import Sent, Way, in_session
 
 from agentctx import Budget, Context
-from agentctx.economics import CacheSimulator
-from agentctx.economics.costs import Prompt, PromptReader, cost
+from agentctx.economics import CacheSimulator, Prompt, PromptReader, cost
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import assistant, coding_agent, general, thrifty

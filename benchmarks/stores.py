@@ -30,8 +30,8 @@ from attrs import define, field
 from rows import Row, as_json, markdown, show
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions, TruncateToolOutputs
-from agentctx.memory import Recall
 from agentctx.protocols import StateSnapshot
+from agentctx.recall import Recall
 from agentctx.stores import ConversationStore, MemoryStore, PostgresStore, RedisStore, SQLiteStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "stores"))

@@ -29,7 +29,7 @@ from agentctx.protocols import Scope, Stage
 
 ROOT = Path(agentctx.__file__).parent
 PROJECT = Path(__file__).parents[1]
-STAGES_IN = ("agentctx", "agentctx.strategies", "agentctx.memory")
+STAGES_IN = ("agentctx", "agentctx.strategies", "agentctx.strategies")
 HOLD_STAGES = ("when", "first_of")
 NO_STAGE = frozenset({"Pipeline", "Stage"})
 MODULES = (

@@ -19,7 +19,6 @@ from agentctx.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
 from agentctx.engine.shrink import Keep
-from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.collapse_repeats import CollapseRepeats
@@ -28,12 +27,12 @@ from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import ByTools, Drop, DropTail, Strict, Tiered, TrimRounds, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
+from agentctx.strategies.ledger import Ledger
 from agentctx.strategies.old_tool_calls import ClearByProvider, ClearToolResults, ShrinkArguments
 from agentctx.strategies.pack import STRATEGIES, Pack, Weights
 from agentctx.strategies.reuse_lines import ReuseLines
-from agentctx.strategies.rewrite_results import CompactJson, TabulateJson
 from agentctx.strategies.summarize import Summarize
-from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
+from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.fakes import fixed_summarizer
 from agentctx.testing.writers import (

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
         Assembled as Assembled,
         BuildReport as BuildReport,
         ContextBuilder as ContextBuilder,
+        Thread as Thread,
     )
     from agentctx.builder.categories import Category as Category, CategoryBudget as CategoryBudget, Division as Division
-    from agentctx.builder.thread import Thread as Thread
     from agentctx.tiers import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.builder.blocks": "Block BlockReport FactExtractor Facts MarkdownList MergeSystem XmlTags",
-            "agentctx.builder.builder": "Assembled BuildReport ContextBuilder",
+            "agentctx.builder.builder": "Assembled BuildReport ContextBuilder Thread",
             "agentctx.builder.categories": "Category CategoryBudget Division",
-            "agentctx.builder.thread": "Thread",
             "agentctx.tiers": "Tier TierRule allocate",
         },
     )

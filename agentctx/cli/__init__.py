@@ -6,9 +6,9 @@ import io
 import sys
 
 try:
+    from agentctx.characters import visible
     from agentctx.cli.streams import give_up_stdout, take_closed_places
-    from agentctx.extras import unmet
-    from agentctx.printable import visible
+    from agentctx.lazy import unmet
 except ImportError as error:  # the files of two packages are mixed up; the command of either begins at this name
     sys.stderr.write(f"error: {error}\n")
     sys.exit(2)

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentctx.characters import on_one_line
 from agentctx.cli import options
 from agentctx.cli.console import (
     Tally,
@@ -47,8 +48,7 @@ from agentctx.comparison import (
 from agentctx.comparison.contenders import READY, contender
 from agentctx.errors import ConfigError
 from agentctx.events.window import short
-from agentctx.extras import unmet
-from agentctx.printable import on_one_line
+from agentctx.lazy import unmet
 from agentctx.replay import Recording
 from agentctx.transcripts.reading import chosen as chosen_of
 from agentctx.users_code import called, pipeline_or_maker

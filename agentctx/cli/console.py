@@ -1,7 +1,4 @@
-"""Where commands write and how they end: tables and JSON to stdout, remarks to stderr, files whole or not at all.
-
-What goes wrong is one line, and an exit code.
-"""
+"""Where commands write and how they end: tables and JSON to stdout, remarks to stderr, files whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agentctx.characters import IN_ASCII, escaped, on_one_line, printable
 from agentctx.cli.streams import give_up_stdout
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
-from agentctx.printable import IN_ASCII, escaped, on_one_line, printable
 from agentctx.reports import Report, report_text
 
 NARROW = 70

@@ -14,15 +14,14 @@ from attrs import frozen
 
 from agentctx import ClearToolResults, FitContextWindow, TruncateToolOutputs, over, presets, when
 from agentctx.budget import Amount, Budget
+from agentctx.characters import on_one_line, printable
 from agentctx.cli.console import err, prints_on_stderr
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.formats.registry import FORMATS
 from agentctx.pipeline import Pipeline
-from agentctx.printable import on_one_line, printable
 from agentctx.protocols import ContextStrategy
 from agentctx.transcripts import Transcript
-from agentctx.transcripts.local import local_sessions, session_named
-from agentctx.transcripts.reading import Wrong, chosen as chosen_of
+from agentctx.transcripts.reading import Wrong, chosen as chosen_of, local_sessions, session_named
 from agentctx.users_code import called, pipeline_or_maker, running
 
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*"

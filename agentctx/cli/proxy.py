@@ -14,7 +14,7 @@ from agentctx.cli.console import err, in_one_line
 from agentctx.cli.options import PresetName, chosen_pipeline, parse_bytes
 from agentctx.cli.store import StorePlace, store_at
 from agentctx.errors import ConfigError
-from agentctx.extras import unmet
+from agentctx.lazy import unmet
 from agentctx.pipeline import Pipeline
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from rich.text import Text
 from agentctx import warmup
 from agentctx.budget import Budget
 from agentctx.changes import Outcome
+from agentctx.characters import on_one_line, printable
 from agentctx.cli import options
 from agentctx.cli.console import (
     FOUND,
@@ -47,7 +48,6 @@ from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
-from agentctx.printable import on_one_line, printable
 from agentctx.replay import (
     Recording,
     Shown,

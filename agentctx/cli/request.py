@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentctx import validate as violations_of
+from agentctx.characters import on_one_line, printable
 from agentctx.cli import options
 from agentctx.cli.console import (
     FOUND,
@@ -44,7 +45,6 @@ from agentctx.events.terminal import picture
 from agentctx.events.window import Window, Windows
 from agentctx.formats.registry import FORMATS, format_named
 from agentctx.message import Context, Native
-from agentctx.printable import on_one_line, printable
 from agentctx.replay import part_texts, reader_of
 from agentctx.reports import Report, View
 from agentctx.transcripts import Transcript

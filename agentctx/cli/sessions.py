@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentctx.characters import calendar_time, on_one_line, printable
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import Preset, parse_bytes
 from agentctx.cli.replay import replay
 from agentctx.errors import ConfigError
-from agentctx.printable import calendar_time, on_one_line, printable
 from agentctx.transcripts import LocalSession, local_sessions
 from agentctx.transcripts.costs import Cost, billed_cost
-from agentctx.transcripts.local import folders, looked_into
+from agentctx.transcripts.reading import folders, looked_into
 
 Wanted = Annotated[
     str | None,

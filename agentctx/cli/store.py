@@ -23,13 +23,13 @@ from rich.table import Table
 from rich.text import Text
 
 from agentctx import stores
+from agentctx.characters import calendar_time, on_one_line, printable
 from agentctx.cli import options
 from agentctx.cli.console import FOUND, err, fail, in_one_line, print_json, printing, to_json
 from agentctx.cli.options import parse_limit
 from agentctx.engine.originals import text_of
 from agentctx.errors import ConfigError, StoreError, StoreUnavailable
-from agentctx.memory import Recall
-from agentctx.printable import calendar_time, on_one_line, printable
+from agentctx.recall import Recall
 from agentctx.stores.store import Cipher, ConversationStore, Stored, is_below
 from agentctx.users_code import called, imported
 

@@ -19,15 +19,13 @@ import httpx2
 from anthropic import APIRequest, AsyncCallNext, CallNext
 from attrs import field, frozen
 
-from agentctx.clients.answers import Answer, Ways, answer, begun, note_unanswered, unanswered
-from agentctx.clients.apis import too_large_text
 from agentctx.clients.http import handed_on
-from agentctx.clients.model_call import Conversations, ModelCall
-from agentctx.clients.over_http import Reply
+from agentctx.clients.model_call import Conversations, ModelCall, too_large_text
+from agentctx.clients.over_http import Answer, Reply, Ways, answer, begun, note_unanswered, unanswered
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput
-from agentctx.extras import unmet
-from agentctx.formats.adapter import api_path
 from agentctx.formats.anthropic import Messages
+from agentctx.formats.registry import api_path
+from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.session.blocking import drive
 

@@ -18,8 +18,7 @@ from botocore import xform_name  # type: ignore[import-untyped]  # botocore carr
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # as above
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
-from agentctx.clients.apis import too_large_text
-from agentctx.clients.model_call import Conversations, ModelCall, begin
+from agentctx.clients.model_call import Conversations, ModelCall, begin, too_large_text
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.formats.bedrock import Converse
 from agentctx.formats.overflow import classify_error

@@ -1,14 +1,10 @@
-"""An HTTP client in front of another one, of httpx or httpx2: what it sends to a model is prepared before.
-
-A model call is known by its path, and its body is JSON, whichever SDK wrote it: nothing of an SDK is looked into. Each
-request is built and sent by the client behind, so that its proxies, certificates, limits, event hooks, cookies,
-redirects and authentication hold.
-"""
+"""An HTTP client in front of another one, of httpx or httpx2: what it sends to a model is prepared before."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
@@ -18,30 +14,85 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from attrs import Factory, define, field
+from attrs import Factory, define, field, frozen
 
-from agentctx.clients.answers import Answer, Started, Ways, answer, note_unanswered, object_in, unanswered
-from agentctx.clients.apis import Api, Incoming, api_of, too_large
-from agentctx.clients.background import Background
-from agentctx.clients.model_call import Conversations, Key, ModelCall, begin, conversations_of
+from agentctx.clients.model_call import (
+    Api,
+    Conversations,
+    Incoming,
+    Key,
+    ModelCall,
+    api_of,
+    begin,
+    conversations_of,
+    too_large,
+)
 from agentctx.clients.over_http import (
     LIBRARIES,
+    Answer,
     Reply,
+    Started,
     Unreadable,
+    Ways,
+    answer,
     body_of,
     content_of,
     library_of,
+    note_unanswered,
+    object_in,
     stays_packed,
+    unanswered,
     unpacked,
     with_betas,
 )
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.formats.overflow import OVERFLOW
+from agentctx.formats.registry import get
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.blocking import drive
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
+
+MOST_UNFINISHED = 64
+"""So many responses in the background are waited for; the oldest is forgotten first."""
+
+
+@frozen(eq=False)
+class Background:
+    """The calls of one client that are answered in the background.
+
+    Args:
+        conversations: The conversations of the client.
+        calls: The calls, by the ids of the responses that will answer them.
+    """
+
+    conversations: Conversations
+    calls: OrderedDict[str, ModelCall] = field(factory=OrderedDict)
+
+    def follow(self, response: Native, call: ModelCall) -> None:
+        """Remember the call that a response will answer, until it is answered."""
+        name = get(response, "id")
+        if not call.body.get("background") or not isinstance(name, str):
+            return
+        if call.adapter.usage(response) is None and get(response, "status") in {"queued", "in_progress"}:
+            self.calls[name] = call
+        else:
+            self.calls.pop(name, None)
+        if len(self.calls) > MOST_UNFINISHED:
+            self.calls.popitem(last=False)
+            self.conversations.say_once(_NEVER_RETRIEVED)
+
+    def retrieved_by(self, request: Incoming) -> ModelCall | None:
+        """Return the call whose response a request retrieves; None for every other request."""
+        before, _, name = request.path.rpartition("/")
+        return self.calls.get(name) if request.method == "GET" and before.endswith("/responses") else None
+
+
+_NEVER_RETRIEVED = (
+    "responses in the background were never retrieved by the client that asked for them, so the session does not know "
+    "their cost: call responses.retrieve(id) of the same client"
+)
 
 
 def http_client(

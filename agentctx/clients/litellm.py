@@ -17,15 +17,24 @@ from attrs import frozen
 from litellm import exceptions
 from litellm.router import Router
 
-from agentctx.clients.answers import Answer, Held, Started, Ways, answer, begun, opened, pulling, said_in
-from agentctx.clients.apis import too_large_text
-from agentctx.clients.model_call import Conversations, ModelCall
-from agentctx.clients.over_http import whole_events
+from agentctx.clients.model_call import Conversations, ModelCall, too_large_text
+from agentctx.clients.over_http import (
+    Answer,
+    Held,
+    Started,
+    Ways,
+    answer,
+    begun,
+    opened,
+    pulling,
+    said_in,
+    whole_events,
+)
 from agentctx.errors import ConfigError, ContextOverflow
-from agentctx.formats.adapter import Adapter
 from agentctx.formats.anthropic import Messages
 from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
+from agentctx.formats.registry import Adapter
 from agentctx.message import Native
 from agentctx.session.blocking import drive
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from agentctx.clients.model_call import Conversations, Key, conversations_of
 from agentctx.errors import ConfigError
-from agentctx.extras import too_old, unmet
+from agentctx.lazy import too_old, unmet
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions

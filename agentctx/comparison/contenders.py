@@ -14,7 +14,7 @@ from typing import Any, cast
 from attrs import field, frozen
 
 import agentctx
-from agentctx import memory, presets, strategies
+from agentctx import presets, strategies
 from agentctx.budget import Amount, Budget
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.message import Native
@@ -254,7 +254,7 @@ class Contender:
         return stage
 
 
-_HOMES = (agentctx, strategies, memory)
+_HOMES = (agentctx, strategies)
 
 
 def _is_a_stage(named: object) -> bool:

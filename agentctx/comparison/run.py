@@ -1,30 +1,30 @@
-"""Recorded sessions through pipelines, in numbers: a row for each pair, as many at once as an executor runs.
-
-Rows are written down as they are there: each pair is measured once, also when a comparison is begun again.
-"""
+"""Pairs of a session and a pipeline, each replayed once, here or by an executor."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from heapq import heappop, heappush
+from importlib import import_module
 from itertools import count
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from pathlib import Path
 from threading import Thread
+from types import TracebackType
 from typing import Any
 
 from attrs import asdict, define, evolve, field, fields, frozen
 
 from agentctx import blocking, warmup
 from agentctx.comparison.contenders import Contender, Size
-from agentctx.economics.costs import input_cost, priced
+from agentctx.economics import input_cost, priced
 from agentctx.engine.reading import as_list
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.message import Context, Native
@@ -33,6 +33,21 @@ from agentctx.models.table import find
 from agentctx.replay import Recording, Step, calls_of, reader_of, replay
 from agentctx.retention import Watch, needs, watched
 from agentctx.users_code import described
+
+
+def _told(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """Tell of what a worker that begins fails with, but where nobody waits for it any more: what it shares is gone."""
+    if not isinstance(error, EOFError) and not (isinstance(error, FileNotFoundError) and error.filename is None):
+        sys.__excepthook__(kind, error, where)
+
+
+sys.excepthook = _told
+
+import_module("agentctx.presets")
+import_module("agentctx.comparison.run")
+import_module("anyio._backends._asyncio")  # anyio imports it when an event loop begins
+warmup()
+
 
 AHEAD = 16_000_000
 """So many bytes of sessions are read ahead, as JSON: what takes longest goes first, and a corpus that is larger than
@@ -622,7 +637,7 @@ def processes(number: int) -> Executor:
     if forks:
         from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 - not every system has them
 
-        context.set_forkserver_preload(["agentctx.comparison.loaded"])
+        context.set_forkserver_preload(["agentctx.comparison.run"])
         resource_tracker.ensure_running()
         with _uninterrupted():
             forkserver.ensure_running()

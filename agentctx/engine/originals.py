@@ -22,6 +22,7 @@ import anyio
 from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Change, Outcome
+from agentctx.characters import said_by, shown
 from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
 from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
@@ -29,7 +30,6 @@ from agentctx.formats.registry import FORMATS, may_be_in
 from agentctx.marks import quoted
 from agentctx.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
 from agentctx.offload import offload
-from agentctx.printable import said_by, shown
 from agentctx.protocols import Store
 from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, side_by_side
 from agentctx.wire_format import WireFormat

@@ -8,9 +8,9 @@ from functools import cached_property
 from attrs import evolve, field, frozen
 
 from agentctx.budget import Budget
+from agentctx.engine.cut import bind
 from agentctx.engine.listeners import as_listeners, tell
 from agentctx.engine.originals import StoreShelf
-from agentctx.engine.protect import bind
 from agentctx.engine.reading import Reader
 from agentctx.engine.run_stages import Holder
 from agentctx.errors import UnknownModel

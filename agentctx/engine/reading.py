@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from attrs import frozen
 
 from agentctx.changes import match
+from agentctx.characters import said_by
 from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.formats.native import DEEPEST, too_deep
 from agentctx.formats.registry import Detected, detected, format_named, is_registered
 from agentctx.message import Context, Message, Native, Tool, server_ends
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
-from agentctx.printable import said_by
 from agentctx.protocols import Meter, TokenCounter
 from agentctx.tokens.counting import MessageMeter, default_counter, remembering
 from agentctx.unit import awaits_next, iter_units, knowing_the_recap, seams, tail_from, units

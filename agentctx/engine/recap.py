@@ -16,6 +16,7 @@ from functools import partial
 from attrs import field, frozen
 
 from agentctx.changes import Outcome, match
+from agentctx.characters import cluster_end_before, on_one_line, said_by
 from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, says_nothing
 from agentctx.errors import StageError, SummaryError
@@ -23,9 +24,7 @@ from agentctx.lazy import lazy_pattern
 from agentctx.marks import Recap, is_recap, quoted, recap_of, recaps, stands_for
 from agentctx.message import Context, Message, ToolResult
 from agentctx.offload import offload
-from agentctx.printable import on_one_line, said_by
 from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain
-from agentctx.tokens.graphemes import floor
 from agentctx.unit import first_task
 
 Cut = Callable[[Context, Call], Context]
@@ -104,7 +103,7 @@ class LeftOut:
             tokens = self.call.count(made)
             if tokens <= room:
                 return made
-            text = text[: floor(text, min(len(text) - 1, len(text) * room // tokens))]
+            text = text[: cluster_end_before(text, min(len(text) - 1, len(text) * room // tokens))]
         return None
 
     def written(self, text: str) -> Message:

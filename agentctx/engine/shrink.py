@@ -12,11 +12,11 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
+from agentctx.characters import cluster_end_after, cluster_end_before
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import LEAST, Codebook, codebook_in, marks_of, spans_of
 from agentctx.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
-from agentctx.tokens.graphemes import ceiling, floor
 
 Keep = Literal["head", "tail", "both"]
 PLACE = "{omitted}"
@@ -134,12 +134,12 @@ def _omitted(mark: re.Match[str]) -> int:
 
 def head_of(text: str, chars: int) -> str:
     """The start of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
-    return text[: floor(text, chars)]
+    return text[: cluster_end_before(text, chars)]
 
 
 def tail_of(text: str, chars: int) -> str:
     """The end of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
-    return text[ceiling(text, len(text) - chars) :]
+    return text[cluster_end_after(text, len(text) - chars) :]
 
 
 def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:

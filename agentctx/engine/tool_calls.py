@@ -26,7 +26,7 @@ class Did(StrEnum):
     """What was done to a file.
 
     Example:
-        >>> from agentctx.memory import Did, FileEvent
+        >>> from agentctx.strategies import Did, FileEvent
         >>> FileEvent("src/app.py", Did.EDITED).did.value
         'edited'
     """
@@ -55,7 +55,7 @@ class FileEvent:
         to: Its new name, when it was renamed.
 
     Example:
-        >>> from agentctx.memory import Did, FileEvent
+        >>> from agentctx.strategies import Did, FileEvent
         >>> FileEvent("src/app.py", Did.EDITED).path
         'src/app.py'
     """
@@ -79,7 +79,7 @@ class RunEvent:
         times: How often it ran; 0 when only its end is new.
 
     Example:
-        >>> from agentctx.memory import RunEvent
+        >>> from agentctx.strategies import RunEvent
         >>> RunEvent("pytest -q", "exit 1").ended
         'exit 1'
     """
@@ -528,7 +528,7 @@ def artifacts_in(
 
     Example:
         >>> from agentctx import Message, ToolCall
-        >>> from agentctx.memory import artifacts_in
+        >>> from agentctx.strategies import artifacts_in
         >>> call = ToolCall("c1", "edit", '{"path": "src/app.py"}')
         >>> [done.path for done in artifacts_in([Message("assistant", (call,))])]
         ['src/app.py']

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
-from agentctx.economics.silent_truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
+from agentctx.economics import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.engine.listeners import logger
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, known_profile

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from attrs import asdict, define, field, frozen
 
-from agentctx.economics.costs import Request, compared
+from agentctx.characters import printable, shown
+from agentctx.economics import Request, compared
 from agentctx.errors import ConfigError
 from agentctx.models.table import find
-from agentctx.printable import printable, shown
 from agentctx.reports import (
     Event,
     OverflowMet,

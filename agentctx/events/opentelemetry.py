@@ -11,8 +11,8 @@ from attrs import define, field
 from agentctx.engine.usage import output_tokens
 from agentctx.errors import ConfigError
 from agentctx.events.log import is_cut, saved, store_failures
-from agentctx.extras import unmet
 from agentctx.formats.registry import format_named
+from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.reports import (
     Event,

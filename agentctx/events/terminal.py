@@ -10,11 +10,11 @@ from typing import Self
 
 from attrs import Factory, define, field, frozen
 
+from agentctx.characters import IN_ASCII, on_one_line
 from agentctx.errors import ConfigError
 from agentctx.events.log import is_cut, saved
 from agentctx.events.window import KINDS, Window, Windows, short
-from agentctx.extras import unmet
-from agentctx.printable import IN_ASCII, on_one_line
+from agentctx.lazy import unmet
 from agentctx.reports import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
 
 try:

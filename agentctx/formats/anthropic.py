@@ -13,7 +13,6 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.cache_markers import CONTROL_MARKERS
 from agentctx.formats.native import (
     ALSO,
@@ -37,6 +36,7 @@ from agentctx.formats.native import (
     with_object,
     words_of,
 )
+from agentctx.formats.registry import Adapter, Body, RequestParts, get
 from agentctx.lazy import lazy_pattern
 from agentctx.message import (
     CONTROL,

@@ -17,7 +17,6 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.formats.cache_markers import MOST, for_minutes, ttl_of
 from agentctx.formats.native import (
     ALSO,
@@ -49,6 +48,7 @@ from agentctx.formats.native import (
     with_object,
     words_of,
 )
+from agentctx.formats.registry import Adapter, Body, RequestParts, get, put
 from agentctx.lazy import lazy_pattern
 from agentctx.message import (
     CacheMarker,

@@ -20,7 +20,6 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.native import (
     FILMS,
     NOT_JSON,
@@ -45,6 +44,7 @@ from agentctx.formats.native import (
     with_object,
     words_of,
 )
+from agentctx.formats.registry import Adapter, Body, RequestParts, get
 from agentctx.lazy import lazy_pattern
 from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.models.profile import ModelProfile

@@ -19,7 +19,6 @@ from attrs import evolve, field, frozen
 
 from agentctx.errors import InvalidInput
 from agentctx.formats import dialects
-from agentctx.formats.adapter import Adapter, Body, get
 from agentctx.formats.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.formats.dialects import DIALECTS, FRAMEWORK, Dialect, dialect_of
 from agentctx.formats.native import (
@@ -44,6 +43,7 @@ from agentctx.formats.native import (
     surest,
     tool_as_read,
 )
+from agentctx.formats.registry import Adapter, Body, get
 from agentctx.message import (
     BREAKPOINT,
     CONTROL,

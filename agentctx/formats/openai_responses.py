@@ -15,7 +15,6 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.adapter import Adapter, Body, RequestParts, get
 from agentctx.formats.cache_markers import KeyMarkers, breakpoint_of
 from agentctx.formats.native import (
     CERTAIN,
@@ -37,6 +36,7 @@ from agentctx.formats.native import (
     tool_as_read,
 )
 from agentctx.formats.openai_chat import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
+from agentctx.formats.registry import Adapter, Body, RequestParts, get
 from agentctx.json_text import serialise
 from agentctx.message import (
     BREAKPOINT,

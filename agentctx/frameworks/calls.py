@@ -18,15 +18,14 @@ from attrs import Factory, define, field, frozen
 
 from agentctx.clients.model_call import Conversations, ModelCall, begin
 from agentctx.errors import ConfigError
-from agentctx.extras import unmet
-from agentctx.formats.adapter import Adapter, Body, RequestParts, get
+from agentctx.formats.registry import Adapter, Body, RequestParts, get
+from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.reports import Report, View
 from agentctx.session.blocking import blocking
 from agentctx.session.conversations import UnnamedSessions
-from agentctx.session.lock import works_around
-from agentctx.session.session import Session, current
+from agentctx.session.session import Session, current, works_around
 from agentctx.session.sessions import Sessions
 
 A = TypeVar("A")

@@ -11,11 +11,10 @@ from attrs import define
 
 from agentctx.engine.listeners import logger
 from agentctx.errors import ContextOverflow, InvalidInput
-from agentctx.formats.adapter import Adapter, RequestParts, get
 from agentctx.formats.anthropic import Messages
 from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
-from agentctx.formats.registry import format_named
+from agentctx.formats.registry import Adapter, RequestParts, format_named, get
 from agentctx.frameworks.calls import UNNAMED, ModelCalls, PreparedCall, Request, missing
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from agentctx.formats.adapter import get
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
+from agentctx.formats.registry import get
 from agentctx.frameworks.calls import (
     UNNAMED,
     Converted,

@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
 
+from agentctx.characters import shown
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
-from agentctx.printable import shown
 
 Setting: TypeAlias = Any
 """What a caller sets a field of a profile to, before it was checked."""

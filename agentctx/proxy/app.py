@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from agentctx.clients.apis import (
+from agentctx.clients.model_call import (
     Api,
     Failure,
     Headers,
@@ -37,10 +37,13 @@ from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics
-from agentctx.proxy.model_calls import Exchange, Known, PipelineFailed, PipelineOf
 from agentctx.proxy.upstream import (
     UPSTREAM_ERRORS,
     CannotSign,
+    Exchange,
+    Known,
+    PipelineFailed,
+    PipelineOf,
     Signer,
     Timeouts,
     Upstream,

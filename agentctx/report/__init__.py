@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.report.data import SessionData as SessionData, session_data as session_data
-    from agentctx.report.page import comparison_page as comparison_page, html_page as html_page
+    from agentctx.report.page import (
+        SessionData as SessionData,
+        comparison_page as comparison_page,
+        html_page as html_page,
+        session_data as session_data,
+    )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.report.data": "SessionData session_data",
-            "agentctx.report.page": "comparison_page html_page",
+            "agentctx.report.page": "SessionData comparison_page html_page session_data",
         },
     )

@@ -19,10 +19,10 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from agentctx.characters import shown
 from agentctx.errors import ConfigError
 from agentctx.message import Native
-from agentctx.printable import shown
-from agentctx.session.lock import blocking_the_thread
+from agentctx.session.session import blocking_the_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")

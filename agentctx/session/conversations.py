@@ -34,9 +34,8 @@ from attrs import define, field, frozen
 
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
-from agentctx.formats.adapter import RequestParts
 from agentctx.formats.cache_markers import unmarked
-from agentctx.formats.registry import format_named
+from agentctx.formats.registry import RequestParts, format_named
 from agentctx.message import CONTROL, ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.protocols import StateStore
 from agentctx.session.record import Digest, Record, shared_length

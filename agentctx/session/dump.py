@@ -15,9 +15,10 @@ from attrs import asdict, evolve, fields, frozen
 
 from agentctx.budget import Budget, MediaLimits
 from agentctx.changes import CAUSES, By, Change, ChangeLog, Outcome, Span, numbers
-from agentctx.economics.silent_truncation import Suspicion
+from agentctx.characters import shown
+from agentctx.economics import Suspicion
+from agentctx.engine.guarantee import head_of
 from agentctx.engine.plan import Plan
-from agentctx.engine.reasoning import head_of
 from agentctx.engine.usage import (
     BELIEVABLE,
     MOST_MODELS,
@@ -32,7 +33,6 @@ from agentctx.errors import ConfigError, InvalidInput
 from agentctx.formats.native import clean_text, from_json, to_json
 from agentctx.formats.registry import format_named
 from agentctx.message import ROLES, Message, Native
-from agentctx.printable import shown
 from agentctx.session.matching import as_recap, as_system, known_again, not_given
 from agentctx.session.record import (
     DIGEST_BYTES,

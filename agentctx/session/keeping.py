@@ -39,6 +39,7 @@ import anyio
 from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Change, Span
+from agentctx.characters import said_by
 from agentctx.engine.listeners import logger, observe
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
@@ -46,7 +47,6 @@ from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.native import from_json, to_json
 from agentctx.message import ROLES, Message, Native
 from agentctx.offload import offload
-from agentctx.printable import said_by
 from agentctx.protocols import Listeners, StateStore
 from agentctx.reports import SessionSaved
 from agentctx.session.dump import (

@@ -17,8 +17,8 @@ from typing import Any
 from attrs import evolve
 
 from agentctx.changes import By
-from agentctx.engine.protect import Pins
-from agentctx.engine.reasoning import understands
+from agentctx.engine.cut import Pins
+from agentctx.engine.guarantee import understands
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import snapshot

@@ -17,18 +17,17 @@ import anyio.from_thread
 import anyio.lowlevel
 from attrs import define, field, frozen
 
+from agentctx.characters import said_by
 from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
 from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.formats.native import clean_text
 from agentctx.message import Native
-from agentctx.printable import said_by
 from agentctx.protocols import StateStore
 from agentctx.reports import SessionClosed, SessionOpened
 from agentctx.session.keeping import StateKeeper
-from agentctx.session.lock import AROUND, SessionLock, Work
-from agentctx.session.session import Session
+from agentctx.session.session import AROUND, Session, SessionLock, Work
 from agentctx.stores.redacting import RedactingStore
 from agentctx.users_code import time_of
 

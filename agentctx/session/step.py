@@ -1,66 +1,462 @@
-"""One step of a session: six phases, in this order.
-
-``take_step`` has them all. It
-
-1. **settles** what surrounds it: ``settle`` in ``session/step_context.py``
-2. **matches** the history with what is known: ``match`` in ``session/matching.py``
-3. **takes in** what is new: ``take_in`` in ``session/arrivals.py``; it reads, repairs, and runs the stages for arrivals
-4. **brings to size** what is too large, and fits the budget in any case: ``_fitted``, by ``bring_to_size`` in
-   ``session/compaction.py`` and ``guarantee`` in ``engine/guarantee.py``
-5. **commits**: ``commit``, to the record of ``session/record.py``
-6. **reports**: ``report_on``, and ``view_of`` with the report in it
-
-``settle`` gives a value. So does ``match``, which may fill in, in the record that is known, what holds whatever becomes
-of the step: what a load has left to be read, sizes, and the caller's own objects as they are now. ``take_in`` makes the
-``Step``, which the phases after it bring up to date; where a store keeps originals, it has them before the step is
-committed. ``commit`` alone changes what was decided. What cannot be made to fit is taken in once more with nothing
-decided before (``_decided_anew``), as without a session.
-
-Who holds what:
-
-- ``State``: what is known of the conversation from step to step; its ``Record`` has what was decided of each message
-- ``Given``: what the caller passes
-- ``StepContext``, ``ctx``: what surrounds the step: plan, reader, budget, system prompt and tools
-- ``Step``: where the step stands: its ``ctx``, the ``record`` to go on from, what was ``read`` anew, and the ``trail``
-  of what stages made of that
-- ``Committed``: what the step has become; ``Stepped``: what the session gets of it, the ``View`` and the next ``State``
-
-``Pipeline.prepare`` is such a step from nothing, kept nowhere.
-"""
+"""One step, in its phases: settle, take in, compact, commit, report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from attrs import evolve
 
+from agentctx.budget import Budget
 from agentctx.changes import ChangeLog, ChangesInForce, Outcome, first_changed
-from agentctx.economics.costs import bill, found_again
-from agentctx.engine.cache_markers import relief
-from agentctx.engine.guarantee import is_go_on, refuse_empty
-from agentctx.engine.reading import Viewed, naming_what_is_too_deep, place_of, tail_of, write_native
-from agentctx.engine.run_stages import keep_originals
+from agentctx.economics import bill, found_again
+from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, allowed, carries_refused, find_marked, relief
+from agentctx.engine.cut import lay_out
+from agentctx.engine.guarantee import (
+    DropForeignReasoning,
+    guarantee,
+    is_go_on,
+    lacks_end,
+    let_answers_follow,
+    refuse_empty,
+)
+from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
+from agentctx.engine.recap import reserved
+from agentctx.engine.repair import Earlier, RepairHistory, cleaned, has_server_calls, is_legal, paired
+from agentctx.engine.run_stages import Adjustment, Trail, keep_originals, mend, naming, run_stage
 from agentctx.errors import ContextOverflow
 from agentctx.formats.native import snapshot
-from agentctx.message import ROLES, Message, Native
+from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
+from agentctx.message import ROLES, Context, Message, Native
 from agentctx.offload import is_much, offload
-from agentctx.protocols import declared
-from agentctx.reports import Report, View
-from agentctx.session.arrivals import read_in, take_in
-from agentctx.session.compaction import bring_to_size, run_at_once
-from agentctx.session.matching import match
+from agentctx.protocols import ContextStrategy, declared
+from agentctx.reports import Report, StageReport, View
+from agentctx.session.matching import answered_from, decided_until, match
 from agentctx.session.record import (
     Digest,
     LastRequest,
     Record,
+    Sizes,
     alike,
     instruction_digests,
+    snapshots,
     undecided,
+    with_instructions,
 )
-from agentctx.session.step_context import Given, State, Step, StepContext, settle
+from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
+from agentctx.tokens.counting import characters_to_count
+from agentctx.unit import is_user_turn, knowing_the_recap, signed
+from agentctx.users_code import FAILURES
+from agentctx.wire_format import head_markers
+
+
+async def take_in(
+    state: State, record: Record, given: Given, ctx: StepContext, now: float, *, remembered: bool = True
+) -> Step:
+    """Read, repair and treat what is new, with the tail before it; when nothing is new, there is nothing to read.
+
+    Args:
+        state: What is known of the conversation.
+        record: The record to go on from.
+        given: What the caller passes.
+        ctx: What surrounds the step.
+        now: Seconds since 1970.
+        remembered: See ``take_step``.
+    """
+    at = state.last_request.at if ctx.model == state.model else None
+    idle = None if at is None else max(0.0, now - at)
+    nothing_new = record is state.record and 0 < len(given.messages) == len(record.seen)
+    if nothing_new:
+        step = _stand_still(ctx, record, given.messages, idle)
+    else:
+        step = await read_in(ctx, record, given.messages, idle, remembered=remembered)
+    step.memo, step.marked_for = state.memo, state.marked_for
+    if state.ctx is not ctx:
+        step.reasoning_made_with = state.reasoning_made_with(ctx)
+    if nothing_new or not remembered or not step.read.messages:
+        return step
+    if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
+        await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(ctx.limit))
+        new = step.read.messages
+        if may_say(new, WITHIN) or may_say(new, SHOWN_AGAIN):  # or shows references to more than is left
+            await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(ctx.limit))
+    await _treat(step)
+    return step
+
+
+def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:
+    """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
+    tail_tokens = sum(map(ctx.reader.meter.message, record.view[record.final :]))
+    size = ctx.head_tokens + record.view_tokens + tail_tokens
+    trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
+    read = Read(list(record.tail), list(record.tail_origin), [], Sizes())
+    return Step(ctx, record, natives, read, trail, idle, tail_from=next(iter(read.origins), None))
+
+
+async def read_in(
+    ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
+) -> Step:
+    """The step with what is new read, counted and made legal.
+
+    Where something that is new answers an earlier call, all since that call is new.
+    """
+    meter, known = ctx.reader.meter, len(record.seen)
+    found = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
+    if found.answers_from is not None:
+        record = decided_until(found.record, natives, found.answers_from, ctx, unchanged_until=known)
+        known = len(record.seen)
+        found = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
+    record, new, seen, marked, _, sizes = found
+    if sizes is None:
+        sizes = await offload(partial(ctx.weigh, new), 0, characters_to_count(new))
+    read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
+    size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
+    context = Context(tuple(read.messages), ctx.system, ctx.tools)
+    trail = Trail(context, [*read.origins], size, unbound_from=record.unbound_from, start=record.final)
+    step = Step(ctx, record, natives, read, trail, idle, remembered, marked=marked)
+    if read.messages:
+        await _make_legal(step, as_it_stands=marked is not None)
+    return step
+
+
+class _Arrivals(NamedTuple):
+    """What is new.
+
+    Args:
+        record: The record to go on from, the tail in it as it reads beside what is new.
+        messages: As values.
+        seen: What each looks like.
+        marked: See ``_marked_if_legal``, of the tail and what is new.
+        answers_from: The index of the first earlier call that they answer; None when there is none.
+        sizes: The size of each where there are many: the thread that reads them counts them, too.
+    """
+
+    record: Record
+    messages: list[Message]
+    seen: list[Native]
+    marked: Marked | None
+    answers_from: int | None
+    sizes: Sizes | None
+
+
+def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _Arrivals:
+    """Read what is new, and see whether it can go out as it stands: then it answers no call before the tail either.
+
+    Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
+    """
+    known, reader, again = len(record.seen), ctx.reader, len(record.tail)
+    arrived = natives[known:]
+    if again and reader.wire.reads_places:
+        read = reader.messages([*(each.source for each in record.tail), *arrived], known - again)
+        ours = {place for place, message in enumerate(record.tail) if message.as_recap}
+        read = [
+            message if message.as_recap == (place in ours) else evolve(message, as_recap=place in ours)
+            for place, message in enumerate(read)
+        ]
+        tail, new = read[:again], read[again:]
+        record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
+    else:
+        new = reader.messages(arrived, known, record.tail)
+    if not remembered:
+        marked, sizes = _marked_if_legal(ctx, record, new, known), ctx.weigh(new) if is_much(len(new)) else None
+        return _Arrivals(record, new, list(arrived), marked, None, sizes)
+    if record.instructions:
+        new = with_instructions(new, record.instructions)
+    new = new if known else knowing_the_recap(new)
+    earlier, seen = record.earlier(reader.wire), snapshots(arrived, known)
+    first = record.tail_origin[0] if again else known
+    marked = _marked_if_legal(ctx, record, [*record.tail, *new], first, earlier)
+    answers_from = answered_from(record, natives, new, reader.wire) if marked is None else None
+    sizes = ctx.weigh(new) if is_much(len(new)) else None
+    return _Arrivals(record, new, seen, marked, answers_from, sizes)
+
+
+async def _make_legal(step: Step, *, as_it_stands: bool) -> None:
+    """Make what was read legal, and find where its tail begins. In nearly every step it is legal as it stands.
+
+    Raises:
+        InvalidInput: If the step works on the whole view, and nothing is left to send.
+    """
+    read, wire = step.read, step.ctx.reader.wire
+    if as_it_stands:
+        if step.remembered and read.messages[-1].role not in _ANSWERING:
+            step.tail_from = begins_at(read.messages, read.origins)
+    else:
+        await _repair(step)
+    if wire.minds_the_end:
+        record, place = step.record, step.trail.start - 1
+        standing_before = (record.view[place], record.origins[place]) if step.trail.start else None
+        await let_answers_follow(step.trail, step.call(), step.role_at, standing_before)
+    if step.trail.start == 0:
+        refuse_empty(step.trail)
+
+
+_ANSWERING = frozenset({"user", "tool"})
+
+
+def _marked_if_legal(
+    ctx: StepContext, record: Record, messages: Sequence[Message], first: int, earlier: Earlier | None = None
+) -> Marked | None:
+    """The cache markers of messages that can go out as they stand, by place; None where they may have to be repaired.
+
+    Args:
+        ctx: What surrounds the step.
+        record: What stands before them: all of its view that is final.
+        messages: The messages.
+        first: The index of the first one in the history.
+        earlier: What repair asks of what stands before them, where that is known.
+    """
+    wire, profile = ctx.reader.wire, ctx.reader.profile
+    if record.foreign_count > first:  # reasoning of another model has to go
+        return None
+    markers = wire.cache_markers
+    marked = {} if markers is None else find_marked(messages, markers)
+    if marked and carries_refused(messages, wire, profile):
+        return None
+    return marked if is_legal(messages, wire, earlier or record.earlier(wire)) else None
+
+
+async def _repair(step: Step) -> None:
+    """Take off cache markers that the model refuses, and reasoning of another model; then repair, as one stage.
+
+    Where the tail begins is found by what they are before repair, without what has to go, and paired.
+    """
+    ctx, call, read, trail = step.ctx, step.call(), step.read, step.trail
+    wire = ctx.reader.wire
+    if carries_refused(read.messages, wire, ctx.reader.profile):
+        await run_stage(LiftCacheMarkers(), trail, call, by="fit", trusted=True)
+    if step.record.foreign_count > read.origins[0]:
+        foreign = DropForeignReasoning(read.origins, step.record.foreign_count)
+        await run_stage(foreign, trail, call, by="fit", trusted=True)
+    bare = trail.context.messages
+
+    def looked() -> tuple[list[Message] | None, int | None]:
+        earlier = step.record.earlier(wire)
+        clean = cleaned(bare, call, wire, earlier)
+        whole = paired(clean, call, wire, earlier=earlier)
+        legal = None if whole is bare else list(whole)
+        open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
+        return legal, begins_at(bare, trail.origins, clean, whole) if open_ and step.remembered else None
+
+    legal, step.tail_from = await offload(looked, len(bare))
+    if legal is None:
+        return
+    messages = tuple(legal)
+    repaired = Adjustment(RepairHistory.__name__, lambda context, _call: context.with_messages(messages))
+    await run_stage(repaired, trail, call, by="repair", trusted=True)
+
+
+async def _treat(step: Step) -> None:
+    """Run the stages that look at what is new, unless a glance tells that they would leave it alone."""
+    ctx, trail, call = step.ctx, step.trail, None
+    for stage, said in ctx.on_arrival:
+        try:
+            if not is_much(len(trail.context.messages)) and said.leaves_alone(trail.context.messages, ctx.bare_call):
+                continue
+        except FAILURES:
+            with naming(said.name):
+                raise
+        call = step.call() if call is None else call
+        await run_stage(stage, trail, call)
+
+
+TAKEN_BACK_ABOVE = 0.9
+"""A compaction that leaves more than this share of the context is taken back: it would break the cache for little."""
+
+
+GROWTH = 1.1
+"""After a compaction that did not get far enough the context must grow by this factor before the next try."""
+
+
+async def bring_to_size(step: Step) -> None:
+    """Run the stages whose time it is on the whole context, compact it under pressure, and make sure that it fits.
+
+    Raises:
+        ContextOverflow: If it cannot be made to fit.
+    """
+    if not step.remembered:
+        await run_at_once(step)
+        return
+    plan, budget, size = step.ctx.plan, step.ctx.budget, step.trail.tokens
+    at_target = budget is not None and size <= budget.target_tokens  # the caller itself may have come down to it
+    step.quiet_until = 0 if at_target else step.record.quiet_until
+    if budget is None:
+        await _run_unless_it_must_wait(step, plan.under_pressure, None)
+    elif size <= budget.limit and (size <= budget.trigger_tokens or size <= step.quiet_until):
+        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
+    elif size <= budget.limit and waits(step):
+        _say_that_it_waits(step)
+        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
+    else:
+        await _come_down_to_target(step, budget)
+
+
+async def run_at_once(step: Step) -> None:
+    """Run all stages on the whole history, as a call without a session does, and make sure that the request fits.
+
+    Raises:
+        ContextOverflow: If it cannot be made to fit.
+    """
+    await _run_and_guarantee(step, step.ctx.plan.at_once, step.ctx.limit)
+
+
+async def _come_down_to_target(step: Step, budget: Budget) -> None:
+    """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
+    arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
+    step.widen()
+    context, call = step.trail.context, step.call()
+    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
+    await _run_unless_it_must_wait(step, plan.under_pressure, aim)
+    if step.trail.tokens > size * TAKEN_BACK_ABOVE and size <= budget.limit:
+        said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
+        step.trail.restore(arrived)
+        step.trail.reports += said
+        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
+    stuck = step.trail.tokens > budget.trigger_tokens
+    step.quiet_until = int(step.trail.tokens * GROWTH) if stuck else 0
+    if stuck and not step.record.quiet_until:
+        step.trail.reports.append(_floor_report(step, budget))
+
+
+async def _run_unless_it_must_wait(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
+    """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
+    budget = step.ctx.budget
+    fits = budget is not None and step.trail.tokens <= budget.limit  # without a limit it would wait for ever
+    arrived = step.trail.copy() if stages and fits else None
+    await _run_and_guarantee(step, stages, aim)
+    if arrived is None or not step.trail.lost_open:
+        return
+    done = step.trail.copy()
+    step.trail.restore(arrived)
+    if waits(step):  # asked only now, since it may have to look far back
+        _say_that_it_waits(step)
+        await _run_and_guarantee(step, (), aim)
+    else:
+        step.trail.restore(done)
+
+
+async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
+    """Run stages on the whole view and guarantee the fit; only look at what is new where neither has anything to do."""
+    budget = step.ctx.budget
+    stages = step.ctx.concerned(stages) if stages else ()
+    foreign = False
+    if step.marked_for != step.ctx.model:  # the view may carry cache markers that this model does not take
+        view, reader = step.record.view[: step.trail.start], step.ctx.reader
+        foreign = await offload(lambda: carries_refused(view, reader.wire, reader.profile), len(view))
+    if await _needs_whole_view(step, stages, foreign=foreign):
+        step.widen()
+    elif not step.trail.reports:
+        return  # nothing new was touched, and `_needs_whole_view` has seen that it fits
+    if foreign:
+        await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), by="fit", trusted=True)
+    sees_all = step.trail.start == 0
+    before = step.trail.copy() if sees_all else step.trail
+    call = evolve(step.call(aim), late=step.late, given=partial(before.after, -1))
+    if sees_all:
+        left_out = partial(step.left_out, before.reports)
+        call = evolve(call, known=(before.context, before.tokens), start=before.context, left_out=left_out)
+    telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
+    recaps = telling or any(declared(stage).recaps for stage in stages)
+    if recaps and (aim is None or step.trail.tokens > aim):  # else nothing is cut down to it
+        call = evolve(call, reserved=await reserved(stages, call))
+    for stage in stages:
+        await run_stage(stage, step.trail, call)
+    untold = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
+    view = step.record.view[: step.record.final] if step.trail.start == 0 else []
+    system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
+    reasoned_on = Context((*view, *step.read.messages), system, tools)
+    await guarantee(step.trail, call, budget, reasoned_on, step.last_role, step.ctx.most, untold)
+
+
+async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:
+    """Whether the whole view has to be seen: a stage runs, or what is new does not fit, or may not stand, as it is."""
+    if stages or foreign:  # what runs may change anything
+        return True
+    budget = step.ctx.budget
+    if budget is not None and (budget.request_bytes is not None or budget.media.images is not None):
+        return True  # these are limits of the whole request
+    if budget is not None and step.trail.tokens > budget.limit:
+        return True
+    call, trail, view = step.ctx.bare_call, step.trail, step.record.view
+    if step.reasoning_made_with is not None or trail.unbound_from is not None:
+        return True  # where reasoning lost its prefix is a place of the whole view
+    if step.ctx.reader.wire.minds_the_end:
+        last = trail.context.messages[-1:] or view[trail.start - 1 : trail.start]
+        if any(lacks_end(message, step.last_role, call) for message in last):
+            return True  # the last of the history's messages stands further up
+    return await offload(partial(_is_misplaced, step), len(step.read.messages))
+
+
+def _is_misplaced(step: Step) -> bool:
+    """Whether what is new, or a cache marker of it, may not stand where it does."""
+    return _marks_too_much(step) or _stands_wrong(step)
+
+
+def _marks_too_much(step: Step) -> bool:
+    """Whether cache markers that are new are more than the provider takes beside those that are there."""
+    ctx, start = step.ctx, step.trail.start
+    markers = ctx.reader.wire.cache_markers
+    if markers is None:
+        return False
+    new = step.marked
+    if new is None:  # what repair took may have to move
+        new = find_marked(step.read.messages if step.trail.reports else step.trail.context.messages, markers)
+    if not new:
+        return False
+    earlier = find_marked(step.record.view[:start], markers)
+    known = earlier | {start + place: found for place, found in new.items()}
+    return not allowed(head_markers(ctx.context(()), markers), known, markers)
+
+
+def _stands_wrong(step: Step) -> bool:
+    """Whether new messages, or system messages before them, may not stand where they are for the model."""
+    ctx, view, place = step.ctx, step.record.view, step.trail.start
+    wire, new = ctx.reader.wire, step.trail.context.messages
+    if not new:
+        return False
+    while place and view[place - 1].role == "system":
+        place -= 1
+    known = (*view[place : step.trail.start], *new)
+    standing_before = view[place - 1] if place else None
+    return wire.arrange_for(known, ctx.reader.profile, lambda _message, _why: None, standing_before) is not known
+
+
+def waits(step: Step) -> bool:
+    """Whether an edit has to wait: the open tool round holds reasoning that it would part from its prefix."""
+    call, record = step.ctx.bare_call, step.record
+    bound = call.profile is not None and call.profile.bound_thinking
+    if call.thinking != "postpone" or not bound or step.reasoning_made_with is not None:
+        return False
+    for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.trail.start])):
+        if is_user_turn(message):
+            return False
+        if signed(message):
+            return True
+    return False
+
+
+def _say_that_it_waits(step: Step) -> None:
+    """Say it once: the steps until the end of the round wait for the same reason."""
+    if not step.record.waiting:
+        note = "postponed to the end of the open tool round, whose reasoning is bound to what stands before it"
+        step.trail.reports.append(StageReport("Session", (), step.trail.tokens, step.trail.tokens, 0.0, (note,)))
+    step.waiting = True
+
+
+def _floor_report(step: Step, budget: Budget) -> StageReport:
+    """Says once, with the arithmetic, why the session cannot get below its trigger; widens the step to see it."""
+    step.widen()
+    layout = lay_out(step.trail.context, step.call())
+    head = step.ctx.head_tokens
+    note = (
+        f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.trail.tokens:,} = "
+        f"{head:,} system and tools + {layout.floor - head:,} protected messages and open round + "
+        f"{step.trail.tokens - layout.floor:,} that the stages left in; next try above {step.quiet_until:,}"
+    )
+    return StageReport("Session", (), step.trail.tokens, step.trail.tokens, 0.0, (note,))
 
 
 class Stepped(NamedTuple):

@@ -10,12 +10,12 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import ChangesInForce
-from agentctx.economics.costs import warmth_after
+from agentctx.economics import warmth_after
 from agentctx.engine.cache_markers import Marked, check_head, relieved_head
+from agentctx.engine.guarantee import head_of
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader as reader_of
-from agentctx.engine.reasoning import head_of
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol
 from attrs import frozen
 
 from agentctx.errors import SourceError
-from agentctx.extras import unmet
+from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.sources.gathering import stop_when_abandoned
 

@@ -18,11 +18,11 @@ from anyio import CapacityLimiter, from_thread, to_thread
 from attrs import define, evolve, field, frozen
 
 from agentctx.budget import each_that_fits
+from agentctx.characters import said_by
 from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.shrink import cutter_of, fits
 from agentctx.errors import ConfigError, SourceError
 from agentctx.message import Native
-from agentctx.printable import said_by
 from agentctx.protocols import TokenCounter
 from agentctx.secrets import redact_secrets
 from agentctx.tokens.counting import counter_of_texts

@@ -13,9 +13,9 @@ from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
 
 from agentctx.builder.blocks import Block
+from agentctx.characters import said_by, shown
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.message import Message, Native, Text
-from agentctx.printable import said_by, shown
 from agentctx.protocols import TokenCounter
 from agentctx.secrets import redact_secrets
 from agentctx.sources.gathering import ContextProvider, as_items, result_of, section

@@ -19,8 +19,8 @@ import anyio
 from anyio import to_thread
 from attrs import field, frozen
 
+from agentctx.characters import calendar_time
 from agentctx.errors import ConfigError
-from agentctx.printable import calendar_time
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
 from agentctx.sources.gathering import ContextItem, amount, one_line

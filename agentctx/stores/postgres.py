@@ -14,7 +14,7 @@ from typing import Any, LiteralString, TypeVar
 from attrs import define, field
 
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.extras import unmet
+from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.stores.store import REMEMBERED, Claim, Connections, ConversationStore, NoRoom, Write
 from agentctx.stores.tables import SCHEMA, VERSION, InTables, Rows, Tables, check_schema

@@ -11,10 +11,10 @@ from typing import Any
 
 from attrs import define, field
 
+from agentctx.characters import said_by
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.extras import unmet
+from agentctx.lazy import unmet
 from agentctx.message import Native
-from agentctx.printable import said_by
 from agentctx.stores.store import (
     CONNECTIONS,
     REMEMBERED,

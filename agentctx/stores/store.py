@@ -19,10 +19,10 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, evolve, field, frozen
 
+from agentctx.characters import said_by
 from agentctx.errors import AgentctxError, ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.formats.native import from_json, to_json
 from agentctx.message import Native
-from agentctx.printable import said_by
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.users_code import FAILURES, described, time_of
 

@@ -7,6 +7,14 @@ from agentctx.lazy import lazily
 if TYPE_CHECKING:
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
     from agentctx.engine.summary import Extractive as Extractive
+    from agentctx.engine.tool_calls import (
+        Artifact as Artifact,
+        ArtifactRule as ArtifactRule,
+        Did as Did,
+        FileEvent as FileEvent,
+        RunEvent as RunEvent,
+        artifacts_in as artifacts_in,
+    )
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.compress_layers import CompressLayers as CompressLayers, decompress as decompress
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
@@ -18,20 +26,40 @@ if TYPE_CHECKING:
         TruncateOldest as TruncateOldest,
     )
     from agentctx.strategies.fold_output import FoldOutput as FoldOutput
+    from agentctx.strategies.ledger import (
+        ArtifactTrail as ArtifactTrail,
+        Memory as Memory,
+        Sections as Sections,
+        trail_in as trail_in,
+    )
+    from agentctx.strategies.offload import Offload as Offload
     from agentctx.strategies.old_tool_calls import (
         ClearByProvider as ClearByProvider,
         ShrinkArguments as ShrinkArguments,
     )
     from agentctx.strategies.pack import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
-    from agentctx.strategies.rewrite_results import CompactJson as CompactJson, TabulateJson as TabulateJson
-    from agentctx.strategies.summarize import Summarize as Summarize
+    from agentctx.strategies.summarize import (
+        AnthropicSummarizer as AnthropicSummarizer,
+        LiteLLMSummarizer as LiteLLMSummarizer,
+        OpenAISummarizer as OpenAISummarizer,
+        Summarize as Summarize,
+    )
+    from agentctx.strategies.truncate import CompactJson as CompactJson, TabulateJson as TabulateJson
+    from agentctx.strategies.values import (
+        Extractor as Extractor,
+        Kind as Kind,
+        Value as Value,
+        told_of as told_of,
+        values_in as values_in,
+    )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.engine.summary": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
+            "agentctx.engine.tool_calls": "Artifact ArtifactRule Did FileEvent RunEvent artifacts_in",
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.compress_layers": "CompressLayers decompress",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
@@ -40,7 +68,10 @@ else:
             "agentctx.strategies.old_tool_calls": "ClearByProvider ShrinkArguments",
             "agentctx.strategies.pack": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
-            "agentctx.strategies.rewrite_results": "CompactJson TabulateJson",
-            "agentctx.strategies.summarize": "Summarize",
+            "agentctx.strategies.truncate": "CompactJson TabulateJson",
+            "agentctx.strategies.ledger": "ArtifactTrail Memory Sections trail_in",
+            "agentctx.strategies.offload": "Offload",
+            "agentctx.strategies.summarize": ("AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer Summarize"),
+            "agentctx.strategies.values": "Extractor Kind Value told_of values_in",
         },
     )

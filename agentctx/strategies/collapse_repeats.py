@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 from agentctx.engine.options import check_places, library_stage
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
-from agentctx.extras import unmet
 from agentctx.later_lines import SHORTEST, Meant, checksum_of
+from agentctx.lazy import unmet
 from agentctx.marks import refers
 from agentctx.message import Context, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, Scope, Stage

@@ -24,7 +24,7 @@ from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit,
 from agentctx.message import Context, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, TokenCounter
 from agentctx.reports import View
-from agentctx.strategies.rewrite_results import RewriteResults
+from agentctx.strategies.truncate import RewriteResults
 
 DICTIONARY = (
     "parameters",

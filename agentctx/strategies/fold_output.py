@@ -28,7 +28,7 @@ from agentctx.lazy import lazy_pattern
 from agentctx.marks import few_numbers, without_blanks
 from agentctx.message import Message, Text, ToolResult
 from agentctx.protocols import Call
-from agentctx.strategies.rewrite_results import AnsweredCall, Pointer, RewriteResults
+from agentctx.strategies.truncate import AnsweredCall, Pointer, RewriteResults
 
 Mark = Callable[[str], str]
 """What stands for lines that are left out, given what they were."""

@@ -13,15 +13,14 @@ from typing import ClassVar, Literal
 from attrs import evolve, field, frozen
 
 from agentctx.budget import Budget, each_that_fits
+from agentctx.characters import cluster_end_before, printable
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round
 from agentctx.engine.options import check_tokens, check_whole, library_stage, limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
 from agentctx.message import Context, Message, Text, ToolCall, ToolResult
-from agentctx.printable import printable
 from agentctx.protocols import Call, Scope, Stage, run_plain
-from agentctx.tokens.graphemes import floor
 from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
 
 
@@ -780,4 +779,8 @@ def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
         start = message.text[: 40 * _TOPIC_CHARACTERS].lstrip()
         line = printable(start.split("\n", 1)[0]).translate(_ROUND).strip()
         if len(line) >= _SHORTEST_TOPIC:
-            yield line if len(line) <= _TOPIC_CHARACTERS else line[: floor(line, _TOPIC_CHARACTERS - 1)].rstrip() + "…"
+            yield (
+                line
+                if len(line) <= _TOPIC_CHARACTERS
+                else line[: cluster_end_before(line, _TOPIC_CHARACTERS - 1)].rstrip() + "…"
+            )

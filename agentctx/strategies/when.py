@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from agentctx.budget import Amount, Budget
-from agentctx.economics.conditions import Condition, Test
+from agentctx.economics import Condition, Test
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_stages
 from agentctx.engine.plan import in_phase

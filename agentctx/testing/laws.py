@@ -52,14 +52,15 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies.drop_units import DropTail, TruncateOldest
 from agentctx.strategies.old_tool_calls import ClearToolResults
 from agentctx.strategies.when import first_of, when
-from agentctx.testing.assertions import text_of, texts_of
-from agentctx.testing.audit import (
+from agentctx.testing.assertions import (
     ALLOWED_EDITS,
     AllowedEdit,
     PassedIn,
     misquotes,
     outcomes,
     report_errors,
+    text_of,
+    texts_of,
     with_callers_ids,
 )
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentctx.budget import Budget
     from agentctx.message import Native
     from agentctx.protocols import ContextStrategy
-    from agentctx.testing.audit import AllowedEdit
+    from agentctx.testing.assertions import AllowedEdit
     from agentctx.testing.fakes import Recorder, Scripted, ScriptedModel
     from agentctx.testing.servers import ProviderServer
 

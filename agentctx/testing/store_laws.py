@@ -17,9 +17,9 @@ from uuid import uuid4
 import anyio
 from attrs import define, frozen
 
+from agentctx.characters import said_by
 from agentctx.errors import AgentctxError, StoreConflict, StoreError, StoreFull
 from agentctx.message import Native
-from agentctx.printable import said_by
 
 Make = Callable[..., Any]
 """Given the name of a place, a store there, empty when the place is new; named again, what is kept there is there.

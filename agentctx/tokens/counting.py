@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field, frozen, validators
 
+from agentctx.characters import cluster_end_after, cluster_end_before, said_by
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.json_text import characters, serialise
 from agentctx.lazy import lazy_pattern
@@ -36,9 +37,7 @@ from agentctx.message import (
 from agentctx.models.profile import JSON_TOOLS, SERVER_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
 from agentctx.models.table import encoding_for, percent_for
 from agentctx.offload import MUCH_TEXT, offload
-from agentctx.printable import said_by
 from agentctx.protocols import MessageCounter, PartCounter, TextCutter, TokenCounter, as_cutter
-from agentctx.tokens.graphemes import ceiling, floor
 from agentctx.tokens.media import carried, may_be_office, may_be_text, media_tokens
 from agentctx.tokens.tiktoken import TextCache, TiktokenCounter
 from agentctx.wire_format import TokenOverheads
@@ -325,12 +324,12 @@ class HeuristicCounter:
     def head(self, text: str, tokens: int, /) -> str:
         """The longest start of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
         near = text[: self._reach(tokens)]
-        return text[: floor(text, self._longest(near, tokens, from_end=False))]
+        return text[: cluster_end_before(text, self._longest(near, tokens, from_end=False))]
 
     def tail(self, text: str, tokens: int, /) -> str:
         """The longest end of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
         near = text[max(0, len(text) - self._reach(tokens)) :]
-        return text[ceiling(text, len(text) - self._longest(near, tokens, from_end=True)) :]
+        return text[cluster_end_after(text, len(text) - self._longest(near, tokens, from_end=True)) :]
 
     def _reach(self, tokens: int) -> int:
         """Characters that have more than ``tokens`` tokens, whatever they are."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from agentctx.characters import cluster_end_after, cluster_end_before
 from agentctx.errors import ConfigError, VocabularyError
 from agentctx.lazy import lazy_pattern
-from agentctx.tokens.graphemes import ceiling, floor
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -110,9 +110,9 @@ class TiktokenCounter:
             if room > len(ids):
                 kept = text
             elif from_end:
-                kept = text[ceiling(text, len(text) - self._length(ids[-room:])) :]
+                kept = text[cluster_end_after(text, len(text) - self._length(ids[-room:])) :]
             else:
-                kept = text[: floor(text, self._length(ids[:room]))]
+                kept = text[: cluster_end_before(text, self._length(ids[:room]))]
             over = self.count(kept) - tokens
             if over <= 0:
                 return kept

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.economics.costs import Usage
+from agentctx.economics import Usage
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
 from agentctx.message import Native

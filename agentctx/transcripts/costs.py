@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.economics.costs import Usage, cost
+from agentctx.economics import Usage, cost
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.message import Native

@@ -19,10 +19,10 @@ from typing import IO, Any, cast
 
 from attrs import define, field, frozen
 
+from agentctx.characters import on_one_line
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import fields_or_none
 from agentctx.message import Native
-from agentctx.printable import on_one_line
 from agentctx.replay import Billed, Recording
 
 OtherFields = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.economics.costs import Usage
+from agentctx.economics import Usage
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import string_of
 from agentctx.formats.registry import format_named

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from agentctx.economics.costs import Usage
+from agentctx.economics import Usage
 from agentctx.replay import Billed, Recording, Step
 from agentctx.transcripts.costs import billed_cost, reckoned
 

@@ -10,10 +10,9 @@ from openai import AsyncOpenAI, OpenAI
 from agentctx import Budget, Pipeline, wrap
 from agentctx.errors import ConfigError
 from agentctx.marks import Recap, recap_of
-from agentctx.memory import AnthropicSummarizer, LiteLLMSummarizer, OpenAISummarizer
-from agentctx.memory.summarizers import told
 from agentctx.message import Media, Message, Text, ToolCall, ToolResult
-from agentctx.strategies import Summarize, SummaryError
+from agentctx.strategies import AnthropicSummarizer, LiteLLMSummarizer, OpenAISummarizer, Summarize, SummaryError
+from agentctx.strategies.summarize import told
 from agentctx.testing import assistant, transcript, user
 from agentctx.testing.servers import Said, chat_completions, messages
 from agentctx.tokens import TiktokenCounter

@@ -242,7 +242,7 @@ async def test_a_response_in_the_background_is_billed_when_it_is_retrieved(bodie
 
 def test_responses_that_nobody_retrieves_are_forgotten_and_said_once(bodies, caplog, monkeypatch):
     """Only so many responses in the background are waited for; that the oldest is forgotten is said once."""
-    monkeypatch.setattr("agentctx.clients.background.MOST_UNFINISHED", 1)
+    monkeypatch.setattr("agentctx.clients.http.MOST_UNFINISHED", 1)
     events = []
     _, _, client = bodies("responses", OpenAI, sinks=[events.append])
     ids = [client.responses.create(model="gpt-5.4", input=items(n), background=True).id for n in (1, 2, 3)]

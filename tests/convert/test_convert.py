@@ -6,7 +6,7 @@ import pytest
 
 from agentctx import InvalidInput, Outcome, convert, count, validate
 from agentctx.formats.dialects import DIALECTS
-from agentctx.testing.audit import outcomes
+from agentctx.testing.assertions import outcomes
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ASKED = {"type": "tool_use", "id": "toolu_01", "name": "read", "input": {"path": "a.py"}}

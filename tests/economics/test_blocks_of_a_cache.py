@@ -7,8 +7,7 @@ import pytest
 from attrs import evolve
 
 from agentctx import Context, Message, Opaque, Pipeline
-from agentctx.economics import CacheSimulator
-from agentctx.economics.costs import PromptReader, made_forecast
+from agentctx.economics import CacheSimulator, PromptReader, made_forecast
 from agentctx.engine.reading import reader
 from agentctx.formats.cache_markers import CONTROL_MARKERS
 from agentctx.models.profile import cache_rules

@@ -4,8 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentctx.economics import CacheSimulator
-from agentctx.economics.costs import CachedBlock, Prompt, Usage, cost
+from agentctx.economics import CachedBlock, CacheSimulator, Prompt, Usage, cost
 from agentctx.models.profile import (
     ANTHROPIC_CACHE,
     DEEPSEEK_CACHE,

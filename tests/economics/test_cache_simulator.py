@@ -4,8 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentctx.economics import CacheSimulator
-from agentctx.economics.costs import CachedBlock, Prompt, Usage
+from agentctx.economics import CachedBlock, CacheSimulator, Prompt, Usage
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.profile import (
     ANTHROPIC_CACHE,

@@ -24,8 +24,7 @@ from agentctx import (
     presets,
     when,
 )
-from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.costs import PromptReader, Usage, cost
+from agentctx.economics import CacheSimulator, PromptReader, Usage, cache_cold, cost, pays_back
 from agentctx.engine.reading import reader
 from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules

@@ -7,17 +7,19 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Text, over
-from agentctx.economics import cache_cold, pays_back, suspect_truncation
-from agentctx.economics.costs import (
+from agentctx.economics import (
     CutTokens,
     Request,
     Usage,
+    cache_cold,
     call_cost,
     compared,
     cost,
     expected_forecast,
     forecast,
     made_forecast,
+    pays_back,
+    suspect_truncation,
 )
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.profile import NO_CACHE

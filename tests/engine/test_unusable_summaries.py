@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from agentctx.engine.summary import alone, flaw, strangeness, without_thoughts
-from agentctx.memory import OpenAISummarizer
 from agentctx.message import Message, Text
-from agentctx.strategies import Extractive
+from agentctx.strategies import Extractive, OpenAISummarizer
 
 pytestmark = pytest.mark.anyio
 GIVEN = (

@@ -15,7 +15,7 @@ KNOWING = {
     "models/profile.py": "families of models, and formulas of pictures",
     "models/table.py": "who serves a model",
     "tokens/media.py": "formulas of pictures",
-    "clients/apis.py": "the paths at which a provider is spoken to in a format",
+    "clients/model_call.py": "the paths at which a provider is spoken to in a format",
     "clients/wrap.py": "packages of SDKs",
     "clients/anthropic.py": "packages of SDKs",
     "clients/litellm.py": "packages of SDKs",

@@ -21,7 +21,7 @@ from agentctx import (
 )
 from agentctx.engine.originals import content_of
 from agentctx.formats import WireFormat, register_format, registry
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline, Session
 from agentctx.marks import without_marks
-from agentctx.memory import Recall
 from agentctx.presets import coding_agent
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import TiktokenCounter

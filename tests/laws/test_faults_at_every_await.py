@@ -11,9 +11,9 @@ from agentctx import Budget, Pipeline, Session, validate
 from agentctx.engine import listeners, originals
 from agentctx.engine.summary import SummaryRecord
 from agentctx.marks import recap_of
-from agentctx.memory import Offload, Recall
 from agentctx.presets import assistant as for_talk, coding_agent, general, thrifty
-from agentctx.strategies import Extractive, Summarize
+from agentctx.recall import Recall
+from agentctx.strategies import Extractive, Offload, Summarize
 from agentctx.testing import Faults, FlakyError, assistant, call, result, transcript, user
 from agentctx.testing.fakes import FAULTS
 

@@ -27,12 +27,12 @@ from agentctx import (
     count,
     validate,
 )
+from agentctx.engine.guarantee import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.engine.reading import reader
-from agentctx.engine.reasoning import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
-from agentctx.testing.audit import PassedIn, outcomes, report_errors
+from agentctx.testing.assertions import PassedIn, outcomes, report_errors
 from agentctx.testing.laws import Scenario, reported_and_kept
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

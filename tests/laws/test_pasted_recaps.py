@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentctx import FitContextWindow, Ledger, Pipeline, Session, TrimRounds, blocking
 from agentctx.marks import Recap, is_recap, recap_of
-from agentctx.memory import trail_in
+from agentctx.strategies import trail_in
 from agentctx.testing import assistant, call, result, transcript, user
 
 FORMATS = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")

@@ -18,9 +18,8 @@ from agentctx import (
     blocking,
 )
 from agentctx.marks import recap_of
-from agentctx.memory import trail_in
 from agentctx.presets import thrifty
-from agentctx.strategies import DropTail, TruncateOldest
+from agentctx.strategies import DropTail, TruncateOldest, trail_in
 from agentctx.testing import assistant, call, result, transcript, user
 
 FORMATS = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")

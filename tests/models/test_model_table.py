@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentctx import UnknownModel
-from agentctx.economics.costs import rates
+from agentctx.economics import rates
 from agentctx.models.table import profile
 
 ROOT = Path(__file__).parents[2]

@@ -42,9 +42,9 @@ PARTS = (
 MODULES = {
     "agentctx.conversion": ("Converted",),
     "agentctx.errors": ("BigItem", "StoreConflict", "StoreFull", "StoreUnavailable"),
-    "agentctx.memory": tuple(
+    "agentctx.strategies": tuple(
         name
-        for name in import_module("agentctx.memory").__all__
+        for name in import_module("agentctx.strategies").__all__
         if name not in ("Artifact", "ArtifactRule", "Extractor")  # names of types, which have no docstring
     ),
     "agentctx.presets": ("assistant", "coding_agent", "general", "thrifty"),

@@ -60,7 +60,7 @@ def test_every_stage_that_is_public_is_known_as_ours():
     named = {getattr(import_module(package), name) for package in parts for name in import_module(package).__all__}
     made_of_others = {agentctx.Stage, agentctx.Pipeline}
     stages = {each for each in named if isinstance(each, type) and issubclass(each, agentctx.Stage)} - made_of_others
-    assert {agentctx.FitContextWindow, agentctx.Ledger, import_module("agentctx.memory").Offload} <= stages
+    assert {agentctx.FitContextWindow, agentctx.Ledger, import_module("agentctx.strategies").Offload} <= stages
     assert [stage for stage in stages if not is_ours(object.__new__(stage))] == []
 
 
@@ -95,7 +95,7 @@ def test_the_quick_start_loads_no_more_than_it_uses():
     code = (
         "import sys, anyio.lowlevel, anyio.to_thread; before = {*sys.modules}; "
         "from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs; new = {*sys.modules} - before; "
-        "print([m for m in ('socket', 'decimal', 'agentctx.builder', 'agentctx.memory') if m in new])"
+        "print([m for m in ('socket', 'decimal', 'agentctx.builder', 'agentctx.strategies.ledger') if m in new])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"

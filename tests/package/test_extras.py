@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from agentctx import extras
-from agentctx.extras import unmet
+from agentctx import lazy
+from agentctx.lazy import unmet
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
@@ -137,14 +137,14 @@ def test_what_an_extra_needs_is_read_as_its_metadata_say():
     """Each extra of this distribution has the packages and versions that the library packaging reads."""
     lines = [Requirement(line) for line in metadata.requires("agentctx-middleware")]
     for extra in EXTRAS:
-        read = [Requirement("".join(requirement)) for requirement in extras._requirements(extra)]
+        read = [Requirement("".join(requirement)) for requirement in lazy._requirements(extra)]
         asked = [line for line in lines if line.marker and f'extra == "{extra}"' in str(line.marker)]
         assert [(one.name, one.specifier) for one in read] == [(one.name, one.specifier) for one in asked], extra
-        assert {bound.operator for one in asked for bound in one.specifier} <= {*extras._COMPARED}, extra
+        assert {bound.operator for one in asked for bound in one.specifier} <= {*lazy._COMPARED}, extra
 
 
 RELEASES = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(lambda numbers: ".".join(map(str, numbers)))
-BOUNDS = st.builds("{}{}".format, st.sampled_from(sorted(extras._COMPARED)), RELEASES)
+BOUNDS = st.builds("{}{}".format, st.sampled_from(sorted(lazy._COMPARED)), RELEASES)
 
 
 @given(st.lists(BOUNDS, max_size=3).map(",".join), RELEASES, st.sampled_from(["", ".post1", "+local"]))
@@ -152,11 +152,11 @@ def test_versions_are_compared_as_pip_does(versions, version, more):
     """A version is in a range where the library packaging says so."""
     if more == ".post1" and ("==" in versions or ">" in versions or "<=" in versions):
         more = ""  # which release a post-release belongs to is not looked at
-    assert extras._is_in(versions, version + more) == SpecifierSet(versions).contains(version + more)
+    assert lazy._is_in(versions, version + more) == SpecifierSet(versions).contains(version + more)
 
 
 @given(RELEASES, st.sampled_from(["a1", "b2", "rc1", ".dev3", "-rc.1"]))
 def test_a_pre_release_comes_before_its_release(version, early):
     """A pre-release is older than its release and newer than all before."""
-    assert not extras._is_in(f">={version}", version + early)
-    assert extras._is_in(f"<={version},>=0.0.0a0", version + early)
+    assert not lazy._is_in(f">={version}", version + early)
+    assert lazy._is_in(f"<={version},>=0.0.0a0", version + early)

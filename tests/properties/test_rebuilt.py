@@ -23,8 +23,9 @@ from agentctx import (
     TruncateToolOutputs,
     View,
 )
-from agentctx.memory import Offload, Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
+from agentctx.strategies import Offload
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.assertions import texts_of
 from agentctx.testing.laws import Scenario

@@ -34,15 +34,14 @@ from agentctx import (
     TruncateToolOutputs,
     units,
 )
-from agentctx.engine.protect import bind
+from agentctx.engine.cut import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
 from agentctx.engine.run_stages import LEGAL_FIRST
 from agentctx.formats.cache_markers import unmarked
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
-from agentctx.testing.assertions import text_of, texts_of
-from agentctx.testing.audit import PassedIn, outcomes, report_errors
+from agentctx.testing.assertions import PassedIn, outcomes, report_errors, text_of, texts_of
 from agentctx.testing.laws import Scenario
 from agentctx.testing.writers import WRITERS, Say, Turn
 from agentctx.unit import always, unread, words

@@ -6,10 +6,9 @@ import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentctx.clients.apis import Incoming
+from agentctx.clients.model_call import Incoming
 from agentctx.errors import StoreUnavailable
-from agentctx.formats.adapter import RequestParts
-from agentctx.formats.registry import format_named
+from agentctx.formats.registry import RequestParts, format_named
 from agentctx.proxy import Histories, SharedHistories
 from agentctx.session.blocking import drive
 from agentctx.session.conversations import history_of

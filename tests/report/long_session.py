@@ -9,7 +9,7 @@ from agentctx.events.window import KINDS
 from agentctx.marks import Recap
 from agentctx.replay import Recording, Step
 from agentctx.report import SessionData
-from agentctx.report.data import Added, Layout, RowChange, ShownCall, State, costs, growing
+from agentctx.report.page import Added, Layout, RowChange, ShownCall, State, costs, growing
 
 CALLS = 2_000
 BETWEEN = 200

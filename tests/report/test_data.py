@@ -7,11 +7,11 @@ import pytest
 
 from agentctx import Budget, Context, FitContextWindow, Message, Outcome, Pipeline, Text, presets
 from agentctx.events.window import KINDS
-from agentctx.memory import Offload, Recall
+from agentctx.recall import Recall
 from agentctx.replay import Recording
-from agentctx.report.data import trimming
+from agentctx.report.page import trimming
 from agentctx.stores import MemoryStore
-from agentctx.strategies import Summarize
+from agentctx.strategies import Offload, Summarize
 from agentctx.transcripts import read_transcripts
 from agentctx.transcripts.costs import reckoned
 

@@ -31,10 +31,10 @@ from agentctx import (
     validate,
 )
 from agentctx.errors import StoreFull, StoreUnavailable
-from agentctx.formats.adapter import RequestParts
-from agentctx.memory import Recall
+from agentctx.formats.registry import RequestParts
 from agentctx.models import register_model, table
 from agentctx.presets import coding_agent
+from agentctx.recall import Recall
 from agentctx.replay import Recording, calls_of
 from agentctx.session import keeping
 from agentctx.session.conversations import holding

@@ -10,7 +10,7 @@ import pytest
 from reachable import reachable
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
-from agentctx.formats.adapter import RequestParts
+from agentctx.formats.registry import RequestParts
 from agentctx.session.conversations import holding
 from agentctx.testing import assistant, call, result, transcript, user
 

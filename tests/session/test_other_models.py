@@ -22,8 +22,8 @@ from agentctx import (
     validate,
 )
 from agentctx.conversion import FOREIGN_REASONING
+from agentctx.engine.guarantee import FOREIGN_ID
 from agentctx.engine.reading import reader
-from agentctx.engine.reasoning import FOREIGN_ID
 from agentctx.engine.usage import MOST_MODELS
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 

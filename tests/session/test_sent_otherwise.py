@@ -19,7 +19,7 @@ from agentctx import (
     Session,
     TrimRounds,
 )
-from agentctx.formats.adapter import RequestParts
+from agentctx.formats.registry import RequestParts
 from agentctx.session.conversations import holding
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user

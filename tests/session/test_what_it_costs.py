@@ -24,8 +24,7 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.costs import CachedBlock, Prompt, PromptReader, cost
+from agentctx.economics import CachedBlock, CacheSimulator, Prompt, PromptReader, cache_cold, cost, pays_back
 from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
 from agentctx.models.profile import cache_rules

@@ -16,7 +16,7 @@ from redis import Redis
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Sessions
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.session.keeping import BEGUN_ANEW, LOST
 from agentctx.stores import (
     ConversationStore,

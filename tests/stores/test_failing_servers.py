@@ -12,7 +12,7 @@ from redis import Redis
 
 from agentctx import Budget, FitContextWindow, Pipeline, Sessions, validate
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.session import keeping
 from agentctx.stores import PostgresStore, RedisStore
 from agentctx.stores.store import CONNECTIONS

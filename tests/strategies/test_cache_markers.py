@@ -23,7 +23,7 @@ from agentctx import (
 )
 from agentctx.engine.reading import reader
 from agentctx.formats.cache_markers import unmarked
-from agentctx.testing.audit import PassedIn, report_errors
+from agentctx.testing.assertions import PassedIn, report_errors
 from agentctx.tokens import FixedCounter
 
 SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}

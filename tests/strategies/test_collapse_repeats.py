@@ -12,7 +12,7 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import CollapseRepeats, ConfigError, Pipeline, Protect, validate
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies.collapse_repeats import without_values
 from agentctx.testing import assistant, call, check_laws, result, transcript, user

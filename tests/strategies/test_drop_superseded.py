@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, count
 from agentctx.engine.reading import reader
 from agentctx.later_lines import later_runs, said
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded
 from agentctx.testing import assistant, call, check_laws, result, transcript, user

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, ToolCall
 from agentctx.marks import between
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
 from agentctx.strategies.fold_output import (

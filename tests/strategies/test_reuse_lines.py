@@ -27,11 +27,11 @@ from agentctx import (
     count,
 )
 from agentctx.marks import Standing, looks_like_one, named, text_in, without_references
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.audit import _is_cut_of
+from agentctx.testing.assertions import _is_cut_of
 from agentctx.testing.writers import WRITERS
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, Message, Pipeline, Protect, ToolCall, count
 from agentctx.engine.shrink import cut_arguments
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user

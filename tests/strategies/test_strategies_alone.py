@@ -38,8 +38,8 @@ from agentctx import (
     when,
 )
 from agentctx.builder import Tier
+from agentctx.engine.cut import bind
 from agentctx.engine.guarantee import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
-from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments

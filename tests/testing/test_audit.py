@@ -9,7 +9,7 @@ from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.audit import PassedIn, report_errors
+from agentctx.testing.assertions import PassedIn, report_errors
 
 pytestmark = pytest.mark.anyio
 

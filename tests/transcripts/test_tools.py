@@ -11,7 +11,7 @@ from histories import histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import InvalidInput, validate
-from agentctx.economics.costs import Usage
+from agentctx.economics import Usage
 from agentctx.replay import calls_of
 from agentctx.transcripts import read_transcripts
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentctx import FitContextWindow, Pipeline
 from agentctx.builder import Block, ContextBuilder
-from agentctx.printable import said_by
+from agentctx.characters import said_by
 from agentctx.sources import PromptSection, StablePrompt, gather
 from agentctx.strategies import Summarize, TruncateOldest
 

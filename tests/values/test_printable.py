@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.printable import calendar_time, escaped, on_one_line, printable, shown
+from agentctx.characters import calendar_time, escaped, on_one_line, printable, shown
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():

@@ -6,7 +6,7 @@ They need the extra ``testing``.
 """
 
 from agentctx.errors import ConfigError
-from agentctx.extras import unmet
+from agentctx.lazy import unmet
 
 try:
     from agentctx.testing.servers.anthropic import messages

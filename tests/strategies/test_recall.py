@@ -16,7 +16,7 @@ from agentctx import (
     validate,
 )
 from agentctx.formats.registry import format_named
-from agentctx.memory import Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user

@@ -32,7 +32,10 @@ from agentctx.marks import (
     without_marks,
     written_out,
 )
-from agentctx.memory.values import (
+from agentctx.message import Context, Message, Text, Thinking, ToolResult
+from agentctx.protocols import Call, Scope, Stage, TokenCounter
+from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
+from agentctx.strategies.values import (
     Candidate,
     Extractor,
     Value,
@@ -43,9 +46,6 @@ from agentctx.memory.values import (
     value_lines,
     values_in,
 )
-from agentctx.message import Context, Message, Text, Thinking, ToolResult
-from agentctx.protocols import Call, Scope, Stage, TokenCounter
-from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 
 TRAIL, VALUES = "Files and commands", "Exact values"
 """The headings of what a ledger writes into the recap."""
@@ -291,7 +291,7 @@ class Sections:
         changes: All files that were changed, also those that ``trail`` has no room for.
 
     Example:
-        >>> from agentctx.memory import Sections
+        >>> from agentctx.strategies import Sections
         >>> Sections(trail="edited: src/app.py").ledger
         ''
     """
@@ -318,7 +318,7 @@ class Memory:
 
     Example:
         >>> from agentctx import Message, Text
-        >>> from agentctx.memory import Memory
+        >>> from agentctx.strategies import Memory
         >>> from agentctx.tokens import TiktokenCounter
         >>> gone = [Message("user", (Text("Never touch order #W5199551."),))]
         >>> print(Memory().after(gone, (), tokens=60, counter=TiktokenCounter()).ledger)
@@ -521,7 +521,7 @@ class ArtifactTrail:
         left_out: How many changed files were too many to be named.
 
     Example:
-        >>> from agentctx.memory import Did, FileEvent, RunEvent, ArtifactTrail
+        >>> from agentctx.strategies import Did, FileEvent, RunEvent, ArtifactTrail
         >>> trail = ArtifactTrail().after([FileEvent("a.py", Did.EDITED), RunEvent("pytest -q", "failed")])
         >>> print(trail.text())
         edited: a.py
@@ -747,7 +747,7 @@ def trail_in(text: str) -> ArtifactTrail:
     """The trail that a text tells; lines that are none of its own say nothing.
 
     Example:
-        >>> from agentctx.memory import trail_in
+        >>> from agentctx.strategies import trail_in
         >>> sorted(trail_in("edited: src/{app.py, view.py}").files)
         ['src/app.py', 'src/view.py']
     """

@@ -6,8 +6,9 @@ import pytest
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.formats.registry import format_named
-from agentctx.memory import Offload, Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
+from agentctx.strategies import Offload
 from agentctx.testing import FlakyStore, assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

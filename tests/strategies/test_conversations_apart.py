@@ -7,8 +7,9 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, ConfigError, Pipeline, Session, Sessions
 from agentctx.errors import StoreUnavailable
-from agentctx.memory import Offload, Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore, RedactingStore
+from agentctx.strategies import Offload
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from attrs import define, field, frozen
 
+from agentctx.characters import printable
 from agentctx.engine.options import check_store, check_whole
 from agentctx.engine.originals import (
     ARGUMENTS,
@@ -31,7 +32,6 @@ from agentctx.formats.registry import format_named
 from agentctx.marks import quoted
 from agentctx.message import Native
 from agentctx.offload import offload
-from agentctx.printable import printable
 from agentctx.protocols import Store, TextCutter, TokenCounter
 from agentctx.tokens.counting import counter_of_texts
 
@@ -71,7 +71,7 @@ class Recall:
 
     Example:
         >>> from agentctx import ClearToolResults, Pipeline
-        >>> from agentctx.memory import Recall
+        >>> from agentctx.recall import Recall
         >>> from agentctx.stores import MemoryStore
         >>> from agentctx.testing import assistant, call, result, transcript, user
         >>> store = MemoryStore()

@@ -23,9 +23,9 @@ from agentctx import (
 from agentctx.engine import originals
 from agentctx.engine.originals import recall_tool
 from agentctx.formats.registry import format_named
-from agentctx.memory import Offload, Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore, RedactingStore
-from agentctx.strategies import Summarize
+from agentctx.strategies import Offload, Summarize
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ import pytest
 from agentctx import Budget, ContextOverflow, FitContextWindow, Ledger, Pipeline, Session, Tiered
 from agentctx.engine.reading import reader
 from agentctx.marks import recap_of
-from agentctx.memory import trail_in
-from agentctx.memory.ledger import TRAIL
 from agentctx.presets import coding_agent
+from agentctx.strategies import trail_in
+from agentctx.strategies.ledger import TRAIL
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from agentctx import Budget
-from agentctx.memory import Recall
 from agentctx.presets import assistant, coding_agent, general, thrifty
+from agentctx.recall import Recall
 from agentctx.replay import Recording
 from agentctx.retention import Library, watched
 from agentctx.stores import MemoryStore

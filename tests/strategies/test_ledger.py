@@ -25,11 +25,11 @@ from agentctx import (
 from agentctx.economics import Condition
 from agentctx.engine.reading import reader
 from agentctx.marks import recap_of
-from agentctx.memory import Did, FileEvent, Recall, told_of
-from agentctx.memory.ledger import TRAIL, VALUES, trail_in
 from agentctx.presets import assistant as chatting, coding_agent, thrifty
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore, RedactingStore
-from agentctx.strategies import ReuseLines, Summarize
+from agentctx.strategies import Did, FileEvent, ReuseLines, Summarize, told_of
+from agentctx.strategies.ledger import TRAIL, VALUES, trail_in
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.writers import WRITERS
 from agentctx.tokens import TiktokenCounter

@@ -46,7 +46,8 @@ class Offload(Stage):
 
     Example:
         >>> from agentctx import Pipeline
-        >>> from agentctx.memory import Offload, Recall
+        >>> from agentctx.recall import Recall
+        >>> from agentctx.strategies import Offload
         >>> from agentctx.stores import MemoryStore
         >>> from agentctx.testing import assistant, call, result, transcript, user
         >>> store = MemoryStore()

@@ -8,9 +8,9 @@ import pytest
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline
 from agentctx.formats.registry import format_named
 from agentctx.marks import REFERENCE, TERM, Recap
-from agentctx.memory import Offload, Recall
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
-from agentctx.strategies import Summarize
+from agentctx.strategies import Offload, Summarize
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

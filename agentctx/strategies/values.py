@@ -27,7 +27,7 @@ class Kind(StrEnum):
     """What a value is.
 
     Example:
-        >>> from agentctx.memory import Kind
+        >>> from agentctx.strategies import Kind
         >>> Kind("path")
         <Kind.PATH: 'path'>
     """
@@ -55,7 +55,7 @@ class Value:
         kind: What it is.
 
     Example:
-        >>> from agentctx.memory import values_in
+        >>> from agentctx.strategies import values_in
         >>> [value.text for value in values_in("open src/app.py at line 1742")]
         ['src/app.py', '1742']
     """
@@ -103,7 +103,7 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
         ConfigError: If an extractor gives something else than texts and values.
 
     Example:
-        >>> from agentctx.memory import values_in
+        >>> from agentctx.strategies import values_in
         >>> [(value.text, value.kind.value) for value in values_in("See src/app.py and #4711.")]
         [('src/app.py', 'path'), ('#4711', 'id')]
     """
@@ -376,7 +376,7 @@ def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
         counter: Counts tokens.
 
     Example:
-        >>> from agentctx.memory import told_of
+        >>> from agentctx.strategies import told_of
         >>> from agentctx.tokens import TiktokenCounter
         >>> told_of("saved as src/app.py, commit 4c1f09d", "saved as ...", 30, TiktokenCounter())
         'src/app.py 4c1f09d'

@@ -7,18 +7,21 @@ import pytest
 from agentctx import ClearToolResults, CollapseRepeats, Ledger, Pipeline, TrimRounds, TruncateToolOutputs
 from agentctx.engine.reading import reader
 from agentctx.marks import recap_of, without_marks
-from agentctx.memory import Offload, Recall, told_of, values_in
-from agentctx.memory.ledger import VALUES
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import (
     CompactJson,
     CompressLayers,
     DropSuperseded,
     FoldOutput,
+    Offload,
     ReuseLines,
     ShrinkArguments,
     TabulateJson,
+    told_of,
+    values_in,
 )
+from agentctx.strategies.ledger import VALUES
 from agentctx.testing import assistant, call, result, transcript, user
 
 FORMAT = "openai-chat"

@@ -10,8 +10,8 @@ from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.engine.tool_calls import shell_files
 from agentctx.errors import ConfigError
 from agentctx.marks import Recap, recap_of
-from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
-from agentctx.memory.values import carried
+from agentctx.strategies import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
+from agentctx.strategies.values import carried
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()

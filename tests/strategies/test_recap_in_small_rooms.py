@@ -16,8 +16,8 @@ from agentctx import (
 from agentctx.changes import Outcome
 from agentctx.engine.reading import reader
 from agentctx.marks import Recap, is_recap, recap_of
-from agentctx.memory import Recall
 from agentctx.presets import assistant as assistant_preset, coding_agent
+from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 

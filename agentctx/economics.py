@@ -1,8 +1,8 @@
-"""The cost of requests: a provider's prompt cache, simulated, and the prices of what it reads and writes."""
+"""What a request costs given the cache rules of its provider, and when a cut pays."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate, takewhile
 from math import ceil, inf
 from typing import Literal
@@ -24,9 +24,19 @@ from agentctx.message import (
 )
 from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_at
 from agentctx.protocols import Call, Meter
-from agentctx.reports import Forecast
+from agentctx.reports import Forecast, SilentTruncationSuspected
 from agentctx.unit import has_user_words, system_messages
 from agentctx.wire_format import CacheMarkers, head_markers
+
+__all__ = [
+    "CacheSimulator",
+    "Condition",
+    "Forecast",
+    "SilentTruncationSuspected",
+    "cache_cold",
+    "pays_back",
+    "suspect_truncation",
+]
 
 Mark = Literal["short", "long"]
 
@@ -88,7 +98,7 @@ class CacheSimulator:
 
     Example:
         >>> from agentctx.economics import CacheSimulator
-        >>> from agentctx.economics.costs import CachedBlock, Prompt
+        >>> from agentctx.economics import CachedBlock, Prompt
         >>> from agentctx.models.profile import cache_rules
         >>> from agentctx.models.table import profile
         >>> cache = CacheSimulator(cache_rules(profile("gpt-5.4")))
@@ -560,7 +570,7 @@ def tools_as_sent(context: Context) -> tuple[str, ...]:
 
     Example:
         >>> from agentctx import Context, Tool
-        >>> from agentctx.economics.costs import tools_as_sent
+        >>> from agentctx.economics import tools_as_sent
         >>> one, other = (Tool("web", source={"type": "web_search", "max_uses": times}) for times in (3, 5))
         >>> one == other, tools_as_sent(Context((), tools=(one,))) == tools_as_sent(Context((), tools=(other,)))
         (True, False)
@@ -575,3 +585,225 @@ def _model(call: Call) -> ModelProfile:
         msg = "pays_back: what a cut costs depends on the model: pass model=... to prepare or session"
         raise ConfigError(msg)
     return call.profile
+
+
+SHARE = 0.6
+"""A prompt billed below this share of what was sent is suspect: no counter is wrong by so much for long."""
+
+UNSURE = 0.4
+"""The share instead of ``SHARE`` before the first report, when nothing is known of how the provider counts."""
+
+SMALLEST = 1_000
+"""Prompts of fewer tokens are not judged: there the wrapper that a chat template adds or saves weighs too much."""
+
+FULL = 0.99
+"""A prompt that takes this share of the window fills it."""
+
+BLOCK = 1_100
+"""Tokens; caches hold whole blocks, so that up to one block more than what is new is billed as uncached."""
+
+LARGER = 1.3
+"""A prompt billed at more than this share of what was sent is the sum of several prompts, not a larger one."""
+
+
+@frozen
+class Suspicion:
+    """A prompt was probably cut by the server.
+
+    Args:
+        billed: The prompt by the provider's count, in tokens.
+        sent: The prompt by ours, in tokens.
+        why: What speaks for it, in one sentence.
+    """
+
+    billed: int
+    sent: int
+    why: str
+
+
+def suspect_truncation(
+    billed: int,
+    sent: int,
+    *,
+    fresh: int | None = None,
+    uncertain: int = 0,
+    calibrated: bool = True,
+    window: int | None = None,
+    output: int | None = None,
+    stopped_by_length: bool = False,
+) -> Suspicion | None:
+    """Whether a server seems to have cut the prompt silently, as Ollama does at ``num_ctx``.
+
+    Args:
+        billed: The whole prompt by the provider's count, cached parts included, in tokens. 0 tells nothing: some
+            servers leave the number out when the prompt was cached.
+        sent: The same prompt by our count, calibrated where possible, in tokens.
+        fresh: Tokens of it that the prompt before did not have, if known: where as much is billed, the provider
+            leaves out what it had in its cache, and nothing is wrong.
+        uncertain: Tokens of it whose true size is not known: pictures, files, hidden reasoning, what only the
+            provider can read. They are taken for free.
+        calibrated: Whether ``sent`` is corrected by what the provider billed before. If not, less is suspected.
+        window: The model's window, if known, in tokens: a prompt billed above it was cut too (z.ai takes it whole
+            and cuts later).
+        output: Tokens of the answer, if known.
+        stopped_by_length: Whether the answer ended for want of room: with no output at a full window the server made
+            the prompt fit exactly (Xiaomi MiMo).
+
+    Returns:
+        The suspicion, or None when the numbers agree.
+
+    Example:
+        >>> from agentctx.economics import suspect_truncation
+        >>> suspect_truncation(billed=4_096, sent=31_000).why
+        '...'
+        >>> suspect_truncation(billed=30_500, sent=31_000) is None
+        True
+    """
+    if billed < 1:
+        return None
+    sure, share = sent - uncertain, SHARE if calibrated else UNSURE
+    if sure >= SMALLEST and billed < share * sure and not leaves_out_cached(billed, sent, fresh):
+        return Suspicion(
+            billed, sent, f"billed {billed:,} tokens of about {sent:,} sent: the front was probably cut off"
+        )
+    if window is not None and window < billed <= LARGER * sent:
+        return Suspicion(billed, sent, f"billed {billed:,} tokens, more than the window of {window:,}")
+    if window is not None and stopped_by_length and output == 0 and FULL * window <= billed <= window:
+        return Suspicion(billed, sent, f"the prompt of {billed:,} tokens fills the window of {window:,} exactly")
+    return None
+
+
+def leaves_out_cached(billed: int, sent: int, fresh: int | None) -> bool:
+    """Whether only what was new was billed, so that the rest came from a cache and is left out of the count."""
+    return fresh is not None and billed < SHARE * sent and SHARE * fresh <= billed <= fresh / SHARE + BLOCK
+
+
+Test = Callable[[Context, Call], bool]
+Approval = Callable[[Context, Context, Call], bool]
+"""Given the context, what stages made of it, and the call: whether that is worth having."""
+
+
+@frozen(eq=False, repr=False)
+class Condition:
+    """Something that is true or false of a context; join with ``&``, ``|`` and ``~``.
+
+    Args:
+        test: Given the context and the call, whether it holds.
+        name: What it is called in reports.
+        approval: Asked once the stages have run: what it does not approve is as if they had not. None approves all.
+        every_step: Whether it has to be asked at every step of a session, whenever the stages would run alone: what
+            it depends on changes although the context does not grow.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import Condition
+        >>> many = Condition(lambda context, call: len(context.messages) > 100, "many messages")
+        >>> stage = when(many, ClearToolResults(keep_last=5))
+    """
+
+    test: Test
+    name: str
+    approval: Approval | None = None
+    every_step: bool = False
+
+    def __call__(self, context: Context, call: Call) -> bool:
+        """Whether it holds."""
+        return self.test(context, call)
+
+    def approves(self, before: Context, after: Context, call: Call) -> bool:
+        """Whether what stages made of a context is worth having.
+
+        Args:
+            before: The context that the stages were given.
+            after: The context that they gave back.
+            call: The call, as the stages were given it.
+        """
+        return self.approval is None or self.approval(before, after, call)
+
+    def __bool__(self) -> bool:
+        """Not true or false by itself: of two that are joined with ``and`` or ``or``, Python would drop one."""
+        msg = f"{self.name}: join conditions with &, | and ~ instead of and, or and not"
+        raise ConfigError(msg)
+
+    def __and__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        name = " & ".join(f"({each.name})" if " | " in each.name else each.name for each in (self, other))
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return self.approves(before, after, call) and other.approves(before, after, call)
+
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) and other(context, call), name, approval, often)
+
+    def __or__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        name = f"{self.name} | {other.name}"
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return any(each(before, call) and each.approves(before, after, call) for each in (self, other))
+
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) or other(context, call), name, approval, often)
+
+    def __invert__(self) -> Condition:
+        name = f"~({self.name})"
+        return Condition(lambda context, call: not self(context, call), name, every_step=self.every_step)
+
+
+LUKEWARM = 0.5
+"""Below this believed share of the last request the cache counts as cold."""
+
+
+def cache_cold() -> Condition:
+    """True when the provider's cache is believed to have lapsed: what is sent is written anew anyway.
+
+    Asked at every step of a session. Reads ``call.warmth``: the session knows when the last request was sent, a
+    stateless call knows of no cache.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import cache_cold
+        >>> stage = when(cache_cold(), ClearToolResults(keep_last=5))
+    """
+    return Condition(lambda _context, call: call.warmth < LUKEWARM, "cache_cold()", every_step=True)
+
+
+def pays_back(within: int) -> Condition:
+    """True when cutting the context down to the budget's target has paid for itself after ``within`` calls.
+
+    What the stages then really made of it is judged once more: a cut that turns out too small, or too dear for what
+    it frees, is not made, so that what is freed little by little is cut in few large steps. Always true while the
+    request does not fit, for then something has to go; never while there is nothing to cut. A session asks
+    at every step, whenever the stages would run alone. Needs a budget, and a model whose prices are known.
+
+    Args:
+        within: How many calls the conversation is expected to go on with the cut history, at least.
+
+    Raises:
+        ConfigError: If ``within`` is no whole number of at least 1; at run time, if no model was named or its prices
+            are not known.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import pays_back
+        >>> stage = when(pays_back(within=20), ClearToolResults(keep_last=5))
+    """
+    if isinstance(within, bool) or not isinstance(within, int) or within < 1:
+        msg = f"pays_back: within must be a whole number of calls, at least 1, got {within!r}"
+        raise ConfigError(msg)
+
+    def test(context: Context, call: Call) -> bool:
+        expected = expected_forecast(context, call.aiming_lower(context, call.meter.fixed(context)))
+        return expected is not None and (expected.pays_back(within) or _too_large(context, call))
+
+    def approval(before: Context, after: Context, call: Call) -> bool:
+        made = made_forecast(before, after, call)
+        return made is not None and (made.pays_back(within) or _too_large(before, call))
+
+    return Condition(test, f"pays_back(within={within})", approval, every_step=True)
+
+
+def _too_large(context: Context, call: Call) -> bool:
+    return call.budget is not None and call.size(context) > call.budget.limit

@@ -1,10 +1,13 @@
-"""Text from a transcript made safe for a terminal, and for those who read it."""
+"""Characters: how those that cannot be printed are written, and which go together."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
 from reprlib import Repr
+from typing import Any
 
 from agentctx.lazy import lazy_pattern
 
@@ -91,3 +94,53 @@ def escaped(json: str) -> str:
 def _escape(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[place] << 8 | units[place + 1]:04x}" for place in range(0, len(units), 2))
+
+
+CLUSTER_REACH = 1024
+"""Code points that are looked at on either side; a longer cluster (or run of flags) may be cut."""
+
+# Between these two a cluster ends for sure, whatever stands before them; looked for backwards.
+_SURE_END = (
+    r"(?r)[\p{GCB=Other}\p{GCB=Control}\p{GCB=LF}\p{GCB=LVT}\p{GCB=T}]"
+    r"[^\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}\p{GCB=T}]"
+)
+
+
+@cache
+def _clusters(source: str) -> Any:  # noqa: ANN401 - regex has no types
+    """A compiled pattern of ``regex`` (which comes with tiktoken), imported when text is first cut."""
+    return import_module("regex").compile(source)
+
+
+def cluster_end_before(text: str, position: int) -> int:
+    """The last end of a cluster at or before ``position`` (in code points).
+
+    The text before it holds whole clusters.
+    """
+    return _around(text, position)[0]
+
+
+def cluster_end_after(text: str, position: int) -> int:
+    """The first end of a cluster at or after ``position`` (in code points).
+
+    The text from it on holds whole clusters.
+    """
+    return _around(text, position)[1]
+
+
+def _around(text: str, position: int) -> tuple[int, int]:
+    """The last end of a cluster at or before ``position``, and the first at or after it; looks only near it."""
+    if position <= 0 or position >= len(text):
+        edge = max(0, min(position, len(text)))
+        return edge, edge
+    first = max(0, position - CLUSTER_REACH)
+    near, here = text[first : position + CLUSTER_REACH], position - first
+    sure = _clusters(_SURE_END).search(near, 0, here + 1)
+    start = 0 if sure is None else sure.start() + 1
+    while start < here:
+        cluster = _clusters(r"\X").match(near, start)
+        stop = start + 1 if cluster is None else cluster.end()
+        if stop > here:
+            return first + start, first + stop
+        start = stop
+    return position, position
