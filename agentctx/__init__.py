@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from agentctx.protocols import (
         Call as Call,
         ContextStrategy as ContextStrategy,
-        Scope as Scope,
-        Stage as Stage,
+        Strategy as Strategy,
+        When as When,
     )
     from agentctx.reports import (
         Compaction as Compaction,
@@ -99,7 +99,7 @@ else:
             ),
             "agentctx.strategies.ledger": "Ledger",
             "agentctx.pipeline": "Pipeline",
-            "agentctx.protocols": "Call ContextStrategy Scope Stage",
+            "agentctx.protocols": "Call ContextStrategy Strategy When",
             "agentctx.session.session": "Session",
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",

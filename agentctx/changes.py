@@ -44,7 +44,7 @@ By = Literal["repair", "arrival", "step", "pressure", "fit"]
 """Why a message was changed.
 
 ``"repair"``: the history was illegal. ``"arrival"``, ``"step"`` and ``"pressure"``: by a stage that runs on new
-messages, at every step, or when the context has grown too large (``Scope``). ``"fit"``: by the engine itself, which
+messages, at every step, or when the context has grown too large (``When``). ``"fit"``: by the engine itself, which
 makes the request fit the budget, satisfies the model, or keeps the recap and the cache breakpoints true.
 """
 

@@ -140,7 +140,7 @@ class NoBudget(ConfigError):
 
     def __init__(self, stage: str) -> None:
         super().__init__(
-            f"{stage}: no budget in force: pass {stage}(max_tokens=...), "
+            f"{stage}: no budget in force: pass "
             "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
         )
         self.stage = stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -13,10 +12,10 @@ from agentctx.engine.cut import bind
 from agentctx.engine.listeners import observe
 from agentctx.engine.options import (
     as_budget,
+    as_strategies,
     check_listeners,
     check_rules,
     check_sinks,
-    check_stages,
     check_store,
     check_summarizer,
 )
@@ -27,15 +26,14 @@ from agentctx.formats.registry import format_named
 from agentctx.message import Context, Native
 from agentctx.protocols import (
     Call,
-    ContextStrategy,
     Listeners,
     Phase,
     RunInner,
     Sink,
     Store,
+    Strategy,
     Summarizer,
     TokenCounter,
-    declared,
 )
 from agentctx.reports import StepPrepared, StepRefused, View
 from agentctx.session.session import Work, within
@@ -87,7 +85,7 @@ class Pipeline(Plan):
 
     def __init__(
         self,
-        *stages: ContextStrategy,
+        *stages: Strategy,
         budget: Budget | int | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
         store: Store | None = None,
@@ -98,7 +96,7 @@ class Pipeline(Plan):
         sinks: Sequence[Sink] = (),
     ) -> None:
         """Check the stages and remember the options."""
-        check_stages("Pipeline", stages)
+        strategies = as_strategies("Pipeline", stages)
         if thinking not in POLICIES:
             msg = f"Pipeline: thinking is {thinking!r}; it is one of {', '.join(POLICIES)}"
             raise ConfigError(msg)
@@ -106,16 +104,15 @@ class Pipeline(Plan):
         counted = as_counter(counter, "Pipeline")
         check_store(store)
         check_listeners("Pipeline", on_compact)
-        check_summarizer(summarizer, stages)
+        check_summarizer(summarizer, strategies)
         check_sinks(sinks)
         super().__init__(
-            stages, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking, tuple(sinks)
+            strategies, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking, tuple(sinks)
         )
 
     def __repr__(self) -> str:
         """Its stages and its budget."""
-        stages = [declared(stage).name if isroutine(stage) else repr(stage) for stage in self.stages]
-        return f"{type(self).__name__}({', '.join([*stages, f'budget={self.budget}'])})"
+        return f"{type(self).__name__}({', '.join([*map(repr, self.stages), f'budget={self.budget}'])})"
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""

@@ -14,7 +14,7 @@ from agentctx.errors import ConfigError, UnknownModel
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import Stage
+from agentctx.protocols import ContextStrategy
 from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
@@ -219,7 +219,7 @@ def _checked(preset: str, budget: Budget | int | str, model: str | None) -> tupl
     return room, model
 
 
-def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[Stage]:
+def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[ContextStrategy]:
     """What tools say in fewer tokens, by its kind and by reference; no output takes more than its part."""
     cap = max(SMALLEST_CAP, budget.limit // FEWEST_CALLS)
     folds = FoldOutput(kinds=kinds), FoldOutput(kinds=_LARGE_KINDS, over=cap)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from typing import Protocol, TypeVar, cast, runtime_checkable
@@ -30,68 +30,123 @@ from agentctx.wire_format import USUAL, WireFormat
 T = TypeVar("T")
 
 
-class Scope(Enum):
-    """When a session runs a stage; see ``Stage.scope``.
-
-    A stateless ``prepare`` runs every stage.
+class When(Enum):
+    """When a session runs a strategy; a stateless ``prepare`` runs all.
 
     Example:
-        >>> from agentctx import ClearToolResults, Scope, TruncateToolOutputs
-        >>> TruncateToolOutputs.scope is Scope.ARRIVALS, ClearToolResults.scope is Scope.PRESSURE
+        >>> from agentctx import ClearToolResults, TruncateToolOutputs, When
+        >>> TruncateToolOutputs.when is When.ON_ARRIVAL, ClearToolResults.when is When.UNDER_PRESSURE
         (True, True)
     """
 
-    ARRIVALS = "arrivals"
-    """On new messages: what it decides about one message never depends on the others.
+    ON_ARRIVAL = "on arrival"
+    """On new messages: the decision about one message never depends on the others.
 
-    What is new is seen once, but for the tail, such as a call that waits for its results: that is seen again at each
-    step until it is final, as the caller passed it, and what was done to it before is thrown away. Until then repair's
-    placeholder stands where a result is missing.
+    New messages are seen once, but for the tail, such as a call that waits for its results: a session shows the tail
+    again at each step until it is final, as the caller passed it, and throws away what was done to it before. Until
+    then the placeholder of repair stands where a result is missing.
     """
-    PRESSURE = "pressure"
-    """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
+    UNDER_PRESSURE = "under pressure"
+    """On the whole context, when it has passed the trigger of the budget; at every step when there is no budget."""
     ALWAYS = "always"
     """On the whole context, at every step."""
 
 
 class Phase(Enum):
-    """A part of a step, in which stages run. Stages within a stage run in the phases in which they would run alone."""
+    """A part of a step, in which strategies run; those within others run in the phases in which they would alone."""
 
-    ONCE = frozenset({Scope.ARRIVALS, Scope.PRESSURE, Scope.ALWAYS})
-    """A stateless ``prepare``, on the whole context: every stage."""
-    ARRIVALS = frozenset({Scope.ARRIVALS})
-    """What is new in a session."""
-    EVERY_STEP = frozenset({Scope.ALWAYS})
+    ONCE = frozenset(When)
+    """A stateless ``prepare``, on the whole context: every strategy."""
+    ARRIVALS = frozenset({When.ON_ARRIVAL})
+    """The new messages of a session."""
+    EVERY_STEP = frozenset({When.ALWAYS})
     """The whole context of a session that has room."""
-    PRESSURE = frozenset({Scope.PRESSURE, Scope.ALWAYS})
+    PRESSURE = frozenset({When.UNDER_PRESSURE, When.ALWAYS})
     """The whole context of a session that has grown too large, or that has no budget."""
 
-    @property
-    def scopes(self) -> frozenset[Scope]:
-        """The scopes of the stages that run in it."""
-        return self.value
 
+class ContextStrategy:
+    """One transformation of a request: derive from it to say when it runs, and which options it has.
 
-class ContextStrategy(Protocol):
-    """A stage. A function qualifies, plain or async; the same object out means "nothing changed".
+    A plain or async function ``(context, call) -> context`` is one, too, and runs at every step: the pipeline wraps
+    it. A plain one is a function of values: for a large context it is called in a worker thread, where it holds up
+    nobody, and where steps of other conversations may call it at the same time. An async one waits, such as for a call
+    of a model. The same object out means "nothing changed".
 
-    A plain one is a function of values: for a large context it is called in a worker thread, where it holds up nobody,
-    and where steps of other conversations may call it at the same time.
-    An async one is for what waits, such as a call of a model. A stage with options, or one that need not run at every
-    step, is a class derived from ``Stage``.
+    A strategy that comes down to a budget has an attribute ``budget``: the one that it carries itself, or None, and
+    then the pipeline's holds, or the model's.
 
     Example:
-        >>> from agentctx import Call, Context, Pipeline
-        >>> def without_first(context: Context, call: Call) -> Context:
-        ...     return context.with_messages(context.messages[1:])
+        >>> from typing import ClassVar
+        >>> from attrs import frozen
+        >>> from agentctx import Call, Context, ContextStrategy, Pipeline, When
+        >>> @frozen
+        ... class WithoutWord(ContextStrategy):
+        ...     word: str
+        ...     when: ClassVar[When] = When.UNDER_PRESSURE  # in a session only when the context has grown too large
+        ...
+        ...     def apply(self, context: Context, call: Call, /) -> Context:
+        ...         stays, places = call.protected(context), enumerate(context.messages)
+        ...         kept = [each for place, each in places if place in stays or self.word not in each.text]
+        ...         return context.with_messages(tuple(kept))
         >>> messages = [{"role": "assistant", "content": "Hello, I am a bot."}, {"role": "user", "content": "Hi"}]
-        >>> (await Pipeline(without_first).prepare(messages)).messages
+        >>> (await Pipeline(WithoutWord("bot")).prepare(messages)).messages
         [{'role': 'user', 'content': 'Hi'}]
     """
 
-    def __call__(self, context: Context, call: Call, /) -> Context | Awaitable[Context]:
-        """Return the context that the model shall see instead of this one."""
-        ...
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """Its name in reports and errors."""
+        return type(self).__name__
+
+    @property
+    def when(self) -> When:
+        """When a session runs it."""
+        return When.ALWAYS
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...]:
+        """The strategies that it holds, which run in its place, each under its own name; none for most."""
+        return ()
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context that the model shall see instead of this one: the one that ``apply`` returns.
+
+        A strategy that waits, such as for a call of a model, has this method instead of ``apply``.
+        """
+        return await run_plain(self.apply, context, call)
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """Return the same as a plain function of values; a large request is passed to it in a worker thread."""
+        msg = f"{self.name} has neither a plain apply nor an async __call__"
+        raise NotImplementedError(msg)
+
+    def reserves(self, call: Call, /) -> int:
+        """Return the tokens that it may add for what stands for what is gone: strategies that cut leave them free.
+
+        Only a strategy that has this method may write the recap, or put one in the place of another.
+        """
+        return sum(stage.reserves(call) for stage in self.stages)
+
+    def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:  # noqa: ARG002 - the contract
+        """Return the context in which no text of this strategy refers to a message that is not there any more.
+
+        It is called after each strategy that changed the context, also after a cut for the final fit. A text that
+        refers to a message that is gone becomes the original text again where there is room (``Call.room``), else
+        another that is no larger.
+
+        Args:
+            before: The context in which all that is referred to is there.
+            after: The context that another strategy made of it.
+            call: What strategies are told.
+        """
+        return after
+
+
+Strategy = ContextStrategy | Callable[[Context, "Call"], Context | Awaitable[Context]]
+"""What a pipeline takes as a stage: a strategy, or a plain or async function."""
 
 
 async def run_plain(work: Callable[[Context, Call], T], context: Context, call: Call) -> T:
@@ -109,260 +164,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 RunInner = Callable[[ContextStrategy, Context, "Call"], Awaitable[Context]]
-"""Runs a stage that another stage is made of, and returns the context that it returns."""
-
-
-class Stage:
-    """All that a stage may say of itself, with what holds where it does not. Derive from it and say what is different.
-
-    What it does is ``apply``, a plain function, or an async ``__call__`` where it waits for something; every stage can
-    be awaited. ``apply`` is called in a worker thread when the request is large.
-
-    Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called
-    as a stage and does not derive from it may have some of this all the same, but for ``stages`` and how these are run.
-
-    Example:
-        >>> from attrs import frozen
-        >>> from agentctx import Call, Context, Pipeline, Scope, Stage
-        >>> @frozen
-        ... class WithoutWords(Stage):
-        ...     word: str
-        ...     scope = Scope.PRESSURE  # in a session only when the context has grown too large
-        ...
-        ...     def apply(self, context: Context, call: Call, /) -> Context:
-        ...         stays, places = call.protected(context), enumerate(context.messages)
-        ...         kept = [each for place, each in places if place in stays or self.word not in each.text]
-        ...         return context.with_messages(tuple(kept))
-        >>> messages = [{"role": "assistant", "content": "Hello, I am a bot."}, {"role": "user", "content": "Hi"}]
-        >>> (await Pipeline(WithoutWords("bot")).prepare(messages)).messages
-        [{'role': 'user', 'content': 'Hi'}]
-    """
-
-    __slots__ = ()
-
-    # What it does.
-
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """The context that the model shall see instead of this one: what ``apply`` makes of it.
-
-        A stage that waits for something, such as a call of a model, has this method instead.
-        """
-        return await run_plain(self.apply, context, call)
-
-    def apply(self, context: Context, call: Call, /) -> Context:
-        """The same as a plain function of values, which is called in a worker thread when the request is large."""
-        msg = f"{self.name} has neither a plain apply nor an async __call__"
-        raise NotImplementedError(msg)
-
-    @property
-    def name(self) -> str:
-        """What it is called in reports and errors."""
-        return type(self).__name__
-
-    # When it runs.
-
-    @property
-    def scope(self) -> Scope:
-        """When a session runs it."""
-        return Scope.ALWAYS
-
-    @property
-    def own_budget(self) -> Budget | None:
-        """The budget that it carries itself."""
-        return None
-
-    @property
-    def needs_budget(self) -> bool:
-        """Whether it comes down to a budget: where neither it nor a pipeline has one, the model's holds."""
-        return False
-
-    @property
-    def moves_prefix(self) -> bool:
-        """Whether, without a session, it cuts at another place at every call."""
-        return any(declared(stage).moves_prefix for stage in self.stages or ())
-
-    def concerns(self, call: Call, /) -> bool:
-        """Whether it has anything to do with this model and format; else a pipeline does not run it."""
-        return self.stages is None or any(declared(stage).concerns(call) for stage in self.stages)
-
-    # What it writes into the recap.
-
-    @property
-    def summarizes(self) -> bool:
-        """Whether it asks the pipeline's summarizer."""
-        return any(declared(stage).summarizes for stage in self.stages or ())
-
-    @property
-    def recaps(self) -> bool:
-        """Whether it writes the recap. Only such a stage may put one in the place of another."""
-        return self.summarizes or any(declared(stage).recaps for stage in self.stages or ())
-
-    def reserves(self, call: Call, /) -> int:
-        """Tokens that it may add once something is left out, for the recap: stages that cut leave so many free."""
-        return sum(declared(stage).reserves(call) for stage in self.stages or ())
-
-    def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
-        """After the caller went back to these messages: the indexes of those whose edit by this stage is still true.
-
-        None: it writes nothing that depends on other messages.
-        """
-        return None
-
-    # How it reduces a block of a build.
-
-    @property
-    def label(self) -> str:
-        """What the report on a build says of a block that it has reduced."""
-        return "evicted"
-
-    @property
-    def gradual(self) -> bool:
-        """Whether it keeps more of a block in more room: then it is asked again when room is left over."""
-        return False
-
-    def least(self, _block: Context, _call: Call, /) -> int | None:
-        """The fewest tokens that it can bring a block down to; None: what must stay of it."""
-        return None
-
-    # How it is spared work.
-
-    def leaves_alone(self, _messages: Sequence[Message], _call: Call, /) -> bool:
-        """Whether a glance at these few messages tells that it would change nothing in them, and say nothing.
-
-        A session asks it about what is new before it makes anything ready for it; what ``call`` protects is not known
-        yet. False: it has to be run.
-        """
-        return False
-
-    # Stages within it.
-
-    @property
-    def stages(self) -> tuple[ContextStrategy, ...] | None:
-        """The stages that it is made of, which are run in its place, each under its own name; None when it is one."""
-        return None
-
-    @property
-    def refers(self) -> bool:
-        """Whether it lets messages refer to others: then it is asked to mend that (``mended``)."""
-        return False
-
-    def mended(self, context: Context, _before: Context, _call: Call, /) -> Context:
-        """The context in which nothing that it has written refers to what is not there any more.
-
-        Asked after each stage that changed something, also one that cuts for the final fit. What refers to what is gone
-        gets its text back where there is room for it (``Call.room``), else something that is no larger than it is.
-
-        Args:
-            context: What the stage made.
-            before: What that was before, in which all that is referred to is there.
-            call: What stages are told.
-        """
-        return context
-
-    def stood_for(self, _messages: Sequence[Message], /) -> Mapping[str, int]:
-        """How many characters each text stands for that it has written, where that refers to what is there.
-
-        What is cut away of an output says how many characters are missing; such a text counts as these.
-        """
-        return {}
-
-    def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
-        """It, with those of its stages only that run in ``phase``; None when there is none.
-
-        The second argument is the budget, as it was configured, that holds around it.
-        """
-        return self if self.scope in phase.scopes else None
-
-    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run its stages by ``run``, each on what the one before returned.
-
-        Return what the last one returned, or ``context`` itself: then it is as if none had run.
-        """
-        for stage in self.stages or ():
-            context = await run(stage, context, call)
-        return context
-
-
-def declared(stage: ContextStrategy) -> Stage:
-    """What a stage says of itself."""
-    return stage if isinstance(stage, Stage) else _Underived(stage)
-
-
-class _Underived(Stage):
-    """What a stage says of itself that does not derive from ``Stage``: whatever it has of these counts."""
-
-    __slots__ = ("stage",)
-
-    def __init__(self, stage: ContextStrategy) -> None:
-        self.stage = stage
-
-    def _said(self, attribute: str, otherwise: T) -> T:
-        found: T = getattr(self.stage, attribute, otherwise)
-        return found
-
-    @property
-    def name(self) -> str:
-        return name_of(self.stage)
-
-    @property
-    def scope(self) -> Scope:
-        return self._said("scope", Scope.ALWAYS)
-
-    @property
-    def own_budget(self) -> Budget | None:
-        return self._said("own_budget", None)
-
-    @property
-    def needs_budget(self) -> bool:
-        return self._said("needs_budget", otherwise=False)
-
-    @property
-    def summarizes(self) -> bool:
-        return self._said("summarizes", otherwise=False)
-
-    @property
-    def recaps(self) -> bool:
-        return self._said("recaps", otherwise=self.summarizes)
-
-    @property
-    def moves_prefix(self) -> bool:
-        return self._said("moves_prefix", otherwise=False)
-
-    def reserves(self, call: Call, /) -> int:
-        return self._said("reserves", lambda _call: 0)(call)
-
-    @property
-    def label(self) -> str:
-        return self._said("label", super().label)
-
-    @property
-    def gradual(self) -> bool:
-        return self._said("gradual", otherwise=False)
-
-    def least(self, block: Context, call: Call, /) -> int | None:
-        return self._said("least", super().least)(block, call)
-
-    def concerns(self, call: Call, /) -> bool:
-        return self._said("concerns", super().concerns)(call)
-
-    def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
-        return self._said("leaves_alone", super().leaves_alone)(messages, call)
-
-    def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:
-        return self._said("true_at", super().true_at)(messages)
-
-    @property
-    def refers(self) -> bool:
-        return self._said("refers", otherwise=False)
-
-    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
-        return self._said("mended", super().mended)(context, before, call)
-
-    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        return self._said("stood_for", super().stood_for)(messages)
-
-    def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
-        return self.stage if self.scope in phase.scopes else None
+"""Runs a strategy that another one holds, and returns the context that it returns."""
 
 
 def name_of(function: object) -> str:
@@ -847,7 +649,7 @@ class Call:
         format: Name of the provider's format.
         budget: The budget in force; None when there is none, neither given nor the model's.
         limit: What a cut aims at, in tokens; not ``budget.limit``, the most: it is that, or a session's target. None
-            without a budget, and for a stage of ``Scope.ARRIVALS`` in a session, which has no size to come down to.
+            without a budget, and for a stage of ``When.ON_ARRIVAL`` in a session, which has no size to come down to.
         reserved: Tokens below ``limit`` that a cut leaves free for the recap, which says what went.
         profile: The model's profile; None when no model was named.
         protect: The caller's own rules of what must survive; the rules that always hold come on top.
@@ -905,7 +707,7 @@ class Call:
     shelf: Shelf | None = field(default=None, repr=False)
     unsaid: str = field(default="", repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)
-    mending: tuple[Stage, ...] = field(default=(), repr=False)
+    mending: tuple[ContextStrategy, ...] = field(default=(), repr=False)
     growth: bool = True
     memo: dict[object, object] = field(factory=dict, repr=False)
 

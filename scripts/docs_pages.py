@@ -25,13 +25,13 @@ import griffe
 import yaml
 
 import agentctx
-from agentctx.protocols import Scope, Stage
+from agentctx.protocols import ContextStrategy, When
 
 ROOT = Path(agentctx.__file__).parent
 PROJECT = Path(__file__).parents[1]
 STAGES_IN = ("agentctx", "agentctx.strategies", "agentctx.strategies")
 HOLD_STAGES = ("when", "first_of")
-NO_STAGE = frozenset({"Pipeline", "Stage"})
+NO_STAGE = frozenset({"Pipeline", "ContextStrategy"})
 MODULES = (
     "agentctx.conversion",
     "agentctx.errors",
@@ -41,9 +41,9 @@ MODULES = (
     "agentctx.retention",
 )
 WHEN = {
-    Scope.ALWAYS: "at every step, on the whole context",
-    Scope.ARRIVALS: "on what is new, at every step",
-    Scope.PRESSURE: "when the trigger is passed",
+    When.ALWAYS: "at every step, on the whole context",
+    When.ON_ARRIVAL: "on what is new, at every step",
+    When.UNDER_PRESSURE: "when the trigger is passed",
 }
 
 
@@ -54,7 +54,7 @@ def stages() -> dict[str, str]:
         for part in STAGES_IN
         for name in import_module(part).__all__
         if name not in NO_STAGE and inspect.isclass(value := getattr(import_module(part), name))
-        if issubclass(value, Stage)
+        if issubclass(value, ContextStrategy)
     }
     return dict(sorted(found.items())) | dict.fromkeys(HOLD_STAGES, "agentctx")
 

@@ -503,7 +503,6 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.builds(TruncateToolOutputs, max_chars=st.integers(1, 2_000), keep=keeps),
         st.builds(ClearToolResults, keep_last=st.integers(0, 4), exclude=st.sets(st.sampled_from(NAMES), max_size=2)),
         st.just(FitContextWindow()),
-        st.builds(FitContextWindow, max_tokens=st.integers(50, 5_000), reserve_tokens=st.integers(0, 49)),
         st.builds(FitContextWindow, budget=budgets(5_000)),
         st.builds(CollapseRepeats, similar=st.sampled_from((None, 1, 0.6))),
         st.builds(CollapseRepeats, marker=st.sampled_from(("[-]", "[{tool}]", "[as {what} of {tool} said below]"))),

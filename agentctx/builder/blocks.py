@@ -7,6 +7,7 @@ import html
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, cast, get_args
 
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -15,7 +16,8 @@ from attrs import define, evolve, field, frozen
 from agentctx.budget import Budget
 from agentctx.changes import Change, Outcome, match
 from agentctx.engine.cut import tokens_of
-from agentctx.engine.options import check_tokens
+from agentctx.engine.listeners import is_async
+from agentctx.engine.options import as_strategies, check_tokens
 from agentctx.engine.run_stages import Noting, answered, run_alone
 from agentctx.errors import (
     BigItem,
@@ -28,7 +30,7 @@ from agentctx.errors import (
     StageError,
 )
 from agentctx.message import Context, Media, Message, Native, Part, Text, Ttl
-from agentctx.protocols import Call, ContextStrategy, Notes, declared
+from agentctx.protocols import Call, ContextStrategy, Notes, Strategy
 from agentctx.strategies.drop_units import Drop, Strict, TruncateOldest, staying
 from agentctx.tiers import Tier, TierRule, allocate, as_tier
 from agentctx.unit import broken_pair, last_words, signed_thinking
@@ -345,9 +347,9 @@ class Block:
         evict: The stage that is run over it when it is too large; without one the build fails rather than cut it. It
             sees the block's messages as a request of their own, with the block's room as budget, of which nothing is
             protected but, in the tiers of the conversation (``HISTORY`` and behind it), the user's newest words. It
-            may say what it does in a ``label``; what the least is that it can come down to, in a method
-            ``least(context, call)``; that it keeps everything or nothing, with ``whole``; and that more room gives
-            more messages, with ``gradual``: then it is asked again when room is left over.
+            may have a ``label``, the word for its work in the report, and a method ``least(context, call)`` that
+            returns the fewest tokens to which it can bring a block down. A plain one runs again when room is left
+            over; one that waits, such as for a model, runs once.
         max_tokens: The most tokens that it may have, however much room there is; None means no cap.
         cache: Whether the provider shall keep the prefix that ends with this block: True, a lifetime (``"5m"``,
             ``"1h"``), or the provider's own mark. Written where the format has such marks.
@@ -365,7 +367,7 @@ class Block:
     id: str
     messages: tuple[Any, ...] = field(converter=_own_messages)
     tier: Tier = field(default=Tier.HISTORY, converter=as_tier)
-    evict: ContextStrategy = field(default=Strict())
+    evict: Strategy = field(default=Strict())
     max_tokens: int | None = None
     cache: bool | str | Mapping[str, Any] | None = field(default=None, hash=False)
 
@@ -549,7 +551,7 @@ async def _give_back(slots: Sequence[Slot], room: SharedRoom) -> None:
 
 async def _grow(slot: Slot, tokens: int) -> None:
     """Let more of a block go out when ``tokens`` allow more than its grant did."""
-    if tokens <= slot.granted or not (slot.is_gradual or slot.size <= tokens):
+    if tokens <= slot.granted or not (slot.runs_again or slot.size <= tokens):
         return
     was = slot.out
     await slot.fit(tokens)
@@ -677,10 +679,16 @@ class Slot:
         cap = self.block.max_tokens
         return self.size if cap is None else min(self.size, cap)
 
+    @cached_property
+    def stage(self) -> ContextStrategy:
+        """The stage that is run over it when it is too large."""
+        return as_strategies(f"block {self.block.id!r}: evict", [self.block.evict])[0]
+
     @property
-    def is_gradual(self) -> bool:
-        """Whether more tokens give more messages, so that its stage is asked again when room was left over."""
-        return declared(self.block.evict).gradual
+    def runs_again(self) -> bool:
+        """Whether its stage runs again when room is left over: not one that waits, such as for a model."""
+        stage = self.block.evict
+        return not is_async(stage) or type(stage).__call__ is ContextStrategy.__call__
 
     def keep_all(self) -> None:
         """Let all of it go out."""
@@ -695,14 +703,14 @@ class Slot:
         else:
             self.out = REJECTED
             self.out = await self._reduced(tokens)
-            self.asked = None if self.is_gradual else self.out
+            self.asked = None if self.runs_again else self.out
 
     async def _reduced(self, tokens: int) -> Reduced:
         """What its stage makes of it; an error says which block it was, and how much room there was."""
-        name, call = f"{declared(self.block.evict).name} of {self.name}", self.call_for(tokens)
+        name, call = f"{self.stage.name} of {self.name}", self.call_for(tokens)
         with Noting(f"while {self.name} was made to fit {tokens:,} tokens"):
             try:
-                after = await run_alone(self.block.evict, Context(self.given), call, name)
+                after = await run_alone(self.stage, Context(self.given), call, name)
             except ContextOverflow as error:
                 if error.biggest:
                     raise
@@ -710,7 +718,7 @@ class Slot:
                 raise ContextOverflow(error.tokens, error.limit, [item]) from error
             self._check(name, after, tokens)
         outcomes = {reason.outcome for reason in call.notes.reasons.values()}
-        label = "summarized" if Outcome.SUMMARISED in outcomes else declared(self.block.evict).label
+        label = "summarized" if Outcome.SUMMARISED in outcomes else getattr(self.block.evict, "label", "evicted")
         return Reduced(after.messages, sum(map(call.count, after.messages)), label, call.notes)
 
     def call_for(self, tokens: int) -> Call:
@@ -769,7 +777,7 @@ class Slot:
         return (*gone, *edited, *added)
 
     def _change(self, place: int, one: Message, new: Message | None, outcome: Outcome) -> Change:
-        stage, why = declared(self.block.evict).name, f"{self.name} over {self.granted:,} tokens"
+        stage, why = self.stage.name, f"{self.name} over {self.granted:,} tokens"
         before = 0 if outcome is Outcome.ADDED else self.call.count(one)
         return Change(place, one.role, outcome, stage, why, before, 0 if new is None else self.call.count(new))
 
@@ -805,11 +813,12 @@ def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
 def least_of(slot: Slot) -> int:
     """The fewest tokens that a block can come down to: what its stage says, else what must stay; at most all of it."""
     block, call = Context(slot.given), slot.call_for(slot.size)
-    tokens: object = declared(slot.block.evict).least(block, call)
+    least = getattr(slot.block.evict, "least", None)
+    tokens: object = None if least is None else least(block, call)
     if tokens is None:
         return 0 if slot.keep is None else tokens_of(staying(block, call), call)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-        raise StageError(declared(slot.block.evict).name, f"least: expected a number of tokens, got {tokens!r}")
+        raise StageError(slot.stage.name, f"least: expected a number of tokens, got {tokens!r}")
     return min(tokens, slot.size)
 
 

@@ -20,7 +20,7 @@ from agentctx.errors import InvalidInput
 from agentctx.message import CacheMarker, Context, Message, Tool
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import offload
-from agentctx.protocols import Call
+from agentctx.protocols import Call, ContextStrategy
 from agentctx.reports import StageReport
 from agentctx.wire_format import CacheMarkers, WireFormat, head_markers
 
@@ -29,7 +29,7 @@ Marked = dict[int, tuple[CacheMarker, ...]]
 
 
 @frozen(eq=False, repr=False)
-class KeepCacheMarkers:
+class KeepCacheMarkers(ContextStrategy):
     """Put the markers that were lost where they can stand. There are never more than the provider takes.
 
     A marker that meets one of the same lifetime is one with it; one that meets another lifetime goes, since it would
@@ -63,6 +63,12 @@ class KeepCacheMarkers:
             f"{len(lost) - moved} left out"
         )
         return context.with_messages(tuple(keeping.messages)) if moved else context
+
+
+class PlacesMarkers(ContextStrategy):
+    """A strategy that only places cache markers: it is not run where the format, or the model, has none."""
+
+    __slots__ = ()
 
 
 def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Sequence[int] | None = None) -> Marked:
@@ -145,7 +151,7 @@ def _standing(message: Message, markers: CacheMarkers) -> list[tuple[CacheMarker
 
 
 @frozen(eq=False, repr=False)
-class LiftCacheMarkers:
+class LiftCacheMarkers(ContextStrategy):
     """Take off the markers that the model refuses, as far as it is known: they are another model's, or another API's.
 
     A message that holds nothing else goes.
@@ -238,7 +244,7 @@ def _relieved_tool(tool: Tool, markers: CacheMarkers, profile: ModelProfile | No
 
 
 @frozen(eq=False, repr=False)
-class LimitCacheMarkers:
+class LimitCacheMarkers(ContextStrategy):
     """Take off the oldest markers that are more than the provider takes, and shorten an hour behind five minutes.
 
     Markers on tools and system prompt stay; see ``check_head``.

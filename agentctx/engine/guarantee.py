@@ -23,7 +23,7 @@ from agentctx.errors import BigItem, ContextOverflow, InvalidInput
 from agentctx.formats.native import mapping_or_none
 from agentctx.message import KEYS, Context, Media, Message, Native, Part, Text, Thinking, ToolResult
 from agentctx.models.table import shares_reasoning
-from agentctx.protocols import Call, ContextStrategy, Stage
+from agentctx.protocols import Call, ContextStrategy
 from agentctx.reports import StageReport
 from agentctx.tokens.media import base64_of
 from agentctx.unit import FOREIGN_REASONING, GO_ON, open_at_end, open_round, signed
@@ -32,7 +32,7 @@ WHY = "the reasoning was bound to a prefix that changed"
 
 
 @frozen(eq=False, repr=False)
-class DropBoundThinking(Stage):
+class DropBoundThinking(ContextStrategy):
     """Drop every signed thinking block from one message on.
 
     Args:
@@ -117,7 +117,7 @@ def understands(model: str | None, other: str | None) -> bool:
 
 
 @frozen(eq=False, repr=False)
-class DropForeignReasoning:
+class DropForeignReasoning(ContextStrategy):
     """Leave out the reasoning of messages from before the model was changed.
 
     Args:
@@ -128,7 +128,7 @@ class DropForeignReasoning:
     origins: Sequence[int]
     until: int
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without it."""
         wire = call.wire
         if wire is None:
@@ -158,7 +158,7 @@ NAMED = 5
 
 @library_stage
 @frozen(eq=False, repr=False)
-class FitGuarantee(Stage):
+class FitGuarantee(ContextStrategy):
     """Make the request fit ``limit`` or raise.
 
     In this order: the results of what must stay are cut when they alone are too large; the request is cut in the order
@@ -173,7 +173,6 @@ class FitGuarantee(Stage):
 
     limit: int
     origins: Sequence[int | None] | None = None
-    recaps: ClassVar[bool] = True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, at most ``limit`` tokens.
@@ -210,10 +209,9 @@ def _shrink_arguments(context: Context, limit: int, places: frozenset[int], call
 
 @library_stage
 @frozen(eq=False, repr=False)
-class RecapCounts(Stage):
+class RecapCounts(ContextStrategy):
     """Let a recap that stands in the request count all that is gone, whichever stage has left it out."""
 
-    recaps: ClassVar[bool] = True
     name: ClassVar[str] = "Recap"
 
     def apply(self, context: Context, call: Call, /) -> Context:
@@ -223,7 +221,7 @@ class RecapCounts(Stage):
 
 @library_stage
 @frozen(eq=False, repr=False)
-class RecapGivesWay(Stage):
+class RecapGivesWay(ContextStrategy):
     """Let the recap get shorter until the request fits, or go.
 
     Args:
@@ -231,7 +229,6 @@ class RecapGivesWay(Stage):
     """
 
     limit: int
-    recaps: ClassVar[bool] = True
     name: ClassVar[str] = "FitGuarantee"
 
     def apply(self, context: Context, call: Call, /) -> Context:
@@ -273,7 +270,7 @@ STEP = 0.9
 
 @library_stage
 @frozen(eq=False, repr=False)
-class FitRequestBytes(Stage):
+class FitRequestBytes(ContextStrategy):
     """Leave out as much as it takes for the body to have at most ``request_bytes`` bytes.
 
     Args:
@@ -283,7 +280,6 @@ class FitRequestBytes(Stage):
 
     request_bytes: int
     origins: Sequence[int | None] | None = None
-    recaps: ClassVar[bool] = True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, small enough.
@@ -326,7 +322,7 @@ LEFT_OUT = "[an image was left out]"
 
 @library_stage
 @frozen(eq=False, repr=False)
-class LimitImages(Stage):
+class LimitImages(ContextStrategy):
     """Replace the oldest images by a short text until ``images`` are left; protected messages keep theirs.
 
     Args:

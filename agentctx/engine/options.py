@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from inspect import iscoroutinefunction, signature
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from inspect import isawaitable, iscoroutinefunction, isroutine, signature
 from typing import TypeVar
+
+from attrs import frozen
 
 from agentctx.budget import Budget
 from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError, NoBudget
-from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared
+from agentctx.message import Context
+from agentctx.protocols import Call, ContextStrategy, Strategy, When, name_of, run_plain
 from agentctx.unit import ProtectRule
 
 _OF_THE_LIBRARY: set[type] = set()
@@ -32,6 +35,12 @@ def is_ours(stage: ContextStrategy) -> bool:
     return type(stage) in _OF_THE_LIBRARY
 
 
+class Summarizing(ContextStrategy):
+    """A strategy of the library that asks the pipeline's summarizer."""
+
+    __slots__ = ()
+
+
 def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
     """The hard limit, and the size to come down to, in tokens.
 
@@ -50,42 +59,82 @@ def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
     return limit, limit if call.limit is None else min(limit, call.limit)
 
 
-def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
-    """Check that each stage can be called, with two arguments, does something when it is, and says when.
+def as_strategies(where: str, stages: Sequence[Strategy]) -> tuple[ContextStrategy, ...]:
+    """Return the stages as strategies: a function is wrapped, a strategy stays as it is.
+
+    Args:
+        where: Who they were passed to, for the error.
+        stages: The stages that were passed.
 
     Raises:
-        ConfigError: If one cannot, is a class, is a list of stages, derives from ``Stage`` and does not say what it
-            does, or has a ``scope`` that is none: it would never be run.
+        ConfigError: If one cannot be called with two arguments, is a class, is a list of stages, derives from
+            ``ContextStrategy`` and does not say what it does, or has a ``when`` that is none: it would never be run.
     """
-    for place, stage in enumerate(stages):
-        passed: object = stage
-        if isinstance(passed, (list, tuple)):
-            before = "condition, " if where == "when" else ""
-            msg = (
-                f"{where}: stages[{place}] must be a stage, got a {type(passed).__name__} of {len(passed)}: "
-                f"pass the stages one by one, {where}({before}a, b), or unpack it, {where}({before}*stages)"
-            )
-            raise ConfigError(msg)
-        if not callable(stage) or isinstance(stage, type):
-            msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
-            raise ConfigError(msg)
-        apply = type(stage).apply if isinstance(stage, Stage) and type(stage).__call__ is Stage.__call__ else None
-        if apply is not None and (apply is Stage.apply or iscoroutinefunction(apply)):
-            msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
-            raise ConfigError(msg)
-        if not _takes_two(stage):
-            msg = f"{where}: stages[{place}] is {stage!r}; a stage takes (context, call), and this cannot be called so"
-            raise ConfigError(msg)
-        scope: object = declared(stage).scope
-        if not isinstance(scope, Scope):
-            msg = (
-                f"{where}: stages[{place}] is {stage!r}; its scope is {scope!r}: write scope: ClassVar[Scope] = "
-                "Scope.PRESSURE, or another Scope; without ClassVar attrs takes it for an option"
-            )
-            raise ConfigError(msg)
+    return tuple([_as_strategy(where, place, stage) for place, stage in enumerate(stages)])
 
 
-def _takes_two(stage: ContextStrategy) -> bool:
+def _as_strategy(where: str, place: int, stage: Strategy) -> ContextStrategy:
+    passed: object = stage
+    if isinstance(passed, (list, tuple)):
+        before = "condition, " if where == "when" else ""
+        msg = (
+            f"{where}: stages[{place}] must be a stage, got a {type(passed).__name__} of {len(passed)}: "
+            f"pass the stages one by one, {where}({before}a, b), or unpack it, {where}({before}*stages)"
+        )
+        raise ConfigError(msg)
+    if not callable(stage) or isinstance(stage, type):
+        msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
+        raise ConfigError(msg)
+    if not _takes_two(stage):
+        msg = f"{where}: stages[{place}] is {stage!r}; a stage takes (context, call), and this cannot be called so"
+        raise ConfigError(msg)
+    if not isinstance(stage, ContextStrategy):
+        if hasattr(stage, "when"):
+            msg = f"{where}: stages[{place}] is {stage!r}; derive its class from ContextStrategy: it says when it runs"
+            raise ConfigError(msg)
+        return FunctionStage(stage)
+    apply = type(stage).apply if type(stage).__call__ is ContextStrategy.__call__ else None
+    if apply is not None and (apply is ContextStrategy.apply or iscoroutinefunction(apply)):
+        msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
+        raise ConfigError(msg)
+    when: object = stage.when
+    if not isinstance(when, When):
+        msg = (
+            f"{where}: stages[{place}] is {stage!r}; its when is {when!r}: write when: ClassVar[When] = "
+            "When.UNDER_PRESSURE, or another When; without ClassVar attrs takes it for an option"
+        )
+        raise ConfigError(msg)
+    return stage
+
+
+@frozen(repr=False)
+class FunctionStage(ContextStrategy):
+    """A function of the user's as a strategy.
+
+    Args:
+        function: The function, plain or async, or an object that is called as one.
+    """
+
+    function: Callable[[Context, Call], Context | Awaitable[Context]]
+
+    def __repr__(self) -> str:
+        """The function."""
+        return self.name if isroutine(self.function) else repr(self.function)
+
+    @property
+    def name(self) -> str:
+        """Its name in reports and errors."""
+        return name_of(self.function)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context that the function returns; a large request is passed to a plain one in a worker thread."""
+        after: object = (
+            self.function(context, call) if is_async(self.function) else await run_plain(self.function, context, call)
+        )
+        return await after if isawaitable(after) else after  # type: ignore[return-value] # the engine checks it
+
+
+def _takes_two(stage: Strategy) -> bool:
     """Whether a stage can be called with two arguments, as far as Python knows what it takes."""
     try:
         known = signature(stage)
@@ -197,10 +246,9 @@ def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> N
 
 
 def _may_summarize(stage: ContextStrategy) -> bool:
-    said = declared(stage)
-    if said.stages is not None:
-        return any(map(_may_summarize, said.stages))
-    return said.summarizes or not is_ours(stage)
+    if stage.stages:
+        return any(map(_may_summarize, stage.stages))
+    return isinstance(stage, Summarizing) or not is_ours(stage)
 
 
 def as_budget(value: Budget | int | None, where: str = "Pipeline") -> Budget | None:

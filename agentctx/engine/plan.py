@@ -10,9 +10,10 @@ from attrs import evolve, field, frozen
 from agentctx.budget import Budget
 from agentctx.engine.cut import bind
 from agentctx.engine.listeners import as_listeners, tell
+from agentctx.engine.options import Summarizing
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.reading import Reader
-from agentctx.engine.run_stages import Holder
+from agentctx.engine.run_stages import Holder, mends, writes_recap
 from agentctx.errors import UnknownModel
 from agentctx.message import Context, Message
 from agentctx.protocols import (
@@ -23,11 +24,9 @@ from agentctx.protocols import (
     Phase,
     RunInner,
     Sink,
-    Stage,
     Store,
     Summarizer,
     TokenCounter,
-    declared,
 )
 from agentctx.reports import Compaction, Report
 from agentctx.tokens.counting import remembering
@@ -61,11 +60,6 @@ class Plan(Holder):
     summarizer: Summarizer | None = None
     thinking: ThinkingPolicy = "postpone"
     sinks: tuple[Sink, ...] = field(default=(), repr=False)
-
-    @property
-    def own_budget(self) -> Budget | None:
-        """Its budget, where it is a stage of another."""
-        return self.budget
 
     def budget_for(self, model: str | None) -> Budget | None:
         """The budget in force: the plan's, else one that a stage carries, else the model's when a stage needs one.
@@ -131,15 +125,9 @@ class Plan(Holder):
         return tuple(stage for stage in _all_stages(self.stages) if isinstance(stage, Plan))
 
     @cached_property
-    def pointing(self) -> dict[str, Stage]:
-        """The stages whose edits are true only as long as other messages are there, by name."""
-        found = map(declared, _all_stages(self.stages))
-        return {stage.name: stage for stage in found if stage.true_at(()) is not None}
-
-    @cached_property
-    def mending(self) -> tuple[Stage, ...]:
-        """The stages that mend what they have written where other stages take away what that refers to."""
-        return tuple(stage for stage in map(declared, _all_stages(self.stages)) if stage.refers)
+    def mending(self) -> tuple[ContextStrategy, ...]:
+        """The stages whose texts refer to other messages."""
+        return tuple(stage for stage in _all_stages(self.stages) if mends(stage))
 
     @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:
@@ -159,8 +147,8 @@ class Plan(Holder):
     @cached_property
     def telling(self) -> tuple[ContextStrategy, ...]:
         """The stages that only tell in the recap what others left out, also those within stages; each once."""
-        found = [(stage, declared(stage)) for stage in _all_stages(self.stages)]
-        telling = [stage for stage, said in found if said.recaps and not said.summarizes and said.stages is None]
+        leaves = (stage for stage in _all_stages(self.stages) if not stage.stages)
+        telling = [stage for stage in leaves if writes_recap(stage) and not isinstance(stage, Summarizing)]
         return tuple(stage for place, stage in enumerate(telling) if stage not in telling[:place])
 
     def tells(self, stage: ContextStrategy, ran: Collection[ContextStrategy]) -> bool:
@@ -258,8 +246,14 @@ def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget 
         phase: The part of the step.
         governing: The budget, as it was configured, that holds around them.
     """
-    narrowed = (declared(stage).in_phase(phase, governing) for stage in stages)
+    narrowed = (_in_phase(stage, phase, governing) for stage in stages)
     return tuple(stage for stage in narrowed if stage is not None)
+
+
+def _in_phase(stage: ContextStrategy, phase: Phase, governing: Budget | None) -> ContextStrategy | None:
+    if isinstance(stage, Holder):
+        return stage.in_phase(phase, governing)
+    return stage if stage.when in phase.value else None
 
 
 @frozen(eq=False, repr=False)
@@ -317,11 +311,14 @@ def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
     """Stages, and the stages within them."""
     for stage in stages:
         yield stage
-        yield from _all_stages(declared(stage).stages or ())
+        yield from _all_stages(stage.stages)
 
 
 def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
-    """The budgets that stages carry; None for a stage that waits for one."""
-    for stage in map(declared, _all_stages(stages)):
-        if stage.needs_budget or stage.own_budget is not None:
-            yield stage.own_budget
+    """The budgets that stages carry; None for a stage that comes down to the one around it."""
+    for stage in _all_stages(stages):
+        if isinstance(stage, Plan) and stage.budget is None:
+            continue  # its stages follow
+        if hasattr(stage, "budget"):
+            budget: Budget | None = stage.budget
+            yield budget

@@ -17,6 +17,7 @@ from attrs import field, frozen
 
 from agentctx.changes import Outcome, match
 from agentctx.characters import cluster_end_before, on_one_line, said_by
+from agentctx.engine.run_stages import writes_recap
 from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import SUMMARY, Asking, SummaryRecord, record_in, says_nothing
 from agentctx.errors import StageError, SummaryError
@@ -24,7 +25,7 @@ from agentctx.lazy import lazy_pattern
 from agentctx.marks import Recap, is_recap, quoted, recap_of, recaps, stands_for
 from agentctx.message import Context, Message, ToolResult
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Stage, declared, run_plain
+from agentctx.protocols import Call, ContextStrategy, run_plain
 from agentctx.unit import first_task
 
 Cut = Callable[[Context, Call], Context]
@@ -300,7 +301,7 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
     start = call.start
     if start is None:
         return 0
-    found: list[Stage] = []
+    found: list[ContextStrategy] = []
     for stage in _writing(stages):
         if stage not in found:  # the same stage twice writes its sections once
             found.append(stage)
@@ -313,19 +314,19 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
     return await run_plain(worked_out, start, call)
 
 
-def _writing(stages: Iterable[ContextStrategy]) -> Iterator[Stage]:
+def _writing(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
     """The stages that write the recap, also those within stages."""
-    for stage in map(declared, stages):
-        if stage.stages is not None:
+    for stage in stages:
+        if stage.stages:
             yield from _writing(stage.stages)
-        elif stage.recaps:
+        elif writes_recap(stage):
             yield stage
 
 
 def with_section(context: Context, heading: str, text: str, call: Call) -> Context:
     """The request with a section of the recap written, and how much is missing now; an empty text takes it away.
 
-    For a stage that declares ``recaps``, and has reserved the room for it (``Stage.reserves``). Nothing is written
+    For a stage that has reserved the room for it (``ContextStrategy.reserves``). Nothing is written
     where nothing was left out in this step: the recap changes at a cut only.
     """
     return with_sections(context, {heading: text}, call)

@@ -16,7 +16,7 @@ from agentctx.changes import Matched
 from agentctx.engine.options import library_stage
 from agentctx.errors import BrokenPair, StageError
 from agentctx.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
-from agentctx.protocols import Call, Stage
+from agentctx.protocols import Call, ContextStrategy
 from agentctx.unit import broken_pair, only_results, open_at_end, server_calls
 from agentctx.wire_format import Repaired, WireFormat
 
@@ -239,7 +239,7 @@ def _why(orphans: list[ToolResult], results: tuple[ToolResult, ...]) -> str:
 
 @library_stage
 @frozen
-class RepairHistory(Stage):
+class RepairHistory(ContextStrategy):
     """Orphaned results are dropped, unanswered calls get a result, duplicates go, wrong order is put right.
 
     What can be kept is kept: a result that stands in the wrong place is moved to its call. Everything done is

@@ -6,6 +6,7 @@ what a stage did, from what it was given and what it returned.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
@@ -17,8 +18,8 @@ from typing import NamedTuple, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
 
+from agentctx.budget import Budget
 from agentctx.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
-from agentctx.engine.listeners import is_async
 from agentctx.engine.options import is_ours
 from agentctx.engine.originals import ELSEWHERE, Originals, StoreShelf, kept
 from agentctx.engine.repair import sendable
@@ -26,7 +27,7 @@ from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageErr
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.offload import in_threads_of_their_own, offload
-from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared, run_plain
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When
 from agentctx.reports import StageReport
 from agentctx.unit import always, broken_pair, signed_thinking, words
 from agentctx.users_code import FAILURES
@@ -103,24 +104,20 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
     """
     try:
         with nullcontext() if is_ours(stage) else in_threads_of_their_own():  # a user's stage may wait, or hang
-            if is_async(stage):
-                after: object = stage(context, call)
-            else:  # in a worker thread when the request is large
-                after = await run_plain(stage, context, call)
-            after = await after if isawaitable(after) else after
+            after: object = await stage(context, call)
     except FAILURES:
-        with naming(declared(stage).name if name is None else name):
+        with naming(name or stage.name):
             raise
     if after is context:
         return Made(context, len(context.messages))
-    return await _checked(declared(stage).name if name is None else name, context, after)
+    return await _checked(name or stage.name, context, after)
 
 
 @frozen(eq=False, repr=False)
-class _Mending(Stage):
-    """What a stage does when another one has changed something: see ``Stage.mended``."""
+class _Mending(ContextStrategy):
+    """What a stage does when another one has changed something: see ``ContextStrategy.after_cut``."""
 
-    stage: Stage
+    stage: ContextStrategy
     before: Context
 
     @property
@@ -128,15 +125,15 @@ class _Mending(Stage):
         return self.stage.name
 
     @property
-    def scope(self) -> Scope:
-        return self.stage.scope
+    def when(self) -> When:
+        return self.stage.when
 
     def apply(self, context: Context, call: Call, /) -> Context:
-        return self.stage.mended(context, self.before, call)
+        return self.stage.after_cut(self.before, context, call)
 
 
 @frozen(eq=False, repr=False)
-class Adjustment(Stage):
+class Adjustment(ContextStrategy):
     """What the engine itself does to a request.
 
     Args:
@@ -161,14 +158,43 @@ async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: 
     return after
 
 
-class Holder(Stage):
-    """A stage that is made of others, as it is called by itself: then they are no stages of the pipeline."""
+def mends(stage: ContextStrategy) -> bool:
+    """Whether a stage has texts that refer to other messages, which it mends after a cut."""
+    return type(stage).after_cut is not ContextStrategy.after_cut
+
+
+def writes_recap(stage: ContextStrategy) -> bool:
+    """Whether a stage, or one that it holds, writes the recap: it reserves room for that."""
+    return type(stage).reserves is not ContextStrategy.reserves or any(map(writes_recap, stage.stages))
+
+
+class Holder(ContextStrategy):
+    """A stage that holds others: it chooses which of them run in a phase, and runs them.
+
+    Called by itself it runs them alone: then they are no stages of the pipeline.
+    """
 
     __slots__ = ()
 
+    @abstractmethod
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
+        """Return it with those of its stages only that run in a phase; None when there is none.
+
+        Args:
+            phase: The part of the step.
+            governing: The budget, as it was configured, that holds around it.
+        """
+
+    @abstractmethod
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run its stages by ``run``, each on the context that the one before returned.
+
+        Return the context of the last one, or ``context`` itself: then it is as if none had run.
+        """
+
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for."""
-        mending = tuple(stage for stage in map(declared, self.stages or ()) if stage.refers)
+        mending = tuple(stage for stage in self.stages if mends(stage))
         return await self.run_inner(run_alone, context, evolve(call, mending=(*call.mending, *mending)))
 
 
@@ -291,7 +317,7 @@ class Trail:
             setattr(self, each.name, getattr(copy, each.name))
 
 
-_BY: Mapping[Scope, By] = {Scope.ARRIVALS: "arrival", Scope.ALWAYS: "step"}
+_BY: Mapping[When, By] = {When.ON_ARRIVAL: "arrival", When.ALWAYS: "step"}
 """Who causes the changes of a stage that runs then; of all others the pressure."""
 
 
@@ -314,10 +340,10 @@ async def run_stage(
     Raises:
         StageError: If it broke a pair or lost something protected.
     """
-    if declared(stage).stages is not None:
-        await _run_inner(declared(stage), trail, call)
+    if isinstance(stage, Holder):
+        await _run_inner(stage, trail, call)
         return None
-    if declared(stage).recaps:
+    if writes_recap(stage):
         trail.told.append(stage)
     before = trail.context
     report = await _run_one(stage, trail, call, by, trusted=trusted)
@@ -327,7 +353,7 @@ async def run_stage(
 
 
 async def mend(trail: Trail, before: Context, call: Call) -> None:
-    """Let no stage's words refer to what is not there any more, as it was ``before``; see ``Stage.mended``.
+    """Let no stage's words refer to what is not there any more, as it was ``before``; see ``after_cut``.
 
     What one of several puts back moves what others refer to, also since they have mended that: they are asked again.
     """
@@ -351,7 +377,7 @@ async def _run_one(
     stage: ContextStrategy, trail: Trail, call: Call, by: By | None, *, trusted: bool
 ) -> StageReport | None:
     before, started = trail.context, perf_counter()
-    by = _BY.get(declared(stage).scope, "pressure") if by is None else by
+    by = _BY.get(stage.when, "pressure") if by is None else by
     try:
         after, shared = await run(stage, before, call)
         trail.asked = trail.asked or call.notes.asked
@@ -404,7 +430,7 @@ async def keep_originals(trail: Trail, shelf: StoreShelf) -> None:
         trail.reports.append(StageReport("Store", (), trail.tokens, trail.tokens, 0.0, notes))
 
 
-async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
+async def _run_inner(holding: Holder, trail: Trail, call: Call) -> None:
     """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
     name, before, known = holding.name, trail.context, trail.copy()
     if not trail.start:  # then what the whole weighs need not be summed up again to be told by a condition
@@ -413,8 +439,7 @@ async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
     async def run_one(stage: ContextStrategy, context: Context, inner: Call) -> Context:
         if context is not trail.context:
             raise StageError(name, "gave one of its stages another context than the one before had returned")
-        if declared(stage).concerns(inner):
-            await run_stage(stage, trail, inner)
+        await run_stage(stage, trail, inner)
         return trail.context
 
     with naming(name):
@@ -448,9 +473,9 @@ def _compared(
         LostProtected: If it changed the system prompt, or lost what is protected; names the caller's index.
     """
     after, start = made
-    found, name = match(before.messages, after.messages, start), declared(stage).name
+    found, name = match(before.messages, after.messages, start), stage.name
     if not trusted:
-        _check(stage, before, after, found, call, trail.origins)
+        _check(stage, before, after, found, call, trail.origins, by)
         if found.first_changed is not None and not is_ours(stage):
             legal = sendable(name, before, after, found, call)
             if legal is not after:
@@ -464,9 +489,15 @@ def _compared(
 
 
 def _check(
-    stage: ContextStrategy, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
+    stage: ContextStrategy,
+    before: Context,
+    after: Context,
+    found: Matched,
+    call: Call,
+    origins: Sequence[int | None],
+    by: By,
 ) -> None:
-    name = declared(stage).name
+    name = stage.name
     if after.system is not before.system and after.system != before.system:
         raise LostProtected(name, "changed the system prompt, which survives byte for byte")
     if found.first_changed is None:
@@ -477,7 +508,8 @@ def _check(
     if only_results and not call.protect:
         return  # as many stages do to thousands: no pair is another, and nothing that is protected was touched
     _check_pairs(name, after, found.start, call)
-    _check_protected(stage, before, after, found, call, origins)
+    replaceable = by == "fit" or writes_recap(stage)
+    _check_protected(name, before, after, found, call, origins, replaceable=replaceable)
 
 
 def _answer_the_same(old: Message, new: Message) -> bool:
@@ -503,13 +535,19 @@ def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
 
 
 def _check_protected(
-    stage: ContextStrategy, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
+    name: str,
+    before: Context,
+    after: Context,
+    found: Matched,
+    call: Call,
+    origins: Sequence[int | None],
+    *,
+    replaceable: bool,
 ) -> None:
     def place(index: int) -> str:
         origin = origins[index]
         return "the recap" if origin is None else f"messages[{origin}]"
 
-    name, replaceable = declared(stage).name, declared(stage).recaps
     standing = () if replaceable else recaps(before.messages, found.start)
     survivors = always(before.messages, found.start).union(standing)
     pinned = call.frozen(before)

@@ -24,7 +24,7 @@ from agentctx.engine.shrink import OFFLOADED
 from agentctx.events.window import KINDS, KindSizes, kind_of, main_kind, tokens_of_head
 from agentctx.message import Context, Message, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import Meter, declared
+from agentctx.protocols import Meter
 from agentctx.replay import Recording, Step, left_out, part_texts, reader_of, replay, summarise
 from agentctx.reports import View
 from agentctx.transcripts.costs import billed_cost, spent
@@ -149,7 +149,7 @@ async def session_data(
         model=model,
         format=source.wire.name,
         budget=pipeline.budget,
-        stages=tuple(declared(stage).name for stage in pipeline.stages),
+        stages=tuple(stage.name for stage in pipeline.stages),
         calls=tuple(calls),
         given=tuple(log.places),
         items=tuple(items.messages),

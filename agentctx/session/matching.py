@@ -25,6 +25,7 @@ from agentctx.formats.native import snapshot
 from agentctx.marks import Recap, is_recap, stands_for
 from agentctx.message import ROLES, Message, Native, ToolCall, ToolResult
 from agentctx.offload import offload
+from agentctx.protocols import Call
 from agentctx.session.record import (
     Record,
     begins_with,
@@ -297,10 +298,22 @@ def _first_needed(
     open_round = {index for unit in groups[-1:] if unit.is_round for index in unit.places}
     needed |= open_round.union(_answered_early(messages, open_round), _newest_results(messages, groups))
     needed &= late
-    lost = (needed and needed - record.whole()) | _untrue(record, messages, late, ctx) | spare
+    lost = (needed and needed - record.whole()) | (late & _untrue(record, length, call, ctx)) | spare
     if not lost:
         return length
     return next(unit.start for unit in groups if unit.stop > min(lost))
+
+
+def _untrue(record: Record, length: int, call: Call, ctx: StepContext) -> set[int]:
+    """The indexes of the messages whose text refers to a message behind the first ``length``, which are gone."""
+    pairs = zip(record.view, record.origins, strict=True)
+    stays = [(view, at) for view, at in pairs if at is None or at < length]
+    before, after = ctx.context(record.view), ctx.context([view for view, _ in stays])
+    untrue: set[int] = set()
+    for stage in ctx.plan.mending:
+        mended = zip(stage.after_cut(before, after, call).messages, stays, strict=True)
+        untrue |= {at for now, (view, at) in mended if now is not view and at is not None}
+    return untrue
 
 
 def _newest_results(messages: Sequence[Message], groups: Sequence[Unit]) -> Sequence[int]:
@@ -328,16 +341,6 @@ def _heard(messages: Sequence[Message]) -> int:
     while stop and awaits_next(messages[stop - 1]):
         stop -= 1
     return stop
-
-
-def _untrue(record: Record, messages: Sequence[Message], late: set[int], ctx: StepContext) -> set[int]:
-    """Those of the indexes ``late`` whose messages were edited to point to what is not there any more."""
-    return {
-        index
-        for name, stage in ctx.plan.pointing.items()
-        for index in late.intersection(change.index for change in record.log.changes if change.stage == name)
-        - set(stage.true_at(messages) or ())
-    }
 
 
 def recount(record: Record, natives: Sequence[Any], ctx: StepContext) -> None:

@@ -26,13 +26,13 @@ from agentctx.engine.guarantee import (
 from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.recap import reserved
 from agentctx.engine.repair import Earlier, RepairHistory, cleaned, has_server_calls, is_legal, paired
-from agentctx.engine.run_stages import Adjustment, Trail, keep_originals, mend, naming, run_stage
+from agentctx.engine.run_stages import Adjustment, Trail, keep_originals, mend, run_stage, writes_recap
 from agentctx.errors import ContextOverflow
 from agentctx.formats.native import snapshot
 from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.message import ROLES, Context, Message, Native
 from agentctx.offload import is_much, offload
-from agentctx.protocols import ContextStrategy, declared
+from agentctx.protocols import ContextStrategy
 from agentctx.reports import Report, StageReport, View
 from agentctx.session.matching import answered_from, decided_until, match
 from agentctx.session.record import (
@@ -49,7 +49,6 @@ from agentctx.session.record import (
 from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
 from agentctx.tokens.counting import characters_to_count
 from agentctx.unit import is_user_turn, knowing_the_recap, signed
-from agentctx.users_code import FAILURES
 from agentctx.wire_format import head_markers
 
 
@@ -250,17 +249,11 @@ async def _repair(step: Step) -> None:
 
 
 async def _treat(step: Step) -> None:
-    """Run the stages that look at what is new, unless a glance tells that they would leave it alone."""
-    ctx, trail, call = step.ctx, step.trail, None
-    for stage, said in ctx.on_arrival:
-        try:
-            if not is_much(len(trail.context.messages)) and said.leaves_alone(trail.context.messages, ctx.bare_call):
-                continue
-        except FAILURES:
-            with naming(said.name):
-                raise
-        call = step.call() if call is None else call
-        await run_stage(stage, trail, call)
+    """Run the stages that look at what is new."""
+    stages = step.ctx.plan.on_arrival
+    call = step.call() if stages else step.ctx.bare_call
+    for stage in stages:
+        await run_stage(stage, step.trail, call)
 
 
 TAKEN_BACK_ABOVE = 0.9
@@ -358,8 +351,8 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     if sees_all:
         left_out = partial(step.left_out, before.reports)
         call = evolve(call, known=(before.context, before.tokens), start=before.context, left_out=left_out)
-    telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
-    recaps = telling or any(declared(stage).recaps for stage in stages)
+    telling = () if budget is None else step.ctx.plan.telling
+    recaps = telling or any(map(writes_recap, stages))
     if recaps and (aim is None or step.trail.tokens > aim):  # else nothing is cut down to it
         call = evolve(call, reserved=await reserved(stages, call))
     for stage in stages:
@@ -822,7 +815,7 @@ def _found_again(done: Committed, step: Step) -> tuple[int, int | None]:
     if done.first_changed is None:
         return done.prefix, None
     ctx = step.ctx
-    anew = not step.remembered and any(declared(stage).moves_prefix for stage in ctx.plan.at_once)
+    anew = not step.remembered
     found = found_again(step.as_sent, done.first_changed, ctx.bare_call) if done.prefix or anew else 0
     return min(done.prefix, found), (found if anew else None)
 

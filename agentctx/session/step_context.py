@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.budget import Budget
 from agentctx.changes import ChangesInForce
 from agentctx.economics import warmth_after
-from agentctx.engine.cache_markers import Marked, check_head, relieved_head
+from agentctx.engine.cache_markers import Marked, PlacesMarkers, check_head, relieved_head
 from agentctx.engine.guarantee import head_of
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
@@ -23,7 +23,7 @@ from agentctx.formats.native import snapshot
 from agentctx.marks import stands_for
 from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Meter, Stage, declared
+from agentctx.protocols import Call, ContextStrategy, Meter
 from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
 
@@ -122,13 +122,11 @@ class StepContext:
         return self.given_head.system is not self.system or self.given_head.tools is not self.tools
 
     def concerned(self, stages: Sequence[ContextStrategy]) -> tuple[ContextStrategy, ...]:
-        """Those of the stages that have anything to do with the model and the format."""
-        return tuple([stage for stage in stages if declared(stage).concerns(self.bare_call)])
-
-    @cached_property
-    def on_arrival(self) -> tuple[tuple[ContextStrategy, Stage], ...]:
-        """Those of the plan that run on what is new, each with what it says of itself."""
-        return tuple([(stage, declared(stage)) for stage in self.concerned(self.plan.on_arrival)])
+        """Return the stages without those that place cache markers, where the format or the model has none."""
+        markers = self.reader.wire.cache_markers
+        if markers is not None and markers.new("5m", self.reader.profile) is not None:
+            return tuple(stages)
+        return tuple([stage for stage in stages if not _only_marks(stage)])
 
     @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:
@@ -448,3 +446,8 @@ class Step:
             strict=True,
         )
         return next((message for message, origin in known if origin == index), None)
+
+
+def _only_marks(stage: ContextStrategy) -> bool:
+    """Whether all that a stage does is to place cache markers."""
+    return isinstance(stage, PlacesMarkers) or (bool(stage.stages) and all(map(_only_marks, stage.stages)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import ClassVar, NamedTuple
 from zlib import crc32
@@ -18,7 +18,7 @@ from agentctx.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.lazy import unmet
 from agentctx.marks import refers
 from agentctx.message import Context, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, ContextStrategy, When
 
 _Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
@@ -29,7 +29,7 @@ _Meant = tuple[str, bool, str]
 
 @library_stage
 @frozen
-class CollapseRepeats(Stage):
+class CollapseRepeats(ContextStrategy):
     """Of results of one tool that say exactly the same, keep the last and put a line in place of the others.
 
     Every call keeps its result, so that all pairs stay whole; only what is longer than the line goes. Results that
@@ -72,8 +72,7 @@ class CollapseRepeats(Stage):
 
     marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
     similar: float | None = field(default=None, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    refers: ClassVar[bool] = True
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     @similar.validator
     def _check_similar(self, _attribute: object, similar: object) -> None:
@@ -109,13 +108,6 @@ class CollapseRepeats(Stage):
 
         return edited(context, places, collapsed, call, "the same result stands further down")
 
-    def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
-        """The indexes of the messages with a result that stands further down once more.
-
-        Of what is similar none: how it differs was said of one that may be gone.
-        """
-        return {index for index, _ in _repeated(messages, None)} if self.similar is None else set()
-
     def _collapsed(self, message: Message, index: int, repeated: dict[_Place, _Repeat], call: Call) -> Message:
         numbers = iter(range(len(message.results)))
 
@@ -138,12 +130,12 @@ class CollapseRepeats(Stage):
     def _mark(self, tool: str, result: ToolResult, checksum: str) -> str:
         return with_pointer(self._said(tool, result), f" #{checksum}")  # few tokens
 
-    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
-        """The context in which nothing is said to stand further down that does not."""
+    def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
+        """Return the context in which nothing is said to stand further down that does not."""
         stood = {each.meant: each.content for each in self._marks(call.whole(before).messages)}
-        start = len(call.whole(context).messages) - len(context.messages)
-        messages, room, back = list(context.messages), call.room(context), set[_Meant]()
-        for mark in self._marks(call.whole(context).messages) if any(stood.values()) else ():
+        start = len(call.whole(after).messages) - len(after.messages)
+        messages, room, back = list(after.messages), call.room(after), set[_Meant]()
+        for mark in self._marks(call.whole(after).messages) if any(stood.values()) else ():
             content = stood.get(mark.meant)
             if mark.content is not None or content is None or mark.meant in back or mark.index < start:
                 continue
@@ -158,7 +150,7 @@ class CollapseRepeats(Stage):
                 back.add(mark.meant)
             call.note(message, "the same result does not stand further down any more")
             messages[mark.index - start] = whole
-        return context.with_messages(tuple(messages))
+        return after.with_messages(tuple(messages))
 
     def _marks(self, messages: Sequence[Message]) -> list[_Mark]:
         """What stands for results, the last first, each with the content that stands further down, if it does."""

@@ -119,11 +119,6 @@ class CompressLayers(RewriteResults):
             len(text) >= LEAST or (self.json and may_be_json(text)) or self.whitespace or self.observation is not None
         )
 
-    def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
-        """Whether no result concerns it, and the assistant says nothing."""
-        said = self.deduplicate and any(map(_is_plain, messages))
-        return not said and super(CompressLayers, self).leaves_alone(messages, call)
-
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with results in fewer tokens."""
         frozen, stay = call.frozen(context), self.excluded(context)

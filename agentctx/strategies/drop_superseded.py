@@ -40,7 +40,7 @@ from agentctx.later_lines import (
 )
 from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, ContextStrategy, When
 
 Place = tuple[int, int]
 """The index of a message, and the number of a result in it."""
@@ -62,7 +62,7 @@ _REMINDERS = ("system-reminder", "system_reminder", "reminder")
 
 @library_stage
 @frozen
-class DropSuperseded(Stage):
+class DropSuperseded(ContextStrategy):
     r"""Leave out what a later tool result shows again, and say so in its place.
 
     Runs of lines that stand in a later result too, by what they say and never by path: the line numbers that reading
@@ -102,8 +102,7 @@ class DropSuperseded(Stage):
     min_lines: int = field(default=4, kw_only=True)
     stale: bool = field(default=False, kw_only=True)
     short: bool = field(default=True, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    refers: ClassVar[bool] = True
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -126,44 +125,18 @@ class DropSuperseded(Stage):
         context = edited(context, places, partial(_without, again, call), call, SHOWN_AGAIN)
         return self._without_stale(context, staying, call) if self.stale else context
 
-    def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
-        """The indexes of the messages of which all results are shown again later as a whole.
-
-        What is said of a part may be about a message that came after these. Where ``stale`` ones go, too, they must be
-        that as well: which of the two was said is not known here.
-        """
-        again = _shown_again(messages, self.min_lines, short=self.short)
-        untrue = {place[0] for place, _ in _results(messages) if place not in again or again[place].spans}
-        if self.stale:
-            untrue |= {place[0] for place, instead in _outdated(messages).items() if not instead}
-        return {index for index, _ in again} - untrue
-
-    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """How many characters are shown again later of what each mark stands for.
-
-        Args:
-            messages: The messages, with the marks that it has put in them.
-        """
-        texts = [written_out(result.text) for message in messages for result in message.results]
-        marks = {text[mark.start : mark.stop]: mark.meant for text in texts for mark in marks_in(text)}
-        known = Later(set(marks.values()))
-        for message, its_texts in _with_texts(messages) if marks else ():
-            _tell(known, message, its_texts)
-        found = ((mark, known.found.get(meant)) for mark, meant in marks.items())
-        return {mark: len(text) for mark, text in found if isinstance(text, str)}
-
-    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
-        """The context in which nothing is said to be shown again later that is not."""
-        if not may_say(context.messages, SHOWN_AGAIN):
-            return context
-        whole = call.whole(context).messages
-        wanted = {mark.meant for message in context.messages for mark in _marks(message)}
+    def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
+        """Return the context in which nothing is said to be shown again later that is not."""
+        if not may_say(after.messages, SHOWN_AGAIN):
+            return after
+        whole = call.whole(after).messages
+        wanted = {mark.meant for message in after.messages for mark in _marks(message)}
         known = Later(_untrue(whole, wanted) if wanted else ())
         if not known.wanted:
-            return context
+            return after
         for message, texts in _with_texts(call.whole(before).messages):
             _tell(known, message, texts)
-        return _Mending(wanted, known.found, call).of(context, whole) if known.found else context
+        return _Mending(wanted, known.found, call).of(after, whole) if known.found else after
 
     def _without_stale(self, context: Context, staying: Collection[int], call: Call) -> Context:
         """The context without what is true no more, oldest first until it fits."""

@@ -33,7 +33,7 @@ from agentctx.engine.cut import (
 from agentctx.engine.options import as_names, check_tokens, check_whole, library_stage, limits
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.message import ROLES, Context, Message
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, ContextStrategy, When
 from agentctx.tiers import Tier, TierRule, allocate, as_tier
 from agentctx.unit import Unit, segments, units
 
@@ -41,11 +41,11 @@ Going = Callable[[Context, Layout, int, Call], tuple[Iterable[Piece], str]]
 """Given a context, its layout, and the tokens to come down to: the pieces that go, and the reason for the report."""
 
 
-class _Reducer(Stage):
+class _Reducer(ContextStrategy):
     """What drops units until the rest fits."""
 
     __slots__ = ()
-    scope: ClassVar[Scope] = Scope.PRESSURE
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def _reduced(self, context: Context, call: Call, going: Going) -> Context:
         """The context without what goes, when it is too large; the same object when it is not."""
@@ -60,7 +60,7 @@ class _Reducer(Stage):
 
 @library_stage
 @frozen
-class Strict(Stage):
+class Strict(ContextStrategy):
     """Keep everything: what does not fit is refused instead of cut.
 
     The room of such a block is reserved before any other block gets more than its least.
@@ -72,7 +72,7 @@ class Strict(Stage):
         Strict()
     """
 
-    scope: ClassVar[Scope] = Scope.PRESSURE
+    when: ClassVar[When] = When.UNDER_PRESSURE
     label: ClassVar[str] = "rejected"
 
     def least(self, context: Context, call: Call, /) -> int:
@@ -134,7 +134,6 @@ class DropTail(_Reducer):
     """
 
     label: ClassVar[str] = "truncated"
-    gradual: ClassVar[bool] = True
 
     def least(self, context: Context, call: Call, /) -> int:
         """The first unit and what must stay, in tokens."""
@@ -196,7 +195,6 @@ class TruncateOldest(_Reducer):
     min_messages: int = field(default=0)
     protect_roles: frozenset[str] = field(default=frozenset(), converter=_roles)
     label: ClassVar[str] = "truncated"
-    gradual: ClassVar[bool] = True
 
     @min_messages.validator
     def _check(self, _attribute: object, value: int) -> None:
@@ -228,7 +226,7 @@ class TruncateOldest(_Reducer):
 
 @library_stage
 @frozen
-class TrimRounds(Stage):
+class TrimRounds(ContextStrategy):
     """Keep the last ``max_rounds`` rounds, with the questions that began them, and everything protected.
 
     A round is an assistant turn with all its tool results. Of what ``Protect.prefer`` names, rounds are kept before
@@ -250,7 +248,7 @@ class TrimRounds(Stage):
     """
 
     max_rounds: int = field()
-    scope: ClassVar[Scope] = Scope.PRESSURE
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     @max_rounds.validator
     def _check(self, _attribute: object, value: int) -> None:
@@ -309,7 +307,7 @@ class ByTools:
 
 @library_stage
 @frozen
-class Tiered(Stage):
+class Tiered(ContextStrategy):
     """Allocate the window to tiers, and drop whole rounds of those that have more than their grant, oldest first.
 
     Protected messages and the round that the model is in stay; the tiers share what these leave. So do results that
@@ -341,9 +339,7 @@ class Tiered(Stage):
     rules: tuple[TierRule, ...] = field(default=(), converter=tuple)
     tier_of: TierOf = field(default=in_history, kw_only=True)
     max_tokens: int | None = field(default=None, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    needs_budget: ClassVar[bool] = True
-    moves_prefix: ClassVar[bool] = True
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -363,7 +359,7 @@ class Tiered(Stage):
         check_tokens("Tiered: max_tokens", self.max_tokens)
 
     @property
-    def own_budget(self) -> Budget | None:
+    def budget(self) -> Budget | None:
         """The budget that this stage carries itself, if any."""
         return None if self.max_tokens is None else Budget(self.max_tokens)
 

@@ -9,12 +9,12 @@ from attrs import field, frozen
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import cut
-from agentctx.engine.options import as_budget, library_stage
+from agentctx.engine.options import Summarizing, as_budget, library_stage
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
-from agentctx.errors import ConfigError, NoBudget
+from agentctx.errors import NoBudget
 from agentctx.message import Context
-from agentctx.protocols import Call, Scope, Stage, Summarizer, run_plain
+from agentctx.protocols import Call, Summarizer, When, run_plain
 
 
 def _budget(value: Budget | int | None) -> Budget | None:
@@ -23,7 +23,7 @@ def _budget(value: Budget | int | None) -> Budget | None:
 
 @library_stage
 @frozen
-class FitContextWindow(Stage):
+class FitContextWindow(Summarizing):
     """Cut the request until it fits, and no more than it takes.
 
     In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the
@@ -43,11 +43,9 @@ class FitContextWindow(Stage):
 
     Args:
         budget: The budget to fit; a number is a window in tokens. Without it the pipeline's budget holds.
-        max_tokens: The most tokens of the request, instead of a budget.
-        reserve_tokens: Tokens of ``max_tokens`` to keep free.
 
     Raises:
-        ConfigError: If the options contradict each other or make no sense.
+        ConfigError: If the budget is none.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -60,30 +58,7 @@ class FitContextWindow(Stage):
     """
 
     budget: Budget | None = field(default=None, converter=_budget)
-    max_tokens: int | None = field(default=None, kw_only=True)
-    reserve_tokens: int = field(default=0, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    needs_budget: ClassVar[bool] = True
-    summarizes: ClassVar[bool] = True
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        if self.budget is not None and self.max_tokens is not None:
-            msg = "FitContextWindow: pass a budget or max_tokens, not both"
-            raise ConfigError(msg)
-        if self.max_tokens is None and self.reserve_tokens:
-            msg = "FitContextWindow: reserve_tokens goes with max_tokens; a budget has its own output_reserve"
-            raise ConfigError(msg)
-        if self.reserve_tokens < 0:
-            msg = f"FitContextWindow: reserve_tokens must not be negative, got {self.reserve_tokens}"
-            raise ConfigError(msg)
-        if self.max_tokens is not None:
-            Budget(self.max_tokens, self.reserve_tokens)
-
-    @property
-    def own_budget(self) -> Budget | None:
-        """The budget that this stage carries itself, if any."""
-        return Budget(self.max_tokens, self.reserve_tokens) if self.max_tokens is not None else self.budget
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def reserves(self, call: Call, /) -> int:
         """The room for the handle of a list of what was dropped, where the model can ask for it."""
@@ -101,7 +76,7 @@ class FitContextWindow(Stage):
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""
-        own = self.own_budget
+        own = self.budget
         if own is not None:
             return own.limit, own.limit if call.limit is None else min(own.limit, call.limit)
         if call.budget is None or call.limit is None:

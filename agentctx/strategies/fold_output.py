@@ -26,7 +26,6 @@ from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import few_numbers, without_blanks
-from agentctx.message import Message, Text, ToolResult
 from agentctx.protocols import Call
 from agentctx.strategies.truncate import AnsweredCall, Pointer, RewriteResults
 
@@ -120,19 +119,6 @@ class FoldOutput(RewriteResults):
         if len(text) * _MOST_TOKENS <= self.over:
             return False
         return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
-
-    def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
-        """Whether no kind stands in the results; they are looked through for that where they are short."""
-        left = _AT_A_GLANCE
-        for message in messages:
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    for said in part.content:
-                        if isinstance(said, Text) and self.concerns_text(said.text):
-                            left -= len(said.text)
-                            if left < 0 or not self._stays(said.text):
-                                return False
-        return True
 
     def _stays(self, text: str) -> bool:
         """Whether no kind stands in a text, whatever the call is that it answers."""

@@ -33,7 +33,7 @@ from agentctx.marks import (
     written_out,
 )
 from agentctx.message import Context, Message, Text, Thinking, ToolResult
-from agentctx.protocols import Call, Scope, Stage, TokenCounter
+from agentctx.protocols import Call, ContextStrategy, TokenCounter, When
 from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.strategies.values import (
     Candidate,
@@ -61,7 +61,7 @@ def _as_extractors(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
 
 @library_stage
 @frozen
-class Ledger(Stage):
+class Ledger(ContextStrategy):
     """Tell, after a cut, what later steps may need to the letter of what was left out: no model is asked.
 
     Two sections of the recap, the message behind the first task that stands for what is gone, say it. "Files and
@@ -107,8 +107,7 @@ class Ledger(Stage):
     rule: ArtifactRule | None = None
     max_tokens: int | None = field(default=None, kw_only=True)
     redact: Redactor = field(default=redact_secrets, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    recaps: ClassVar[bool] = True
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -125,11 +124,6 @@ class Ledger(Stage):
             raise ConfigError(msg)
         check_tokens("Ledger: max_tokens", self.max_tokens)
         check_redactor("Ledger", self.redact)
-
-    @property
-    def needs_budget(self) -> bool:
-        """Whether it takes a share of a budget."""
-        return self.max_tokens is None
 
     def reserves(self, call: Call, /) -> int:
         """The room for both sections, less where so little was said that they cannot fill it, more for changed files.

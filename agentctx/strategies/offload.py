@@ -6,15 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from agentctx.budget import Budget
 from agentctx.engine.options import check_whole, library_stage
+from agentctx.engine.plan import in_phase
+from agentctx.engine.run_stages import Holder
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.errors import ConfigError
 from agentctx.formats.native import is_json
 from agentctx.message import Context, Media, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
 _CODE = re.compile(
@@ -25,7 +27,7 @@ _LOOKED_AT = 20_000
 
 @library_stage
 @frozen
-class Offload(Stage):
+class Offload(Holder):
     """Put tool results over a size, or of an age, into the store; a preview with a handle stays in their place.
 
     The preview says what it is (JSON, log, code, text, image), how large, by which handle the recall tool (``Recall``)
@@ -63,7 +65,6 @@ class Offload(Stage):
     older_than: int | None = field(default=None, kw_only=True)
     preview: int = field(default=200, kw_only=True)
     exclude: frozenset[str] = field(default=frozenset(), converter=frozenset, kw_only=True)
-    scope: ClassVar[Scope] = Scope.ARRIVALS
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -81,13 +82,45 @@ class Offload(Stage):
             msg = f"Offload: preview must be less than over, got {self.preview} and {self.over}"
             raise ConfigError(msg)
 
-    def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
-        """By size what arrives, by age what is there under pressure; both in a call without a session."""
-        if phase is Phase.ONCE:
-            return self
-        if phase is Phase.ARRIVALS:
-            return None if self.over is None else evolve(self, older_than=None)
-        return evolve(self, over=None) if phase is Phase.PRESSURE and self.older_than is not None else None
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...]:
+        """One stage for the large results that arrive, one for the old ones."""
+        large = None if self.over is None else _Offloading(self.over, None, self.preview, self.exclude)
+        old = None if self.older_than is None else _Offloading(None, self.older_than, self.preview, self.exclude)
+        return tuple(stage for stage in (large, old) if stage is not None)
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
+        """Return the one of its stages that runs in a phase; both run in a call without a session.
+
+        Args:
+            phase: The part of the step.
+            governing: The budget, as it was configured, that holds around it.
+        """
+        stages = in_phase(self.stages, phase, governing)
+        return self if len(stages) > 1 else next(iter(stages), None)
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run its stages, that for large results first."""
+        for stage in self.stages:
+            context = await run(stage, context, call)
+        return context
+
+
+@library_stage
+@frozen
+class _Offloading(ContextStrategy):
+    """Offload the results over a size, or of an age; see ``Offload``."""
+
+    over: int | None
+    older_than: int | None
+    preview: int
+    exclude: frozenset[str]
+    name: ClassVar[str] = Offload.__name__
+
+    @property
+    def when(self) -> When:
+        """On arrival by size, under pressure by age."""
+        return When.UNDER_PRESSURE if self.over is None else When.ON_ARRIVAL
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with previews in the place of what is in the store now."""

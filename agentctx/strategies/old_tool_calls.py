@@ -22,15 +22,15 @@ from agentctx.engine.shrink import (
 from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.errors import ConfigError
 from agentctx.message import Context, Message, Thinking, ToolCall, ToolResult
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, ContextStrategy, When
 from agentctx.wire_format import Clearing
 
 
-class _OldestFirst(Stage):
+class _OldestFirst(ContextStrategy):
     """What makes old calls shorter, oldest first until the request fits; without a budget all of them."""
 
     __slots__ = ()
-    scope: ClassVar[Scope] = Scope.PRESSURE
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def _oldest_first(self, context: Context, call: Call, why: str) -> Context:
         spare = None if call.limit is None else call.size(context) - call.limit
@@ -227,7 +227,7 @@ def _excluded_from_provider(exclude: Iterable[str]) -> frozenset[str]:
 
 @library_stage
 @frozen
-class ClearByProvider(Stage):
+class ClearByProvider(ContextStrategy):
     """Ask the provider to clear old tool uses, and old reasoning, before the model reads them: Anthropic's edits.
 
     The request is sent whole, and ``view.options`` asks for the clearing: pass the options with the request, as in
@@ -281,10 +281,6 @@ class ClearByProvider(Stage):
         amounts += [("thinking", self.thinking, 1)] if self.thinking not in (None, "all") else []
         for name, given, least in amounts:
             check_whole(f"ClearByProvider: {name}", given, least)
-
-    def concerns(self, call: Call, /) -> bool:
-        """Return whether the format has options that ask for clearing."""
-        return call.wire is not None and bool(call.wire.clearing_options(Clearing(self.trigger, self.keep)))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Ask for the clearing and return the context as it is."""

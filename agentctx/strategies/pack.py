@@ -20,7 +20,7 @@ from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
 from agentctx.message import Context, Message, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, Scope, Stage, run_plain
+from agentctx.protocols import Call, ContextStrategy, When, run_plain
 from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
 
 
@@ -94,7 +94,7 @@ _TRIES = 3
 
 @library_stage
 @frozen
-class Pack(Stage):
+class Pack(ContextStrategy):
     """Keep the units that are worth most, wherever they stand, in exactly the room there is.
 
     A unit is a model's turn with all its tool results, or one other message; it is kept or dropped as a whole.
@@ -145,9 +145,7 @@ class Pack(Stage):
     keep_last: int = field(default=4, kw_only=True)
     note: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=None, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    needs_budget: ClassVar[bool] = True
-    moves_prefix: ClassVar[bool] = True
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -165,7 +163,7 @@ class Pack(Stage):
             raise ConfigError(msg)
 
     @property
-    def own_budget(self) -> Budget | None:
+    def budget(self) -> Budget | None:
         """The budget that this stage carries itself, if any."""
         return None if self.max_tokens is None else Budget(self.max_tokens)
 

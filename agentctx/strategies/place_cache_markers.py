@@ -13,11 +13,11 @@ from typing import ClassVar
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.engine.cache_markers import Marked, as_read, find_marked, in_order
+from agentctx.engine.cache_markers import Marked, PlacesMarkers, as_read, find_marked, in_order
 from agentctx.engine.options import library_stage
 from agentctx.errors import ConfigError
 from agentctx.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, When
 from agentctx.unit import first_task
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -35,7 +35,7 @@ def _lifetime(_instance: object, _attribute: object, value: object) -> None:
 
 @library_stage
 @frozen
-class PlaceCacheMarkers(Stage):
+class PlaceCacheMarkers(PlacesMarkers):
     """Put cache markers where they pay: behind tools and system prompt, and where this and the last request end.
 
     The places follow from the transcript alone, so that a marker stays where it is until its place among the provider's
@@ -60,17 +60,12 @@ class PlaceCacheMarkers(Stage):
 
     ttl: Ttl = field(default="5m", validator=_lifetime)
     head_ttl: Ttl | None = field(default=None, validator=_lifetime)
-    scope: ClassVar[Scope] = Scope.ALWAYS
-
-    def concerns(self, call: Call) -> bool:
-        """Whether the format and the model have cache markers."""
-        markers = None if call.wire is None else call.wire.cache_markers
-        return markers is not None and markers.new(self.ttl, call.profile) is not None
+    when: ClassVar[When] = When.ALWAYS
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""
         markers = None if call.wire is None else call.wire.cache_markers
-        if markers is None or not self.concerns(call) or _too_short(context, call):
+        if markers is None or markers.new(self.ttl, call.profile) is None or _too_short(context, call):
             return context
         work = _Work(context, markers, call)
         work.head(self.head_ttl or self.ttl)

@@ -21,7 +21,6 @@ from agentctx.marks import (
     Run,
     Standing,
     fold,
-    is_coded,
     looks_like_one,
     may_say,
     number_of,
@@ -31,7 +30,7 @@ from agentctx.marks import (
     text_in,
 )
 from agentctx.message import Context, Message, Text, ToolResult
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, ContextStrategy, When
 
 LEAST = 8
 """Shorter runs of lines are not looked for where nothing else is said."""
@@ -46,7 +45,7 @@ _GONE = "lines that stood above are left out there, and there is no room for the
 
 @library_stage
 @frozen
-class ReuseLines(Stage):
+class ReuseLines(ContextStrategy):
     r"""Put a reference in the place of lines of a tool's output that stand in the request already, further up.
 
     Runs of at least so many lines count, also within one output, and only where the counter says that the reference has
@@ -82,24 +81,11 @@ class ReuseLines(Stage):
     """
 
     min_lines: int = field(default=LEAST)
-    scope: ClassVar[Scope] = Scope.ARRIVALS
-    refers: ClassVar[bool] = True
+    when: ClassVar[When] = When.ON_ARRIVAL
 
     @min_lines.validator
     def _check(self, _attribute: object, value: object) -> None:
         check_whole("ReuseLines: min_lines", value, 2)
-
-    def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
-        """Whether no output has so many lines."""
-        for message in messages:
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    for said in part.content:
-                        if isinstance(said, Text) and (
-                            said.text.count("\n") + 1 >= self.min_lines or is_coded(said.text)
-                        ):
-                            return False
-        return True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with references to lines that stand further up."""
@@ -118,31 +104,23 @@ class ReuseLines(Stage):
             call.memo[key] = seen
         return context.with_messages(tuple(messages))
 
-    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """How many characters the lines have that each reference stands for.
-
-        Args:
-            messages: The messages, with the references that it has put in them.
-        """
-        return {line: sum(map(len, lines)) + len(lines) - 1 for line, lines in _meant(messages).items()}
-
-    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
-        """The context in which every reference names lines that are there."""
-        if not may_say(context.messages, WITHIN):
-            return context
-        whole, start = call.whole(context).messages, len(call.whole(context).messages) - len(context.messages)
+    def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
+        """Return the context in which every reference names lines that are there."""
+        if not may_say(after.messages, WITHIN):
+            return after
+        whole, start = call.whole(after).messages, len(call.whole(after).messages) - len(after.messages)
         meant = _meant(call.whole(before).messages)
         broken = _broken(whole, start, meant) if meant else frozenset()
         if not broken:
-            return context
+            return after
         mending = _Mending(self.min_lines, whole, start, meant, call)
-        made, room = mending.all(), call.room(context)
+        made, room = mending.all(), call.room(after)
         if room is not None and sum(mending.growth.values()) > room:
             made = mending.within(room)
         for old, new in zip(whole[start:], made, strict=True):
             if new is not old:
                 call.note(old, _AGAIN if call.count(new) > call.count(old) else _GONE)
-        return context.with_messages(tuple(made))
+        return after.with_messages(tuple(made))
 
 
 def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:

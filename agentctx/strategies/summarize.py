@@ -19,14 +19,14 @@ from agentctx.engine.cut import (
     without,
 )
 from agentctx.engine.listeners import answer_of, is_async
-from agentctx.engine.options import check_places, check_redactor, library_stage, limits
+from agentctx.engine.options import Summarizing, as_strategies, check_places, check_redactor, library_stage, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import HEADINGS, SUMMARY, Asking, Extractive, record_in
 from agentctx.errors import ConfigError, ContextOverflow, StageError, SummaryError
 from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.message import ROLES, Context, Media, Message, Native, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, run_plain
+from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, run_plain
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
 from agentctx.tokens.counting import default_counter
@@ -293,7 +293,7 @@ _BLOCK_WITHOUT_WORDS = TruncateOldest()
 
 @library_stage
 @frozen
-class Summarize(Stage):
+class Summarize(Summarizing):
     """Put a message that says the same in fewer words in the place of earlier messages.
 
     The oldest go, questions with their answers, and no more of them than must: what they came down to has a quarter of
@@ -339,13 +339,12 @@ class Summarize(Stage):
     summarizer: Summarizer = field(default=Extractive(), validator=_callable)
     role: str = field(default="user", kw_only=True, validator=_role)
     heading: str = field(default=HEADING, kw_only=True, validator=_heading)
-    fallback: ContextStrategy | Extractive | None = field(default=Extractive(), kw_only=True, validator=_fallback)
+    fallback: Strategy | Extractive | None = field(default=Extractive(), kw_only=True, validator=_fallback)
     on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_errors)
     window: int | None = field(default=None, kw_only=True, validator=_window)
     timeout: float | None = field(default=None, kw_only=True, validator=_seconds)
     redact: Redactor = field(default=redact_secrets, kw_only=True)
-    scope: ClassVar[Scope] = Scope.PRESSURE
-    summarizes: ClassVar[bool] = True
+    when: ClassVar[When] = When.UNDER_PRESSURE
 
     def __attrs_post_init__(self) -> None:
         """Check the redactor."""
@@ -354,7 +353,7 @@ class Summarize(Stage):
     @property
     def label(self) -> str:
         """What a report says of a block of which no summary was written."""
-        return "dropped" if self.fallback is None else declared(self._stage or _BLOCK_WITHOUT_WORDS).label
+        return "dropped" if self.fallback is None else getattr(self._stage or _BLOCK_WITHOUT_WORDS, "label", "evicted")
 
     def least(self, context: Context, call: Call, /) -> int:
         """What must stay, in tokens."""
@@ -423,7 +422,9 @@ class Summarize(Stage):
     @property
     def _stage(self) -> ContextStrategy | None:
         """The stage of the caller's that runs where there are no words at all."""
-        return None if isinstance(self.fallback, Extractive) else self.fallback
+        if self.fallback is None or isinstance(self.fallback, Extractive):
+            return None
+        return as_strategies("Summarize: fallback", [self.fallback])[0]
 
     def _forgives(self, error: Exception) -> bool:
         """Whether the fallback is there for it; never for what is no summarizer."""

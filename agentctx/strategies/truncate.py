@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import is_not
 from typing import ClassVar
@@ -20,14 +20,13 @@ from agentctx.engine.shrink import (
     edit_results,
     edited,
     results_of,
-    standing_for,
     with_text,
 )
 from agentctx.errors import ConfigError
 from agentctx.json_text import compact, may_be_json, tabulate
 from agentctx.marks import written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter
+from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, When
 
 Pointer = Callable[[], str]
 """Says how to get the whole result back, for a text that leaves something out."""
@@ -42,14 +41,14 @@ def _names(exclude: Iterable[str]) -> frozenset[str]:
 
 @library_stage
 @frozen
-class RewriteResults(Stage):
+class RewriteResults(ContextStrategy):
     """What such a stage says of itself: derive from it, and say what a text shall be instead (``rewritten``).
 
     A text is put in another's place only where the counter says that the result has fewer tokens then.
     """
 
     exclude: frozenset[str] = field(default=frozenset(), converter=_names, kw_only=True)
-    scope: ClassVar[Scope] = Scope.ARRIVALS
+    when: ClassVar[When] = When.ON_ARRIVAL
     why: ClassVar[str] = "the same in fewer tokens"
     of_objects: ClassVar[bool] = True
     """Whether it says more of an object than how that is spelled as JSON, which some formats do not send."""
@@ -61,16 +60,6 @@ class RewriteResults(Stage):
     def rewritten(self, text: str, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> str:
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
-
-    def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
-        """Whether no result concerns it, at a glance."""
-        for message in messages:
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    for said in part.content:
-                        if isinstance(said, Text) and self.concerns_text(said.text):
-                            return False
-        return True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the texts rewritten."""
@@ -213,7 +202,7 @@ Tell = Callable[[str, str, int, TokenCounter], str]
 
 @library_stage
 @frozen
-class TruncateToolOutputs(Stage):
+class TruncateToolOutputs(ContextStrategy):
     """Cut the text of each tool result to at most ``max_tokens`` tokens or ``max_chars`` characters.
 
     Exact, in whole grapheme clusters, and idempotent: what was cut once is not cut again. Images and blocks that
@@ -247,7 +236,7 @@ class TruncateToolOutputs(Stage):
     keep: Keep = field(default="both", kw_only=True)
     marker: str = field(default=Cut().marker, kw_only=True)
     tell: Tell | None = field(default=None, kw_only=True)
-    scope: ClassVar[Scope] = Scope.ARRIVALS
+    when: ClassVar[When] = When.ON_ARRIVAL
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -270,19 +259,6 @@ class TruncateToolOutputs(Stage):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)
 
-    def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
-        """Whether all results are short: so few characters, or bytes, that the tokens need no counting beyond those."""
-        chars, tokens = self.max_chars, self.max_tokens
-        for message in messages:
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    text = part.text
-                    if chars is not None and len(text) > chars:
-                        return False
-                    if tokens is not None and (len(text) > tokens or cutter_of(call.counter).exceeds(text, tokens)):
-                        return False
-        return True
-
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
         frozen, cutter = call.frozen(context), cutter_of(call.counter)
@@ -291,7 +267,7 @@ class TruncateToolOutputs(Stage):
         if not places:
             return context
 
-        plain = Cut(self.keep, self.marker, standing_for(context, call))
+        plain = Cut(self.keep, self.marker)
 
         def cut(_index: int, message: Message) -> Message:
             return edit_results(message, lambda result: self._cut(message, result, call, plain))

@@ -7,12 +7,12 @@ from attrs import field, frozen
 from agentctx.budget import Amount, Budget
 from agentctx.economics import Condition, Test
 from agentctx.engine.listeners import is_async
-from agentctx.engine.options import check_stages
+from agentctx.engine.options import as_strategies
 from agentctx.engine.plan import in_phase
-from agentctx.engine.run_stages import Holder
+from agentctx.engine.run_stages import Holder, writes_recap
 from agentctx.errors import ConfigError
 from agentctx.message import Context
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Stage, declared
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Strategy
 
 
 def over(amount: Amount) -> Condition:
@@ -43,7 +43,7 @@ def over(amount: Amount) -> Condition:
 
 
 @frozen
-class When(Holder):
+class Conditional(Holder):
     """Stages that run only when a condition holds, and whose work stands only when the condition approves of it.
 
     The condition is asked when the stages would run alone, about the whole request; one that has to be asked at every
@@ -62,18 +62,18 @@ class When(Holder):
     @property
     def name(self) -> str:
         """What it is called in errors."""
-        inner = ", ".join(declared(stage).name for stage in self.stages)
+        inner = ", ".join(stage.name for stage in self.stages)
         return f"when({getattr(self.condition, 'name', 'condition')}, {inner})"
 
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> When | None:
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> Conditional | None:
         """It, with the stages that run in ``phase``; all of them where the condition is asked at every step."""
         if isinstance(self.condition, Condition) and self.condition.every_step:
             return None if phase is Phase.ARRIVALS else self._holding(Phase.ONCE, governing, lowers=True)
         return self._holding(phase, governing, lowers=phase is Phase.ONCE and isinstance(self.condition, Condition))
 
-    def _holding(self, phase: Phase, governing: Budget | None, *, lowers: bool) -> When | None:
+    def _holding(self, phase: Phase, governing: Budget | None, *, lowers: bool) -> Conditional | None:
         inner = in_phase(self.stages, phase, governing)
-        return When(self.condition, inner, lowers) if inner else None
+        return Conditional(self.condition, inner, lowers) if inner else None
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
@@ -92,7 +92,7 @@ class When(Holder):
 
     def _only_tell(self, place: int) -> bool:
         """Whether the stage at a place, and all behind it, do no more than tell what was left out."""
-        return all(declared(stage).recaps for stage in self.stages[place:])
+        return all(map(writes_recap, self.stages[place:]))
 
     def _approves(self, before: Context, after: Context, call: Call) -> bool:
         """Whether what was made of the request stands."""
@@ -110,7 +110,7 @@ class FirstOf(Holder):
     @property
     def name(self) -> str:
         """What it is called in errors."""
-        return f"first_of({', '.join(declared(stage).name for stage in self.stages)})"
+        return f"first_of({', '.join(stage.name for stage in self.stages)})"
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> FirstOf | None:
         """It, with the stages that run in ``phase``."""
@@ -126,7 +126,7 @@ class FirstOf(Holder):
         return context
 
 
-def when(condition: Test, *stages: ContextStrategy) -> When:
+def when(condition: Test, *stages: Strategy) -> Conditional:
     """Run ``stages`` only when ``condition`` holds, for example ``when(over(0.8), TrimRounds(20))``.
 
     Raises:
@@ -144,15 +144,14 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     if not callable(asked):
         msg = f"when: the condition is {condition!r}; it is called with (context, call): see over"
         raise ConfigError(msg)
-    if is_async(asked) or isinstance(asked, Stage):
-        what = "a stage" if isinstance(asked, Stage) else "async"
+    if is_async(asked) or isinstance(asked, ContextStrategy):
+        what = "a stage" if isinstance(asked, ContextStrategy) else "async"
         msg = f"when: the condition is {condition!r}, which is {what}; a condition comes first and is a plain function"
         raise ConfigError(msg)
-    check_stages("when", stages)
-    return When(condition, stages)
+    return Conditional(condition, as_strategies("when", stages))
 
 
-def first_of(*stages: ContextStrategy) -> FirstOf:
+def first_of(*stages: Strategy) -> FirstOf:
     """Run ``stages`` in order until one changes something.
 
     Raises:
@@ -165,5 +164,4 @@ def first_of(*stages: ContextStrategy) -> FirstOf:
     if not stages:
         msg = "first_of: pass at least one stage"
         raise ConfigError(msg)
-    check_stages("first_of", stages)
-    return FirstOf(stages)
+    return FirstOf(as_strategies("first_of", stages))

@@ -14,7 +14,9 @@ import anyio.lowlevel
 from attrs import define, field, frozen
 
 from agentctx.budget import Budget
-from agentctx.engine.run_stages import run_alone
+from agentctx.engine.options import as_strategies
+from agentctx.engine.plan import in_phase
+from agentctx.engine.run_stages import Holder
 from agentctx.errors import ConfigError, StoreError, SummaryError
 from agentctx.formats.registry import format_named
 from agentctx.message import Context, Message, Native
@@ -24,11 +26,11 @@ from agentctx.protocols import (
     Listener,
     Phase,
     RunInner,
-    Stage,
     Store,
+    Strategy,
     Summarizer,
     TokenCounter,
-    declared,
+    When,
 )
 from agentctx.reports import Compaction
 from agentctx.stores import MemoryStore
@@ -289,11 +291,15 @@ class FlakyError(Exception):
     """
 
 
+def _as_strategy(stage: Strategy) -> ContextStrategy:
+    return as_strategies("FlakyStage", [stage])[0]
+
+
 @define
-class FlakyStage(Stage):
+class FlakyStage(Holder):
     """A stage that does its work and then raises, every first time that it meets a context of some length.
 
-    It says of itself what the stage inside says: when it runs, whether it summarizes, its name, and all the rest.
+    It runs when the stage inside runs, under the name of that stage.
 
     Args:
         stage: The stage that does the work; one that holds stages has them run in their own phases.
@@ -310,66 +316,52 @@ class FlakyStage(Stage):
         failed 1 time
     """
 
-    stage: ContextStrategy
+    stage: ContextStrategy = field(converter=_as_strategy)
     failures: int = 0
     _met: set[int] = field(factory=set, init=False)
 
+    @property
+    def name(self) -> str:
+        """The name of the stage inside."""
+        return self.stage.name
+
+    @property
+    def when(self) -> When:
+        """When a session runs the stage inside."""
+        return self.stage.when
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...]:
+        """The stage inside."""
+        return (self.stage,)
+
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
-        """It, as far as the stage inside runs in ``phase``.
+        """Return it with as much of the stage inside as runs in a phase; None when that is nothing.
 
         Args:
-            phase: When stages run in a step.
+            phase: The part of the step.
             governing: The budget, as it was configured, that holds around it; None: there is none.
         """
-        inner = declared(self.stage).in_phase(phase, governing)
-        if inner is None or inner is self.stage:
-            return None if inner is None else self
-        made = FlakyStage(inner)
+        inner = in_phase([self.stage], phase, governing)
+        if not inner or inner[0] is self.stage:
+            return self if inner else None
+        made = FlakyStage(inner[0])
         made._met = self._met  # one stage, in several phases
         return made
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return what the stage inside returns, at the second try.
-
-        Raises:
-            FlakyError: At the first try.
-        """
-        return self._fail_once(context, await run_alone(self.stage, context, call))
-
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run the stages inside, at the second try.
+        """Run the stage inside, at the second try.
 
         Raises:
             FlakyError: At the first try.
         """
-        return self._fail_once(context, await declared(self.stage).run_inner(run, context, call))
-
-    def _fail_once(self, context: Context, made: Context) -> Context:
-        """What was made, but for the first context of each length."""
+        after = await run(self.stage, context, call)
         if len(context.messages) not in self._met:
             self._met.add(len(context.messages))
             self.failures += 1
             msg = "the stage failed after its work was done"
             raise FlakyError(msg)
-        return made
-
-
-def _inside(name: str, declaration: object) -> object:
-    """What the stage inside a flaky one says, in the place of what ``Stage`` says: a property or a method."""
-
-    def said(self: FlakyStage) -> object:
-        return getattr(declared(self.stage), name)
-
-    def asked(self: FlakyStage, *args: object) -> object:
-        """What the stage inside says when it is asked with the same ``args``."""
-        return getattr(declared(self.stage), name)(*args)
-
-    return property(said) if isinstance(declaration, property) else asked
-
-
-for _name, _declaration in vars(Stage).items():
-    if not _name.startswith("_") and _name != "apply" and _name not in vars(FlakyStage):
-        setattr(FlakyStage, _name, _inside(_name, _declaration))
+        return after
 
 
 @define

@@ -113,9 +113,7 @@ async def test_an_eviction_that_makes_less_of_more():
     class Fickle:
         """Two messages at first, then one."""
 
-        gradual = True
-
-        async def __call__(self, context, call):
+        def __call__(self, context, call):
             """Less of more."""
             return context.with_messages(context.messages[: 1 if call.limit >= 30 else 2])
 

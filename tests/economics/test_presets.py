@@ -25,6 +25,7 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, PromptReader, Usage, cache_cold, cost, pays_back
+from agentctx.engine.cache_markers import PlacesMarkers
 from agentctx.engine.reading import reader
 from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules
@@ -356,16 +357,12 @@ async def test_three_hundred_turns_keep_their_prefix_and_cost_less_than_untrimme
     assert walk.dollars < untrimmed.dollars
 
 
-class OnlyClaude:
-    """A stage for Claude; notes how often it was asked to work."""
+class Noting(PlacesMarkers):
+    """Places no cache marker; notes how often it was asked to work."""
 
     def __init__(self):
         """Not yet."""
         self.ran = 0
-
-    def concerns(self, call):
-        """Only Claude."""
-        return call.profile.name.startswith("claude")
 
     async def __call__(self, context, _call):
         """Change nothing."""
@@ -375,9 +372,9 @@ class OnlyClaude:
 
 @pytest.mark.parametrize(("model", "calls"), [("gpt-5.4", 0), ("claude-sonnet-4-5", len(CALLS))])
 @pytest.mark.parametrize("around", [lambda stage: stage, Pipeline], ids=["alone", "nested"])
-def test_a_stage_that_does_not_concern_the_model_does_not_run(around, model, calls):
-    """In a session it is not run, and the history not gone through for it: so it is with markers for most models."""
-    stage = OnlyClaude()
+def test_cache_markers_are_not_placed_where_the_model_has_none(around, model, calls):
+    """In a session it is not run, and the history not gone through for it: so it is for most models."""
+    stage = Noting()
     Sent(Pipeline(around(stage), budget=Budget(1_000_000)), stateful=True, model=model)
 
     assert stage.ran == calls

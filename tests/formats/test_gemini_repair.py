@@ -214,7 +214,7 @@ async def test_signatures_survive_a_full_window():
             {"role": "model", "parts": [{**part, "thoughtSignature": f"Uz{number}="}]},
             told("f:" + "x " * 300),
         ]
-    pipeline = Pipeline(TruncateToolOutputs(max_tokens=100), FitContextWindow(max_tokens=600))
+    pipeline = Pipeline(TruncateToolOutputs(max_tokens=100), FitContextWindow(600))
     view = await pipeline.prepare(contents, format="gemini", model="gemini-3.5-flash")
     request, before = ({"model": "gemini-3.5-flash", "contents": each} for each in (view.messages, contents))
     assert len(view.messages) < len(contents)

@@ -17,7 +17,7 @@ STAGES = {
     "TrimRounds": TrimRounds(2),
     "ClearToolResults": ClearToolResults(keep_last=1),
     "TruncateToolOutputs": TruncateToolOutputs(max_tokens=20),
-    "FitContextWindow": FitContextWindow(max_tokens=900),
+    "FitContextWindow": FitContextWindow(Budget(900)),
     "all": Pipeline(TruncateToolOutputs(max_tokens=20), ClearToolResults(keep_last=1), TrimRounds(1)),
 }
 LONG = "a long passage of a page " * 20

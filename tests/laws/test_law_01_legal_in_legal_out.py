@@ -178,7 +178,7 @@ async def test_user_words_in_a_message_of_results_survive_their_round():
         turns += [assistant(call(f"c{number}", "x")), result(f"c{number}", "word " * 300)]
     last = [assistant(call("z", "x")), user(result("z", "word " * 2_000), "what do you think?")]
     messages = transcript("anthropic", *turns, *last)
-    view = await Pipeline(FitContextWindow(max_tokens=900)).prepare(messages, format="anthropic")
+    view = await Pipeline(FitContextWindow(Budget(900))).prepare(messages, format="anthropic")
     assert errors({"messages": view.messages}, "anthropic") == []
     assert "what do you think?" in str(view.messages[-1])
 

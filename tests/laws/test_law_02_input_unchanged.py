@@ -111,7 +111,7 @@ async def test_unknown_keys_ride_along(format_name):
 async def test_read_only_mappings_are_messages_too():
     """A message may be any mapping, also one that cannot be written to, and comes back as itself."""
     messages = [MappingProxyType({"role": "user", "content": "task"})]
-    view = await Pipeline(FitContextWindow(max_tokens=100)).prepare(messages, format="openai-chat")
+    view = await Pipeline(FitContextWindow(Budget(100))).prepare(messages, format="openai-chat")
     assert view.messages[0] is messages[0]
 
 

@@ -40,7 +40,7 @@ ACTING = {
     "TrimRounds": TrimRounds(2),
     "TruncateToolOutputs": TruncateToolOutputs(max_tokens=20),
     "ClearToolResults": ClearToolResults(keep_last=1),
-    "FitContextWindow": FitContextWindow(max_tokens=400),
+    "FitContextWindow": FitContextWindow(Budget(400)),
 }
 
 

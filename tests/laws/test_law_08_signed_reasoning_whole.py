@@ -25,7 +25,7 @@ STAGES = {
     "TrimRounds": TrimRounds(2),
     "TruncateToolOutputs": TruncateToolOutputs(max_tokens=20),
     "ClearToolResults": ClearToolResults(keep_last=1),
-    "FitContextWindow": FitContextWindow(max_tokens=600),
+    "FitContextWindow": FitContextWindow(Budget(600)),
 }
 BOUND, UNBOUND = "claude-opus-5-5", "claude-sonnet-4-5"
 
@@ -77,7 +77,7 @@ async def test_every_stage_keeps_the_rule_of_the_model(stage, closed, model, pre
 async def test_in_an_open_round_of_manual_thinking_the_reasoning_stays():
     """With thinking enabled, the turn that waits for its results keeps the thinking that it begins with."""
     messages = thoughtful(rounds=8)
-    view = await Pipeline(FitContextWindow(max_tokens=500)).prepare(messages, format="anthropic", model=UNBOUND)
+    view = await Pipeline(FitContextWindow(Budget(500))).prepare(messages, format="anthropic", model=UNBOUND)
     request = {"model": UNBOUND, "thinking": {"type": "enabled", "budget_tokens": 2_000}, "messages": view.messages}
     broken = validate(request, model=UNBOUND, before={**request, "messages": messages})
     assert not [str(violation) for violation in broken if violation.severity == "error"]

@@ -17,9 +17,9 @@ from agentctx import (
     FitContextWindow,
     Pipeline,
     PlaceCacheMarkers,
-    Scope,
     TrimRounds,
     TruncateToolOutputs,
+    When,
     first_of,
     over,
     when,
@@ -165,7 +165,7 @@ async def test_stages_for_arrivals_see_each_message_once(format_name):
     shown = []
 
     class Looking:
-        scope: ClassVar[Scope] = Scope.ARRIVALS
+        when: ClassVar[When] = When.ON_ARRIVAL
 
         async def __call__(self, context, _call):
             shown.extend(context.messages)
@@ -186,7 +186,7 @@ async def test_stages_for_pressure_rest_below_the_trigger(format_name):
     runs = []
 
     class Pressing:
-        scope: ClassVar[Scope] = Scope.PRESSURE
+        when: ClassVar[When] = When.UNDER_PRESSURE
 
         async def __call__(self, context, _call):
             runs.append(len(context.messages))

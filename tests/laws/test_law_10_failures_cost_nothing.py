@@ -12,7 +12,7 @@ from attrs import field, frozen
 from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
 
-from agentctx import Budget, FitContextWindow, Pipeline, Scope, TrimRounds, TruncateToolOutputs
+from agentctx import Budget, ContextStrategy, FitContextWindow, Pipeline, TrimRounds, TruncateToolOutputs, When
 from agentctx.stores import MemoryStore
 from agentctx.testing import FlakyStore, Recorder, assistant, call, result, transcript, user
 from agentctx.testing.laws import Scenario, failures_cost_nothing
@@ -20,19 +20,23 @@ from agentctx.testing.laws import Scenario, failures_cost_nothing
 pytestmark = pytest.mark.both_loops
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
-SCOPES = pytest.mark.parametrize("scope", list(Scope))
+SCOPES = pytest.mark.parametrize("scope", list(When))
 
 
 class BoomError(Exception):
     """What the failing parts of these tests raise."""
 
 
-class Switch:
+class Switch(ContextStrategy):
     """A stage that does what it is told to: nothing, raise, or wait for ever."""
 
-    def __init__(self, scope, mode="idle"):
-        self.scope = scope
+    def __init__(self, when, mode="idle"):
+        self.at = when
         self.mode = mode
+
+    @property
+    def when(self):
+        return self.at
 
     async def __call__(self, context, _call):
         if self.mode == "raise":
@@ -92,7 +96,7 @@ async def test_a_stage_s_own_error_comes_through_with_a_note(format_name, scope,
 async def test_the_innermost_stage_is_named():
     """A stage that fails within a nested pipeline is named itself, or within the name of what holds it."""
     with pytest.raises(BoomError) as caught:
-        await Pipeline(Pipeline(Switch(Scope.ALWAYS, "raise"))).prepare(rounds("openai-chat", 1), format="openai-chat")
+        await Pipeline(Pipeline(Switch(When.ALWAYS, "raise"))).prepare(rounds("openai-chat", 1), format="openai-chat")
     assert "Switch" in "".join(caught.value.__notes__)
 
 
@@ -118,7 +122,7 @@ async def test_a_session_goes_on_after_a_failed_or_cancelled_step(format_name, s
 class Leaves:
     """A stage that raises what it is told to, awaited or as a plain function, in a thread for long histories."""
 
-    scope: Scope
+    scope: When
     waits: bool
     errors: list[type[BaseException]] = field(factory=list)
 

@@ -13,11 +13,11 @@ from agentctx import (
     Pipeline,
     PlaceCacheMarkers,
     Protect,
-    Scope,
     Session,
     StageError,
     TrimRounds,
     TruncateToolOutputs,
+    When,
     first_of,
     over,
     when,
@@ -209,7 +209,7 @@ async def test_a_condition_on_arrivals_is_asked_of_the_whole_request():
     class Looks:
         """Writes down how much it sees."""
 
-        scope = Scope.ARRIVALS
+        when = When.ON_ARRIVAL
 
         async def __call__(self, context, _call):
             """Look."""

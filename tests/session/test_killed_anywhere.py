@@ -18,12 +18,13 @@ from agentctx import (
     ClearToolResults,
     CollapseRepeats,
     ConfigError,
+    ContextStrategy,
     FitContextWindow,
     Pipeline,
-    Scope,
     Session,
     StoreError,
     TruncateToolOutputs,
+    When,
 )
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
@@ -54,15 +55,15 @@ class Fuse:
 
 
 @define
-class SlowStage:
+class SlowStage(ContextStrategy):
     """Waits and may fail before and after the work of another stage."""
 
     stage: object
     fuse: Fuse
-    scope: Scope = field(init=False)
 
-    def __attrs_post_init__(self):
-        self.scope = getattr(self.stage, "scope", Scope.ALWAYS)
+    @property
+    def when(self):
+        return getattr(self.stage, "when", When.ALWAYS)
 
     async def __call__(self, context, call, /):
         await anyio.lowlevel.checkpoint()

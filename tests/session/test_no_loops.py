@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Scope, Session, Text
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Session, Text, When
 from agentctx.testing import Recorder, assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -87,7 +87,7 @@ async def test_a_caller_that_comes_down_itself_ends_the_quiet():
         tries.append(call.limit)
         return context
 
-    fruitless.scope = Scope.PRESSURE
+    fruitless.when = When.UNDER_PRESSURE
     large, small = (transcript("openai-chat", user("task " * words)) for words in (500, 50))
     for between, tried in (([large], 1), ([small], 2)):
         tries.clear()
@@ -147,7 +147,7 @@ async def test_a_stage_that_makes_things_longer_changes_nothing():
         longer[1] = longer[1].with_parts((Text("a summary that says more than what it stands for " * 30),))
         return context.with_messages(tuple(longer))
 
-    verbose.scope = Scope.PRESSURE
+    verbose.when = When.UNDER_PRESSURE
     session = Pipeline(verbose, budget=Budget(1_000_000, trigger=2_000, target=500)).session(format="openai-chat")
     messages = transcript("openai-chat", system("rules"), assistant("hello"))
     for number in range(400):

@@ -16,9 +16,9 @@ from agentctx import (
     CollapseRepeats,
     FitContextWindow,
     Pipeline,
-    Scope,
     Session,
     TruncateToolOutputs,
+    When,
 )
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
@@ -47,7 +47,7 @@ class SlowStore(MemoryStore):
 def pipeline(**options):
     """Every built-in kind of stage, with others that wait between them."""
     stages = (TruncateToolOutputs(100), CollapseRepeats(), ClearToolResults(3), FitContextWindow())
-    between = (Waits(Scope.ARRIVALS), Waits(Scope.ALWAYS), Waits(Scope.PRESSURE))
+    between = (Waits(When.ON_ARRIVAL), Waits(When.ALWAYS), Waits(When.UNDER_PRESSURE))
     return Pipeline(*between, *stages, budget=Budget(1_500, trigger=0.8), **options)
 
 

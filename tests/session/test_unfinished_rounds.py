@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, Scope, Session, Stage, Text, ToolResult, validate
+from agentctx import Budget, ContextStrategy, FitContextWindow, Pipeline, Session, Text, ToolResult, When, validate
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -245,10 +245,10 @@ async def test_code_that_is_left_open_is_read_again_whatever_results_repair_take
     assert view.messages == at_once.messages
 
 
-class Marking(Stage):
+class Marking(ContextStrategy):
     """Marks each result that it sees, and remembers what it saw at each step."""
 
-    scope = Scope.ARRIVALS
+    when = When.ON_ARRIVAL
 
     def __init__(self):
         self.steps = []

@@ -258,7 +258,7 @@ async def test_a_marker_within_a_result_survives_an_edit_of_the_result():
     messages = rounds(6)
     inner = [{"type": "text", "text": "line " * 3_000, "cache_control": SHORT}]
     messages[2]["content"][0]["content"] = inner
-    view = await prepare(messages, FitContextWindow(max_tokens=2_500))
+    view = await prepare(messages, FitContextWindow(Budget(2_500)))
     assert len(marked(view.messages)) == 1
     assert not validate({"messages": view.messages}, format="anthropic")
 

@@ -9,7 +9,6 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, count
-from agentctx.engine.reading import reader
 from agentctx.later_lines import later_runs, said
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
@@ -329,19 +328,6 @@ async def test_a_session_that_goes_back_has_again_what_is_not_superseded():
     kept = await session.prepare(messages[:9])
     assert bare(kept.messages[2]["content"]) in ("[60 lines shown again later]", FILE)
     assert (await session.prepare(messages[:5])).messages[2]["content"] == FILE
-
-
-def test_marks_hold_only_while_all_of_a_message_is_shown_later():
-    """What a mark says holds as long as a later result has all the lines of the message's results."""
-    messages = agent("\n".join(LINES[:30]), "\n".join(LINES[20:50]), FILE)
-    read = reader(messages, format="openai-chat").messages(messages)
-    assert set(DropSuperseded().true_at(read)) == {2, 4}
-    assert set(DropSuperseded().true_at(read[:6])) == set()
-    assert set(DropSuperseded(stale=True).true_at(read)) == {2, 4}
-    runs = agent(*[FILE] * 3, tool="bash", arguments={"command": "go test"})
-    read = reader(runs, format="openai-chat").messages(runs)
-    assert set(DropSuperseded(stale=True).true_at(read)) == {2, 4}
-    assert set(DropSuperseded(stale=True).true_at(read[:4])) == set()
 
 
 async def test_a_cut_behind_it_leaves_more():

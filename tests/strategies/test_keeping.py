@@ -12,11 +12,11 @@ from agentctx import (
     Budget,
     ClearToolResults,
     ContextOverflow,
+    ContextStrategy,
     FitContextWindow,
     Ledger,
     Outcome,
     Pipeline,
-    Stage,
     Text,
     TruncateToolOutputs,
 )
@@ -46,7 +46,7 @@ def rounds(format_name="openai-chat", number=8):
     return transcript(format_name, *turns)
 
 
-class Keeps(Stage):
+class Keeps(ContextStrategy):
     """Keeps a content, and remembers its handle."""
 
     def __init__(self, content):

@@ -9,9 +9,9 @@ from agentctx import (
     Budget,
     ClearToolResults,
     ConfigError,
+    ContextStrategy,
     FitContextWindow,
     Pipeline,
-    Stage,
     TruncateToolOutputs,
     validate,
 )
@@ -203,7 +203,7 @@ async def test_a_store_s_own_search_is_used():
 async def test_a_kept_text_that_looks_like_a_message_comes_back_as_it_is():
     """What a stage keeps is what the model gets."""
 
-    class Keeps(Stage):
+    class Keeps(ContextStrategy):
         async def __call__(self, context, call, /):
             call.remark(await call.keep('{"role": "tool", "tool_call_id": "a", "content": "inner"}'))
             return context

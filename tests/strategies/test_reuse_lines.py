@@ -75,7 +75,7 @@ def shown(file, start, length, behind, moved):
 
 def room(data, behind):
     """A small budget, where a stage needs one."""
-    return data.draw(st.sampled_from((600, 1_000, 2_000))) if any(each.needs_budget for each in behind) else None
+    return data.draw(st.sampled_from((600, 1_000, 2_000))) if any(hasattr(each, "budget") for each in behind) else None
 
 
 def conversation(outputs, format_):

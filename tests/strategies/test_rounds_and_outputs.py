@@ -74,8 +74,7 @@ async def test_fewer_rounds_than_wanted_stay_as_they_are():
     "make",
     [
         lambda: TrimRounds(0),
-        lambda: FitContextWindow(max_tokens=0),
-        lambda: FitContextWindow(max_tokens=10, reserve_tokens=-1),
+        lambda: FitContextWindow(0),
         lambda: TruncateToolOutputs(max_chars=0),
         lambda: HeuristicCounter(0),
     ],
@@ -89,7 +88,7 @@ def test_options_that_make_no_sense_are_value_errors(make):
 def test_a_reserve_larger_than_the_window():
     """A reserve above the maximum is refused."""
     with pytest.raises(ConfigError, match="leave nothing"):
-        FitContextWindow(max_tokens=10, reserve_tokens=11)
+        FitContextWindow(Budget(10, 11))
 
 
 async def test_a_long_output_is_cut_and_marked_once():
@@ -192,7 +191,7 @@ async def test_as_many_rounds_as_fit(options, kept):
     """With 7 tokens fixed and 23 a round: 10,000 keep everything, 60 the last two rounds, 60 less 10 the last."""
     limit, reserve = options
     messages = rounds(3)
-    stage = FitContextWindow(max_tokens=limit, reserve_tokens=reserve)
+    stage = FitContextWindow(Budget(limit, reserve))
     view = await Pipeline(stage, counter=Sized()).prepare(messages)
     asked = [each["id"] for message in view.messages for each in message.get("tool_calls", ())]
     answered = [message["tool_call_id"] for message in view.messages if message["role"] == "tool"]
@@ -204,12 +203,12 @@ async def test_as_many_rounds_as_fit(options, kept):
 async def test_a_window_that_holds_nothing():
     """Five tokens hold nothing: nothing is sent."""
     with pytest.raises(ContextOverflow):
-        await Pipeline(FitContextWindow(max_tokens=5), counter=Sized()).prepare(rounds(3))
+        await Pipeline(FitContextWindow(Budget(5)), counter=Sized()).prepare(rounds(3))
 
 
 async def test_a_loop_that_never_ends_stays_within_its_window():
     """A model that never ends, eight steps in 40 tokens: compactions happen, and never more than 40 are sent."""
-    sent, messages, events = await loop(Pipeline(FitContextWindow(max_tokens=40), counter=Sized()), 8, ends=False)
+    sent, messages, events = await loop(Pipeline(FitContextWindow(Budget(40)), counter=Sized()), 8, ends=False)
     assert events
     assert max(view.report.tokens_after for view in sent) <= 40
     assert len(messages) == 2 + 2 * 8
@@ -327,12 +326,12 @@ async def test_a_system_prompt_that_fills_the_window():
     """A system prompt that fills the window is an error before anything is sent."""
     turns = [system("rule " * 3_000), user("the task"), *a_round(1)]
     with pytest.raises(ContextOverflow, match="system"):
-        await Pipeline(FitContextWindow(max_tokens=100)).prepare(transcript("openai-chat", *turns))
+        await Pipeline(FitContextWindow(Budget(100))).prepare(transcript("openai-chat", *turns))
 
 
 async def test_a_round_that_is_too_large_is_cut_within():
     """A single round that is too large is cut within, until it fits."""
-    view = await Pipeline(FitContextWindow(max_tokens=500)).prepare(rounds(1, output="word " * 5_000))
+    view = await Pipeline(FitContextWindow(Budget(500))).prepare(rounds(1, output="word " * 5_000))
     assert len(view.messages) == 4
     assert view.report.tokens_after <= 500
 

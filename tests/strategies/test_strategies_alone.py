@@ -145,7 +145,7 @@ async def test_clearing_counts_results_and_not_messages():
         (CollapseRepeats(), "the same result stands further down"),
         (TrimRounds(1), "older than the last 1 rounds"),
         (TruncateToolOutputs(50), "tool output longer than 50 tokens"),
-        (FitContextWindow(max_tokens=300), "over 300 tokens: the largest results cut"),
+        (FitContextWindow(Budget(300)), "over 300 tokens: the largest results cut"),
     ],
 )
 async def test_every_strategy_says_why(stage, why):
@@ -237,7 +237,7 @@ async def test_fit_drops_the_oldest_rounds_first():
 @pytest.mark.parametrize("limit", [60, 61, 79, 80])
 async def test_fit_drops_no_round_more_than_it_must(limit):
     """What is left is at most the limit, also exactly; one round more would be over it."""
-    view = await Pipeline(FitContextWindow(max_tokens=limit), counter=FixedCounter(10)).prepare(agent(6))
+    view = await Pipeline(FitContextWindow(Budget(limit)), counter=FixedCounter(10)).prepare(agent(6))
     assert view.report.tokens_after == limit // 20 * 20
 
 
@@ -249,7 +249,7 @@ async def test_fit_without_any_budget_says_what_to_pass():
 
 async def test_fit_with_own_limits():
     """The stage may carry its own limits, and the guarantee holds them too."""
-    pipeline = Pipeline(FitContextWindow(max_tokens=75, reserve_tokens=10), counter=FixedCounter(10))
+    pipeline = Pipeline(FitContextWindow(Budget(75, 10)), counter=FixedCounter(10))
     assert ["system", "user", "assistant", "c4", "assistant", "c5"] == shown(await pipeline.prepare(agent(6)))
 
 
@@ -499,9 +499,9 @@ async def test_a_stage_that_breaks_a_promise_is_named(name, keep):
         lambda: ClearToolResults(-1),
         lambda: ClearToolResults(keep_last=True),
         lambda: ClearToolResults(1, placeholder="  "),
-        lambda: FitContextWindow(Budget(10), max_tokens=5),
-        lambda: FitContextWindow(reserve_tokens=5),
-        lambda: FitContextWindow(max_tokens=0),
+        lambda: FitContextWindow(-1),
+        lambda: FitContextWindow(0),
+        lambda: Budget(0),
         lambda: over(0),
         lambda: over(1.5),
         lambda: when(over(5)),

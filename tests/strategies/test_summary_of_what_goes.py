@@ -251,7 +251,7 @@ NESTED = {
     "a stage before it": lambda told: Pipeline(TRIM, FIT, budget=BUDGET, summarizer=told),
     "a stage behind it": lambda told: Pipeline(Pipeline(when(over(0.85), FIT), summarizer=told), TRIM, budget=BUDGET),
     "another cut behind it": lambda told: Pipeline(
-        Pipeline(FIT, budget=BUDGET, summarizer=told), FitContextWindow(max_tokens=1_900), budget=Budget(4_000)
+        Pipeline(FIT, budget=BUDGET, summarizer=told), FitContextWindow(Budget(1_900)), budget=Budget(4_000)
     ),
     "the guarantee": lambda told: Pipeline(
         Pipeline(when(over(0.85), FIT), budget=BUDGET, summarizer=told), budget=Budget(2_500)

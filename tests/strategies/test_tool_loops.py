@@ -98,7 +98,7 @@ async def test_words_in_angle_brackets_are_text():
     messages = transcript(
         "anthropic", user("make a page"), assistant("<html>hello</html>"), user("thanks"), assistant("<b>"), user("?")
     )
-    view = await Pipeline(ClearToolResults(0), TruncateToolOutputs(10), FitContextWindow(max_tokens=1_000)).prepare(
+    view = await Pipeline(ClearToolResults(0), TruncateToolOutputs(10), FitContextWindow(Budget(1_000))).prepare(
         messages, format="anthropic"
     )
     assert view.messages == messages

@@ -10,15 +10,15 @@ from agentctx import (
     ClearToolResults,
     CollapseRepeats,
     ConfigError,
+    ContextStrategy,
     FitContextWindow,
     InvalidInput,
     Pipeline,
     Protect,
-    Scope,
     Sessions,
-    Stage,
     TrimRounds,
     TruncateToolOutputs,
+    When,
     count,
     first_of,
     over,
@@ -38,7 +38,7 @@ async def waiting(_context, _call):
     """An async function where a condition is expected."""
 
 
-class Waiting(Stage):
+class Waiting(ContextStrategy):
     """A stage that waits where it must not."""
 
     async def apply(self, context, _call):
@@ -46,10 +46,10 @@ class Waiting(Stage):
         return context
 
 
-class ScopeInWords(Stage):
+class WhenInWords(ContextStrategy):
     """A stage that says in a word when it is run."""
 
-    scope = "pressure"
+    when = "pressure"
 
     def apply(self, context, _call):
         """Nothing."""
@@ -57,10 +57,10 @@ class ScopeInWords(Stage):
 
 
 @frozen
-class ScopeAsOption(Stage):
-    """A stage whose scope attrs takes for its first option."""
+class WhenAsOption(ContextStrategy):
+    """A stage whose ``when`` attrs takes for its first option."""
 
-    scope: Scope = Scope.PRESSURE
+    when: When = When.UNDER_PRESSURE
     word: str = ""
 
     def apply(self, context, _call):
@@ -71,7 +71,7 @@ class ScopeAsOption(Stage):
 class Underived:
     """A stage that is not derived, and says in a word when it is run."""
 
-    scope = "arrivals"
+    when = "arrivals"
 
     def __call__(self, context, _call):
         """Nothing."""
@@ -109,12 +109,12 @@ WRONG = {
     "got a tuple of 0": lambda: Pipeline(TrimRounds(1), ()),
     "one by one, when(condition, a, b)": lambda: when(over(1), [TrimRounds(1)]),
     "one by one, first_of(a, b)": lambda: first_of([TrimRounds(1)]),
-    "give it a plain apply": lambda: Pipeline(Stage()),
+    "give it a plain apply": lambda: Pipeline(ContextStrategy()),
     "where it waits": lambda: when(over(1), Waiting()),
-    "its scope is 'pressure': write scope: ClassVar[Scope] = Scope.PRESSURE": lambda: Pipeline(ScopeInWords()),
-    "its scope is 'x': write": lambda: first_of(TrimRounds(1), ScopeAsOption("x")),
+    "its when is 'pressure': write when: ClassVar[When] = When.UNDER_PRESSURE": lambda: Pipeline(WhenInWords()),
+    "its when is 'x': write": lambda: first_of(TrimRounds(1), WhenAsOption("x")),
     "when: stages[0] is": lambda: when(over(1), Underived()),
-    "its scope is 'arrivals'": lambda: Pipeline(Underived()),
+    "derive its class from ContextStrategy": lambda: Pipeline(Underived()),
     "Protect.last_user": lambda: Protect.last_user("2"),
     "Protect.where": lambda: Protect.where("user"),
     "Protect.pins": lambda: Protect.pins("0"),
