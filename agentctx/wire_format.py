@@ -364,13 +364,11 @@ class WireFormat(Protocol):
 
     @property
     def overflow_words(self) -> re.Pattern[str] | None:
-        """What its provider says, in small letters, when a request is larger than the model's window."""
-        return None
+        """The words, in small letters, in which its provider refuses a request larger than the model's window.
 
-    @property
-    def error_words(self) -> re.Pattern[str] | None:
-        """What only its provider says, in small letters, in an error of a request that is too large."""
-        return self.overflow_words
+        Named groups hold the numbers: ``limit``, ``prompt``, ``requested``, ``answer``, ``excess``.
+        """
+        return None
 
     # Which models are called in it.
 

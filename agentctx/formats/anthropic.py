@@ -37,7 +37,6 @@ from agentctx.formats.native import (
     words_of,
 )
 from agentctx.formats.registry import Adapter, Body, RequestParts, get
-from agentctx.lazy import lazy_pattern
 from agentctx.message import (
     CONTROL,
     Media,
@@ -535,9 +534,6 @@ class Anthropic(WireFormat):
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
         | {"url", "file_id"}
     )
-
-    overflow_words = lazy_pattern(r"exceed context limit:|prompt is too long: \d+ tokens >")
-    error_words = lazy_pattern(r"exceed context limit:|prompt is too long: \d+ tokens >|request_too_large")
 
     def usual_for(self, family: str, /) -> int:
         """Claude's own."""

@@ -49,7 +49,6 @@ from agentctx.formats.native import (
     words_of,
 )
 from agentctx.formats.registry import Adapter, Body, RequestParts, get, put
-from agentctx.lazy import lazy_pattern
 from agentctx.message import (
     CacheMarker,
     Media,
@@ -542,9 +541,6 @@ class Bedrock(WireFormat):
         | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
     )
 
-    overflow_words = lazy_pattern(r"input is too long for requested model")
-    error_words = lazy_pattern(r"the model returned the following errors|for requested model")
-
     def usual_for(self, family: str, /) -> int:
         """After Claude's own API; of open models after Chat Completions."""
         return 2 if "claude" in family else 1 if OPEN_MODELS.search(family) else 0
@@ -625,10 +621,6 @@ class Converse(Adapter):
     def failure(self, _answer: Native, /) -> Native:
         """Return None: an SDK raises what Converse refuses."""
         return None
-
-    def too_long(self, tokens: int, limit: int, /) -> str:
-        """Return the sentence of Converse, with the numbers that Claude gives there."""
-        return f"Input is too long for requested model. prompt is too long: {tokens} tokens > {limit} maximum"
 
     def begins(self, event: Native, /) -> bool:
         """Whether an event carries something that the model said."""

@@ -45,7 +45,6 @@ from agentctx.formats.native import (
     words_of,
 )
 from agentctx.formats.registry import Adapter, Body, RequestParts, get
-from agentctx.lazy import lazy_pattern
 from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.models.profile import ModelProfile
 from agentctx.unit import NOT_SHOWN
@@ -839,9 +838,6 @@ class Gemini(WireFormat):
         | {"thought_signature", "mime_type", "file_uri"}  # as google-genai spells them
     )
 
-    overflow_words = lazy_pattern(r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)")
-    error_words = lazy_pattern(r"input token count")
-
     def usual_for(self, family: str, /) -> int:
         """Gemini's own."""
         return 3 if "gemini" in family else 0
@@ -924,7 +920,3 @@ class GenerateContent(Adapter):
     def ends(self, event: Native, /) -> bool:
         """Tell whether a chunk is the last one of an answer."""
         return any(get(one, "finishReason") for one in get(event, "candidates") or ())
-
-    def too_long(self, tokens: int, limit: int, /) -> str:
-        """Return the sentence of generateContent."""
-        return f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."

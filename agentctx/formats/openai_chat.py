@@ -838,13 +838,6 @@ class ChatCompletions(Adapter):
         """The ``error`` that some gateways answer with status 200."""
         return get(said, "error") if not get(said, "choices") else None
 
-    def too_long(self, tokens: int, limit: int, /) -> str:
-        """Return the sentence of Chat Completions."""
-        return (
-            f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} "
-            "tokens. Please reduce the length of the messages."
-        )
-
     def tells_usage(self, body: Body, /) -> bool:
         """A stream tells it only where that is asked for."""
         return not get(body, "stream") or bool(get(body, "stream_options", "include_usage"))

@@ -1002,13 +1002,6 @@ class Responses(Adapter):
         """Tell whether an event is the last one of a response."""
         return get(event, "type") in _LAST
 
-    def too_long(self, tokens: int, limit: int, /) -> str:
-        """Return the sentence of Responses, with the numbers that Chat Completions gives."""
-        return (
-            "Your input exceeds the context window of this model. Please adjust your input and try again. This model's "
-            f"maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
-        )
-
     def failure(self, said: Native, /) -> Native:
         """The error of a failed response, which the SDK hands over like any other."""
         if get(said, "type") == "error":

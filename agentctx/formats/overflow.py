@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from inspect import getattr_static
-from typing import Any, Literal
+from typing import Literal
 
-from attrs import define, evolve, field, frozen
+from attrs import frozen
 
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.formats.registry import FORMATS
@@ -73,18 +73,22 @@ def classify_error(error: Native) -> Overflow | None:
         True
     """
     if not isinstance(error, BaseException):
-        payload = Evidence()
-        _any(error, payload, 0)
-        return _judge(payload)[1]
+        return _judge(_lines(error))[1]
     refused = None if isinstance(error, AgentctxError) else overflow_of(error)
     # An SDK's error stands for a provider's answer.
     if refused is not None and any(hasattr(error, name) for name in ("status_code", "response", "code")):
         excess = refused.tokens - refused.limit
         return Overflow("window", refused.limit, refused.tokens, excess, message=str(error)[:500])
-    for each in causes(error):
-        if isinstance(each, AgentctxError):
+    for cause in causes(error):
+        if isinstance(cause, AgentctxError):
             return None
-        decided, overflow = _judge(own(each))
+        words = ""
+        # The code of an exception may fail at its words, which must not hide the error.
+        with suppress(AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            words = str(cause)
+        classes = [base for base in type(cause).__mro__ if base.__module__ != "builtins"]
+        lines = (*_lines(words), *_attributes(cause), *(base.__name__ for base in classes))
+        decided, overflow = _judge(lines, classes[0].__module__.partition(".")[0] if classes else "")
         if decided:
             return overflow
     return None
@@ -120,149 +124,6 @@ def overflow_of(error: BaseException) -> ContextOverflow | None:
     return None
 
 
-def _judge(said: Evidence) -> tuple[bool, Overflow | None]:
-    """Whether the evidence decides the question, and how."""
-    texts = [plain(text) for text in said.texts]
-    whole = " | ".join(texts)
-    if said.statuses & HOPELESS:
-        return True, None
-    for judge in (_allowance, _long_text):
-        decided, found = judge(whole)
-        if decided:
-            return True, found and _named(found, said, whole)
-    if ANSWER.search(whole) and not REQUEST.search(whole):  # about the length of the answer, and nothing that was sent
-        return True, None
-    kind = _kind(said, whole)
-    if kind is None:
-        return bool(RATE.search(whole) or any(map(RATE.search, said.codes))), None
-    told = amounts(texts)
-    prompt, limit = said.numbers.get("n_prompt_tokens"), said.numbers.get("n_ctx")
-    if prompt is not None or limit is not None:
-        told = complete(limit or told.limit, prompt or told.requested, None, prompt)
-    return True, _named(Overflow(kind, told.limit, told.requested, told.excess, told.prompt), said, whole)
-
-
-def _kind(said: Evidence, whole: str) -> Kind | None:
-    """The kind of overflow that the words, the codes or the status tell of."""
-    own_words = (wire.overflow_words for wire in FORMATS.values())  # by which one provider alone says it
-    if (
-        WINDOW.search(whole)
-        or any(map(NAMES.search, said.codes))
-        or any(words is not None and words.search(whole) for words in own_words)
-    ):
-        return "window"
-    if BYTES.search(whole) or any(map(BYTES.search, said.codes)):
-        return None if MONEY.search(whole) else "bytes"
-    if RATE.search(whole) or any(map(RATE.search, said.codes)) or 429 in said.statuses:
-        return None
-    if NO_BODY.search(whole) or (PERHAPS.search(whole) and not ELSE.search(whole)):
-        return "window"
-    return "bytes" if 413 in said.statuses else None
-
-
-def _allowance(text: str) -> tuple[bool, Overflow | None]:
-    """A token allowance of some time: too small for this request, or only used up for now."""
-    hit = _ALLOWANCE.search(text)
-    if hit is None or not RATE.search(text):
-        return False, None
-    limit, requested = map(_as_number, hit.groups())
-    return True, Overflow("rate", limit, requested, requested - limit) if requested > limit else None
-
-
-def _long_text(text: str) -> tuple[bool, Overflow | None]:
-    """One text with too many characters: of a message, or only of a name."""
-    hit = TOO_LONG_TEXT.search(text)
-    if hit is None:
-        return False, None
-    limit, size = _as_number(hit["limit"] or hit["limit2"]), hit["size"] or hit["size2"]
-    if limit < LONG_TEXT:
-        return True, None
-    requested = _as_number(size) if size else None
-    return True, Overflow("characters", limit, requested, None if requested is None else requested - limit)
-
-
-def _named(overflow: Overflow, said: Evidence, whole: str) -> Overflow:
-    known = [(wire.name, wire.error_words) for wire in FORMATS.values()][::-1]  # Bedrock passes on what Claude's says
-    found = [name for name, pattern in (*known, *_SERVERS) if pattern is not None and pattern.search(whole)]
-    message = next(iter(said.texts), "")
-    return evolve(overflow, provider=found[0] if found else said.source, message=message[:500])
-
-
-_STATUS = frozenset({"status", "status_code", "statuscode", "http_status", "httpstatuscode", "code", "error_code"})
-_CODES = frozenset(
-    {"code", "error_code", "errorcode", "type", "__type", "status", "error_type", "finish_reason", "stop_reason"}
-    | {"finishreason", "stopreason", "reason"}
-)
-_TEXTS = frozenset(
-    {"message", "msg", "detail", "error", "param", "title", "server_message", "status_msg", "error_msg", "errmsg"}
-    | {"error_message", "errormessage", "originalmessage", "faultstring"}
-)
-_INSIDE = (
-    "error", "errors", "body", "response", "data", "detail", "details", "message", "exception", "metadata", "raw",
-    "raw_response", "json_body", "http_body", "error_response", "last_response", "responsemetadata", "choices",
-    "candidates", "args", "text", "content", "_content", "events", "base_resp", "fault", "innererror",
-)  # fmt: skip
-_NOT_IN_PAYLOADS = frozenset({"text", "content", "args"})
-_NUMBERS = frozenset({"n_prompt_tokens", "n_ctx"})
-_ATTRIBUTES = (*_STATUS, *_CODES, *_TEXTS, *_INSIDE, *_NUMBERS)
-_QUOTED_CODE = lazy_pattern(
-    r"""\\?['"](?:code|type|error_type|status)\\?['"]\s*:\s*\\?['"]?([A-Za-z_][\w.\-]+|\d{4,5}\b)"""
-)
-
-_LEADING_STATUS = lazy_pattern(
-    r"^\W*(?:http(?: error)?:?\s+|error code:\s*|status(?: code)?:?\s*)?([45]\d\d)\b", re.IGNORECASE
-)
-_ECHO = lazy_pattern(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]|['\"]failed_generation\\?['\"]:")
-_DEEPEST = 8
-_LOOKED_AT = 8_000
-
-
-@define(eq=False, repr=False)
-class Evidence:
-    """What one error says.
-
-    Args:
-        codes: Its codes, types and reasons, in lower case; also the names of its class and their bases.
-        numbers: Token counts that it gives as fields, by field name.
-        source: The package that its class comes from (``openai``), empty for builtins and payloads.
-    """
-
-    texts: dict[str, None] = field(factory=dict)
-    codes: set[str] = field(factory=set)
-    statuses: set[int] = field(factory=set)
-    numbers: dict[str, int] = field(factory=dict)
-    source: str = ""
-
-    def say(self, text: str) -> None:
-        """Note a sentence, with the codes quoted in it; what a validator echoes of the request is left out."""
-        text = text[:_LOOKED_AT]
-        echo = _ECHO.search(text)
-        text = text[: echo.start()] if echo else text
-        if not text.strip():
-            return
-        self.texts[text] = None
-        self.codes.update(code.lower() for code in _QUOTED_CODE.findall(text))
-        status = _LEADING_STATUS.match(text)
-        if status:
-            self.statuses.add(int(status[1]))
-
-
-def own(error: BaseException) -> Evidence:
-    """What an exception says itself, without those that it came from."""
-    found = Evidence()
-    for base in type(error).__mro__:
-        if base.__module__ != "builtins":
-            found.codes.add(base.__name__.lower())
-            found.source = found.source or base.__module__.partition(".")[0]
-    words = ""
-    # The code of an exception may fail at its words, which must not hide the error.
-    with suppress(AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-        words = str(error)
-    found.say(words)
-    _object(error, found, 0)
-    return found
-
-
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The exception, then those that it was raised from or while handling, outermost first, each once.
 
@@ -286,64 +147,61 @@ def causes(error: BaseException) -> Iterator[BaseException]:
             waiting.append(before)
 
 
-def _any(thing: object, found: Evidence, depth: int) -> None:
-    if depth > _DEEPEST or thing is None or isinstance(thing, BaseException):
-        return
+_READ = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    args base_resp body candidates choices code content _content data detail details errmsg error error_code error_msg
+    error_message error_response error_type errorcode errormessage errors events exception fault faultstring
+    finish_reason finishreason http_body http_status httpstatuscode innererror json_body last_response message metadata
+    msg n_ctx n_prompt_tokens originalmessage param raw raw_response reason response responsemetadata server_message
+    status status_code status_msg statuscode stop_reason stopreason text title type __type
+    """,
+    )
+)
+"""The fields and attributes that hold the sentences, codes and numbers of errors."""
+
+_THE_MODELS = frozenset({"text", "content", "args"})
+"""Fields of a body in which the model speaks, or that quote the request."""
+
+_ECHO = lazy_pattern(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]|['\"]failed_generation\\?['\"]:")
+_DEEPEST = 8
+_LOOKED_AT = 8_000
+
+
+def _lines(thing: Native, name: str = "", depth: int = 0) -> Iterator[str]:
+    """Each sentence, code and number of an error, without a validator's echo of the request."""
     if isinstance(thing, (bytes, bytearray, memoryview)):
-        _text(bytes(thing[: 4 * _LOOKED_AT]).decode("utf-8", "replace"), found, depth)
-    elif isinstance(thing, str):
-        _text(thing, found, depth)
-    elif isinstance(thing, Mapping):
-        _mapping(thing, found, depth)
-    elif isinstance(thing, (list, tuple)):
-        for each in thing[:20]:
-            _any(each, found, depth + 1)
-    elif not isinstance(thing, (int, float)):
-        _object(thing, found, depth)
-
-
-def _text(text: str, found: Evidence, depth: int) -> None:
-    inside = None  # the JSON container that the text is
-    if text.lstrip().startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):
-            inside = json.loads(text)
-    if inside is None:
-        found.say(text)
-    else:
-        _any(inside, found, depth + 1)
-
-
-def _mapping(values: Mapping[Any, Any], found: Evidence, depth: int) -> None:
-    for key, value in values.items():
-        name = str(key).lower()
-        _named_in(name, value, found)
-        if name in _NOT_IN_PAYLOADS:
-            continue
-        if name in _INSIDE or name in _TEXTS or name.endswith("exception"):
-            _any(value, found, depth + 1)
-
-
-def _object(thing: object, found: Evidence, depth: int) -> None:
-    for name in _ATTRIBUTES:
-        value = _stored(thing, name)
-        if value is None:
-            continue
-        _named_in(name, value, found)
-        if name in _INSIDE or name in _TEXTS:
-            _any(value, found, depth + 1)
-
-
-def _named_in(name: str, value: object, found: Evidence) -> None:
-    """Take note of a code, a status or a number."""
-    if isinstance(value, bool):
+        thing = bytes(thing[: 4 * _LOOKED_AT]).decode("utf-8", "replace")
+    if depth > _DEEPEST or thing is None or isinstance(thing, (bool, float, BaseException)):
         return
-    if isinstance(value, int):
-        if name in _STATUS and 400 <= value <= 599:
-            found.statuses.add(int(value))
-        elif name in _NUMBERS:
-            found.numbers[name] = int(value)
-    elif isinstance(value, str) and name in _CODES and len(value) <= 80:
-        found.codes.add(value.lower())
+    if isinstance(thing, str):
+        inside = None
+        if thing.lstrip().startswith(("{", "[")):
+            with suppress(ValueError, RecursionError):
+                inside = json.loads(thing)
+        if inside is None:
+            yield _ECHO.split(thing[:_LOOKED_AT], 1)[0]
+        else:
+            yield from _lines(inside, name, depth + 1)
+    elif isinstance(thing, int):
+        yield f"{name}={int(thing)}"
+    elif isinstance(thing, (list, tuple)):
+        for member in thing[:20]:
+            yield from _lines(member, name, depth + 1)
+    elif isinstance(thing, Mapping):
+        for key, value in thing.items():
+            name = str(key).lower()
+            if name in _READ - _THE_MODELS or name.endswith("exception"):
+                yield from _lines(value, name, depth + 1)
+    else:
+        yield from _attributes(thing, depth)
+
+
+def _attributes(thing: object, depth: int = 0) -> Iterator[str]:
+    """Each sentence, code and number in the attributes of an error or of a response."""
+    for name in sorted(_READ):
+        yield from _lines(_stored(thing, name), name, depth + 1)
 
 
 def _stored(thing: object, name: str) -> Native:
@@ -363,238 +221,43 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text.replace("\u2019", "'").replace("\u2018", "'"))
 
 
-_SIZE = r"(?:window|length|lenght|size|limit|space)"
+def _judge(lines: Iterable[str], source: str = "") -> tuple[bool, Overflow | None]:
+    """Whether the lines decide the question, and the overflow that they tell of.
 
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return lazy_pattern("|".join(f"(?:{pattern})" for pattern in patterns))
-
-
-_WINDOW = (
-    rf"(?:context[ _-]?{_SIZE}|(?:max|maximum) context\b|n_ctx|max_(?:seq|input|context)_len(?:gth)?"
-    rf"|(?:max|maximum|specified|model'?s?) (?:\w+ ){{0,2}}(?:prompt|model|input|sequence|seq)[ _]{_SIZE})"
-)
-_OVER = (
-    r"(?:exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
-    r"|too (?:long|large|big) (?:for|in)|>=?)"
-)
-WINDOW = _any_of(
-    rf"{_OVER}[^.]{{0,48}}?{_WINDOW}",
-    rf"{_WINDOW}[^.]{{0,32}}?(?:exceed|overflow|\bfull\b)",
-    rf"context_?{_SIZE}_?(?:exceed|overflow)",
-    r"exceed_context_size",
-    r"context[ _-]?(?:overflow|too[ _]large|too[ _]long)\b|context is (?:too (?:long|large)|full)",
-    rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}\b|context {_SIZE} is only",
-    rf"(?:maximum|max) context of \d|context {_SIZE}[^.\d]{{0,24}}\d[\d,]*(?: tokens)?,? (?:but|however|while)",
-    r"\b(?:prompt|input)_too_(?:long|large)\b|(?<!stop )\bsequence (?:is )?too long",
-    rf"no room left in (?:the )?context|handle the requested context {_SIZE}",
-    r"too long to fit into the model|not fit in(?:to)? the model",
-    r"too large for [\w.\-/:]+ model\. max size: \d+ tokens",
-    r"(?:prompt|input|request) (?:has|had|contains) \d[\d,]* (?:input )?tokens,? (?:but|which|while)",
-    r"this (?:request|prompt) has \d[\d,]* tokens,? which",
-    r"prompt length \d+ exceeds|exceed max message tokens|max tokens of \d+ exceeded",
-    r"max_prompt_tokens_exceeded|tokens_limit_reached",
-    r"prompt tokens too long|the max input characters is|text fields that are too large",
-    r"too large for (?:this |the )?model|is too large to process\b",
-    r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt ?超长|(?:prompt|input) \([^)]*\) is too long",
-    r"(?<!tool )(?<!audio )(?<!video )(?<!image )input is too (?:long|large)(?: for|[.:,;]|$)"
-    r"|input (?:token length|prompt) too long|(?:^|[\d:.>\"'] ?)input too long",
-    r"(?:all messages|conversation|chat history|request input) is too long",
-    r"prompt exceeds (?:the )?(?:max|length)",
-    r"(?:number of )?input tokens (?:\d[\d,]*|\(\d[\d,]*\)) (?:cannot|must not) exceed|input cannot be longer than",
-    r"estimated number of input and maximum output tokens",
-    r"(?:input|prompt|(?<!stop )sequence) length\b[^.]{0,30}?exceed",
-    r"(?:total|combined) length of (?:the )?(?:prompt|messages|input)[^.]{0,60}?exceed|^length limit exceeded",
-    r"reduce the length of (?:the |your )?(?:input |prompt |messages?|either)",
-    r"reduce the length of (?:the |your )?(?:input|prompt)\b",
-    r"exceeded model token limit",
-    r"loaded with context length of only|keep the first \d+ tokens when",
-    r"inputs?`? tokens \+ `?max_new_tokens`? must be|`inputs` must have less than",
-    r"range of input length should be",
-    r"current length is \d[\d,]* while limit is",
-    r"total number of tokens (?:\(prompt and prediction\)|in the prompt) cannot exceed",
-    r"size limit exceeded by|minimal context could not be added",
-    r"too many input tokens|too many tokens in (?:the )?(?:prompt|request|input)",
-    rf"(?:input|prompt|max_total_tokens)[^.]{{0,40}}?must be less than (?:or equal to )?(?:the )?"
-    rf"(?:context {_SIZE}|max_seq_len)|not enough context {_SIZE}",
-    r"(?:input|prompt) is too big\b",
-    r"tokens in request more than max tokens allowed|input tokens;? this model accepts",
-    r"can only process up to \d[\d,]* tokens",
-    r"exceed model maximum(?! output)",
-    r"(?:prompt|input|total)[ _]tokens?[^.]{0,20}?\+ ?`?max_(?:new_)?tokens`?[^.]{0,20}?>",
-    r"(?:context|model) window is \d[\d,]*k? tokens, you requested",
-    r"max_tokens must be at least 1, got -\d{2,}",
-    r"required for long context requests|long context beta is not yet available",
-    r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|输入[^。]{0,6}(?:过长|超长|超限|超出|超过)"
-    r"|压缩上下文",
-    r"token[^。]{0,6}超(?:过|出)",
-)
-"""The context is larger than the model's window: nothing else is said in these words."""
-
-NAMES = _any_of(
-    rf"^(?:\w*\.)*\w*context_?(?:{_SIZE})?_?(?:exceeded|overflow|too_?(?:large|long))",
-    r"^exceed_context_size",
-    r"(?:prompt|input)_?too_?(?:long|large)|max_prompt_tokens_exceeded|tokens_limit_reached",
-    r"^1261$",  # Zhipu and Z.ai: "Prompt exceeds max length"
-)
-"""Codes and class names that say the same."""
-
-BYTES = _any_of(
-    r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
-    r"(?<!response )(?:payload|entity|content|body|request) (?:is |was )?too large",
-    r"(?<!response )(?:request body|body size|payload)(?: size)?\b[^.]{0,40}?exceed",
-    r"request size(?: limit| (?:of )?\d[\d,]*(?: bytes)?)? exceed",
-    r"message size \d+ exceeds limit|sent message larger than max|(?<!client: )received message larger than max",
-    r"too many total text bytes|max bytes to request body",
-)
-"""The request's body is larger than the endpoint takes."""
-
-NO_BODY = lazy_pattern(r"\b4(?:00|13)\s{0,8}(?:status code)?\s{0,8}\(no body\)|^error code: 400$")
-"""Cerebras and some gateways refuse an overlong request with no word of why."""
-
-PERHAPS = _any_of(
-    r"too many tokens(?! in stop)",
-    r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?(?:maximum )?token limit",
-    r"exceed\w* the maximum number of (?:input |prompt )?tokens",
-    r"number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed",
-    r"(?:input|prompt|requested|messages?|total)(?: input)?[ _]?tokens?(?: count)?\b"
-    r"[^.]{0,40}?(?:exceed|over the model|>)",
-    r"request tokens exceed",
-    r"\b(?:prompt|inputs?|messages?|request|text|conversation)\b[^.]{0,48}?(?:too long|too large|exceed\w*)\b"
-    r"[^.]{0,48}?\b(?:tokens?|context|model)\b",
-    r"length of the (?:prompt|input|messages)\b[^.]{0,40}?exceed",
-)
-"""Said of the window by most, of a rate or of a picture by others: counts when nothing speaks of those."""
-
-ELSE = _any_of(
-    r"\b(?:logit_bias|stop sequences?|images?|files?|audio|video|pdf|documents?|pages|pixels|dimensions?|resolution)\b",
-    r"\b(?:session|access|auth\w*|refresh|bearer|api) (?:token|key)|\bjwt\b|\bexpired?\b",
-)
-"""Something else is too large, too long or out of date."""
-
-_MONEY = (r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b")
-MONEY = _any_of(*_MONEY)
-"""Out of money: whatever else is said, nothing smaller helps."""
-
-RATE = _any_of(
-    r"rate[ _-]?limit", r"too many requests", r"\bper[ _-](?:min|minute|day|hour|second|month)\b", r"\b[tr]p[mds]\b",
-    r"throttl", r"quota", r"please wait", r"(?:try again|retry) (?:in|after) \d",
-    r"resource[ _]?exhausted", r"usage limit", r"token rate",
-    *_MONEY, r"overloaded", r"at capacity",
-    r"\btrial\b", r"\bfree (?:tier|plan)\b", r"\bupgrade\b",
-    r"your (?:account|plan|subscription)|monthly|daily",
-)  # fmt: skip
-"""Busy, or out of money: waiting or paying helps, a smaller request does not."""
-
-ANSWER = lazy_pattern(
-    r"max(?:imum)?[ _]?(?:output[ _]?|completion[ _]?|new[ _]?)?tokens?\b"
-    r"|requested for (?:the )?(?:output|completion)|\b(?:output|completion) (?:tokens?|length|limit)"
-)
-"""The length of the answer is spoken of."""
-
-REQUEST = lazy_pattern(
-    r"\b(?:input|inputs|prompt|messages|context)\b|\btokens in request\b|\b(?:prompt|input)_tokens?\b"
-    r"|at least 1, got -\d|max tokens of \d+ exceeded"
-)
-"""The request is spoken of, openly or not: a sentence about the answer alone is no overflow."""
-
-TOO_LONG_TEXT = lazy_pattern(
-    r"string too long\. expected a string with maximum length (?P<limit>\d(?:[\d,]*\d)?)"
-    r"(?:, but got a string with length (?P<size>\d(?:[\d,]*\d)?))?"
-    r"|expected maxlength: (?P<limit2>\d(?:[\d,]*\d)?), actual: (?P<size2>\d(?:[\d,]*\d)?)"
-)
-"""One text of the request has too many characters: of the transcript when the limit is large, else of some name."""
-
-LONG_TEXT = 8_000
-"""A limit of fewer characters than this is one of a name or an id, never of a message."""
-
-HOPELESS = frozenset({401, 402, 403, 404})
-"""Statuses of errors that no smaller request mends."""
-
-_ALLOWANCE = lazy_pattern(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
-_SERVERS = (
-    ("openrouter", lazy_pattern(r"this endpoint's maximum context length")),
-    ("mistral", lazy_pattern(r"draft tokens")),
-    ("xai", lazy_pattern(r"maximum prompt length is \d+ but")),
-    ("cohere", lazy_pattern(r"size limit exceeded by|prompt and prediction|minimal context could not")),
-    ("tgi", lazy_pattern(r"max_new_tokens")),
-    ("vllm", lazy_pattern(r"max_model_len|output tokens and your prompt contains|decoder prompt")),
-    ("llama.cpp", lazy_pattern(r"available context size|exceed_context_size")),
-    ("lmstudio", lazy_pattern(r"tokens to keep from the initial prompt|keep the first \d+ tokens")),
-    ("ollama", lazy_pattern(r"exceeded max context length by")),
-    ("qwen", lazy_pattern(r"range of input length")),
-    ("moonshot", lazy_pattern(r"exceeded model token limit")),
-    ("minimax", lazy_pattern(r"context window exceeds limit")),
-    ("cerebras", lazy_pattern(r"current length is \d+ while")),
-    ("watsonx", lazy_pattern(r"total tokens limit|token sequence length")),
-)
-_N = r"(?<![\w./-])(\d[\d,_]{0,24}+(?:[km](?![a-z]))?+)"
-_GAP = r"[^\d>]"
-
-
-@frozen(eq=False, repr=False)
-class Amounts:
-    """What an error says in numbers, in tokens (bytes or characters when the error is about those).
-
-    Args:
-        requested: What the request had, with the room for the answer where the provider counts it in.
-        prompt: What the prompt had, without the room for the answer; None when the provider does not say.
+    The first row of the table that recognises the lines decides. Of each amount the first one counts: the rows come
+    before ``AMOUNTS``.
     """
-
-    limit: int | None = None
-    requested: int | None = None
-    excess: int | None = None
-    prompt: int | None = None
-
-
-def amounts(texts: Iterable[str]) -> Amounts:
-    """What plain texts say in numbers: of each amount the first that is found."""
-    limit = requested = excess = prompt = None
-    for text in texts:
-        added = next((hit for pattern in _SUMS if (hit := pattern.search(text))), None)
-        if added:
-            prompt, limit = _as_number(added["prompt"]), _as_number(added["limit"])
-            return complete(limit, prompt + _as_number(added["answer"]), None, prompt)
-        limit = _first(_LIMITS, text) if limit is None else limit
-        prompt = _first(_PROMPTS, text) if prompt is None else prompt
-        requested = _first(_REQUESTS, text) if requested is None else requested
-        excess = _first(_EXCESS, text) if excess is None else excess
-        if prompt is None and requested is not None and _BROKEN_DOWN.search(text):
-            prompt = requested - (_first(_ANSWERS, text) or 0)
-        if excess is None:
-            limit, requested, prompt = _compared(text, limit, requested, prompt)
-    return complete(limit, prompt if requested is None else requested, excess, prompt)
-
-
-def _compared(
-    text: str, limit: int | None, requested: int | None, prompt: int | None
-) -> tuple[int | None, int | None, int | None]:
-    """What is not known yet, from a comparison that agrees with what is known."""
-    known = prompt if requested is None else requested
-    for pattern in _COMPARED:
-        for hit in pattern.finditer(text):
-            size, most = _as_number(hit["size"]), _as_number(hit["limit"])
-            if size > most >= _LEAST and limit in (None, most, size) and known in (None, size):
-                alone = known is None and _OF_THE_PROMPT.search(text[: hit.start("size")])
-                return most, size if requested is None else requested, size if alone else prompt
-    return limit, requested, prompt
-
-
-def complete(limit: int | None, requested: int | None, excess: int | None, prompt: int | None) -> Amounts:
-    """What follows from what is known: any two of limit, request and excess give the third."""
-    if excess is None and limit is not None and requested is not None and requested > limit:
-        excess = requested - limit
+    lines = [line for line in dict.fromkeys(lines) if line.strip()]
+    text = "\n".join(map(plain, lines))
+    added = [
+        Refusal("window", wire.overflow_words, provider=wire.name) for wire in FORMATS.values() if wire.overflow_words
+    ]
+    rows = [
+        row for row in (*added, *REFUSALS) if row.pattern.search(text) and not (row.unless and row.unless.search(text))
+    ]
+    if not rows or rows[0].kind is None:
+        return bool(rows), None
+    amounts: dict[str, int] = {}
+    for hit in (hit for pattern in (*(row.pattern for row in rows), *AMOUNTS) for hit in pattern.finditer(text)):
+        read = {name: _as_number(digits) for name, digits in hit.groupdict().items() if digits}
+        size = read.get("requested", read.get("prompt", 0) + read.get("answer", 0))
+        too_small = 0 < size <= read.get("limit", 0) and rows[0].kind != "rate"
+        if not too_small and all(amounts.get(name, amount) == amount for name, amount in read.items()):
+            amounts |= read
+    limit, requested, excess, prompt, answer = map(amounts.get, ("limit", "requested", "excess", "prompt", "answer"))
+    if prompt is None and requested is not None and answer is not None:
+        prompt = requested - answer
+    if requested is None and prompt is not None:
+        requested = prompt + (answer or 0)
     if requested is None and limit is not None and excess is not None:
         requested = limit + excess
-    return Amounts(limit, requested, excess, prompt)
-
-
-def _first(patterns: Iterable[re.Pattern[str]], text: str) -> int | None:
-    for pattern in patterns:
-        hit = pattern.search(text)
-        if hit:
-            return _as_number(next(group for group in hit.groups() if group))
-    return None
+    if excess is None and limit is not None and requested is not None and requested > limit:
+        excess = requested - limit
+    if rows[0].kind == "rate" and excess is None:
+        return True, None
+    provider = next((row.provider for row in rows if row.provider), source)
+    message = next((line for line in lines if " " in line), lines[0])
+    return True, Overflow(rows[0].kind, limit, requested, excess, prompt, provider, message[:500])
 
 
 def _as_number(digits: str) -> int:
@@ -602,116 +265,434 @@ def _as_number(digits: str) -> int:
     return int(digits.rstrip("km").replace(",", "").replace("_", "")) * times
 
 
-_SUMS = (
-    lazy_pattern(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
-    lazy_pattern(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
-    lazy_pattern(
-        rf"is too large: (?P<answer>{_N})\..{{0,200}}?length is (?P<limit>{_N}) "
-        rf".{{0,200}}?request has (?P<prompt>{_N}) input"
-    ),
-    lazy_pattern(
-        rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens"
-        rf".{{0,200}}?is only (?P<limit>{_N})"
-    ),
-    lazy_pattern(
-        rf"(?:prompt|input)[ _]?(?:tokens?)? \((?P<prompt>{_N})(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
-        rf"\((?P<answer>{_N})\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?(?P<limit>{_N})"
-    ),
-)
-"""Sums that the provider does not add up itself."""
+@frozen
+class Refusal:
+    """The words in which providers refuse requests of one kind.
 
-_LIMITS = tuple(
-    lazy_pattern(pattern)
-    for pattern in (
-        rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}(?: of [\w./-]+ is| is| of|:|=)?(?: only)?[ (]+{_N}",
-        rf"{_N} (?:tokens )?(?:maximum|max)\b",
-        rf"configured limit of {_N}",
-        rf"(?:maximum|max) number of (?:input )?tokens (?:allowed )?\(?{_N}",
-        rf"model maximum \({_N}",
-        rf"max_model_len(?:gth)?(?: is|:|=)?[ (=]*{_N}",
-        rf"n_ctx['\"]? ?[:=]? ?{_N}",
-        rf"max_(?:seq|input|context)_len(?:gth)?[ (=:]*{_N}",
-        rf"context {_SIZE}(?: of only| of| is only| is|:|=)?[ (]+{_N}",
-        rf"(?:maximum|max) (?:allowed )?(?:input |prompt )?length(?: of)?[ (]+{_N}",
-        rf"max size: {_N}|max tokens of {_N} exceeded|only up to {_N} tokens",
-        rf"context window limit \({_N}",
-        rf"(?:cannot exceed|limit for this model is|total tokens limit|should be \[\d+,|while limit is) {_N}",
-        rf"must be <= {_N}|must have less than {_N}",
-        rf"model token limit: {_N}",
-        rf"(?:exceeds? (?:the )?limit(?: of|:)?|supports up to|max_prompt_tokens \() ?{_N}",
-        rf"max(?:imum)?(?: of|:)? {_N}(?: tokens|\))",
-        rf"max input tokens: {_N}|at most {_N}",
-        rf"sequence length for this model \(\d+ > {_N}",
-        rf"input and maximum output tokens \(\d+\) exceeded .{{0,200}}?\({_N}",
-        rf"larger than max \(\d+ vs\.? {_N}",
-        rf"exceeds the limit: {_N}",
-        rf"\blimit:? {_N}",
-        rf"\d (?:tokens )?> {_N}",
+    Args:
+        kind: The bound that the request exceeds; None where no smaller request helps.
+        pattern: The words, in small letters; the groups ``limit``, ``requested``, ``prompt``, ``answer`` and
+            ``excess`` hold the numbers.
+        examples: Sentences of providers, with the names of the numbers in place of the numbers.
+        provider: The only provider that uses the words; empty where several use them.
+        unless: Words that give ``pattern`` another meaning.
+    """
+
+    kind: Kind | None
+    pattern: re.Pattern[str]
+    examples: tuple[str, ...] = ()
+    provider: str = ""
+    unless: re.Pattern[str] | None = None
+
+
+def _row(kind: Kind | None, words: str, *examples: str, provider: str = "", unless: str = "") -> Refusal:
+    return Refusal(kind, lazy_pattern(words), examples, provider, lazy_pattern(unless) if unless else None)
+
+
+SENTENCES: Mapping[str, str] = {
+    "openai-chat": "This model's maximum context length is {limit} tokens. However, your messages resulted in {prompt} "
+    "tokens. Please reduce the length of the messages.",
+    "openai-responses": "Your input exceeds the context window of this model. Please adjust your input and try again. "
+    "This model's maximum context length is {limit} tokens. However, your messages resulted in {prompt} tokens.",
+    "anthropic": "prompt is too long: {prompt} tokens > {limit} maximum",
+    "gemini": "The input token count ({prompt}) exceeds the maximum number of tokens allowed ({limit}).",
+    "bedrock": "Input is too long for requested model. prompt is too long: {prompt} tokens > {limit} maximum",
+}
+"""The sentence by which each API refuses a prompt: agents compact by its words."""
+
+_N = r"(?<![\w./-])\d(?:[,_]?\d){0,24}+(?:[km](?![a-z]))?+"
+_LIMIT, _REQUESTED, _PROMPT, _ANSWER, _EXCESS = (
+    rf"(?P<{name}>{_N})" for name in ("limit", "requested", "prompt", "answer", "excess")
+)
+_STATUS = r"(?m:^)\W{0,9}(?:[a-z_]{0,16}(?:http|error|status|code)\W{1,3}){0,3}"
+_SIZE = r"(?:window|length|lenght|size|limit|space)"
+_WINDOW = (
+    rf"(?:context[ _-]?{_SIZE}|(?:max|maximum) context\b|n_ctx|max_(?:seq|input|context)_len(?:gth)?"
+    rf"|(?:max|maximum|specified|model'?s?) (?:\w+ ){{0,2}}(?:prompt|model|input|sequence|seq)[ _]{_SIZE})"
+)
+_OVER = (
+    r"(?:exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
+    r"|too (?:long|large|big) (?:for|in)|must be less|>=?)"
+)
+_MONEY = r"insufficient|\bcredits?\b|billing|balance|\bafford\b"
+_BUSY = (
+    r"rate[ _-]?limit|too many requests|\bper[ _-](?:min|minute|day|hour|second|month)\b|\b[tr]p[mds]\b|throttl|quota"
+    r"|please wait|(?:try again|retry) (?:in|after) \d|resource[ _]?exhausted|usage limit|token rate|overloaded"
+    r"|at capacity|\btrial\b|\bfree (?:tier|plan)\b|\bupgrade\b|your (?:account|plan|subscription)|monthly|daily"
+)
+_LONG_TEXT = r"(?P<limit>\d(?:,?\d){4,24}|[89],?\d{3})\b"
+
+REFUSALS = (
+    # No smaller request helps, or a part of the request has its own limit.
+    _row(None, rf"{_STATUS}40[1-4]\b", "Error code: 403 - the prompt is too long", "HTTP 404"),
+    _row(
+        "rate",
+        rf"(?:{_BUSY}).{{0,200}}?\blimit:? {_LIMIT}.{{0,200}}?\brequested:? {_REQUESTED}",
+        "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit {limit}, Requested "
+        "{requested}. The input or output tokens must be reduced in order to run successfully.",
+    ),
+    _row(
+        "characters",
+        r"string too long\. expected a string with maximum length "
+        rf"{_LONG_TEXT}(?:, but got a string with length {_REQUESTED})?",
+        "Invalid 'input[3].output': string too long. Expected a string with maximum length {limit}, but got a "
+        "string with length {requested} instead.",
+    ),
+    _row(
+        "characters",
+        rf"expected maxlength: {_LONG_TEXT}, actual: {_REQUESTED}",
+        "Malformed input request: expected maxLength: {limit}, actual: {requested}, please reformat your input.",
+        provider="bedrock",
+    ),
+    _row(
+        None,
+        r"string too long\. expected a string with maximum length|expected maxlength: \d",
+        "Invalid 'user': string too long. Expected a string with maximum length 64",
+    ),
+    _row(
+        None,
+        r"max(?:imum)?[ _]?(?:output[ _]?|completion[ _]?|new[ _]?)?tokens?\b"
+        r"|requested for (?:the )?(?:output|completion)|\b(?:output|completion) (?:tokens?|length|limit)",
+        "max_tokens is too large: 65535. This model supports at most 16384 completion tokens, whereas you "
+        "provided 65535.",
+        "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+        unless=r"\b(?:inputs?|prompt|messages|context)\b|\btokens in request\b|\b(?:prompt|input)_tokens?\b"
+        r"|at least 1, got -\d|max tokens of [\d,]+ exceeded",
+    ),
+    # The request exceeds the model's window, in the words of one provider.
+    _row(
+        "window",
+        rf"too many input tokens\. max input tokens: {_LIMIT}, request input token count: {_PROMPT}",
+        "Too many input tokens. Max input tokens: {limit}, request input token count: {prompt}",
+        provider="bedrock",
+    ),
+    _row(
+        "window",
+        r"the model returned the following errors: (?:input (?:is too long|tokens exceeded|length and)|prompt is too)"
+        r"|too long for requested model",
+        SENTENCES["bedrock"],
+        "The model returned the following errors: Input is too long for requested model.",
+        provider="bedrock",
+    ),
+    _row(
+        "window",
+        rf"prompt is too long: {_PROMPT} tokens > {_LIMIT}",
+        SENTENCES["anthropic"],
+        provider="anthropic",
+    ),
+    _row(
+        "window",
+        rf"exceed context limit:? (?:\(i\.?e\.?,? )?{_PROMPT} \+ {_ANSWER} > {_LIMIT}",
+        "input length and `max_tokens` exceed context limit: {prompt} + {answer} > {limit}, decrease input length "
+        "or `max_tokens` and try again",
+        provider="anthropic",
+    ),
+    _row(
+        "window",
+        rf"input token count(?: is)?(?: \(?{_PROMPT}\)?)? (?:but model only supports up to|exceeds the maximum number "
+        rf"of tokens allowed) \(?{_LIMIT}|text fields that are too large",
+        SENTENCES["gemini"],
+        "Unable to submit request because the input token count is {prompt} but model only supports up to {limit}.",
+        provider="gemini",
+    ),
+    _row(
+        "window",
+        rf"this endpoint's maximum context length is {_LIMIT}(?:.{{0,99}}?\({_PROMPT} of text input\))?",
+        "This endpoint's maximum context length is {limit} tokens. However, you requested about {requested} tokens "
+        "(155 of text input, 20 of tool input, {answer} in the output). Please reduce the length of either one.",
+        provider="openrouter",
+    ),
+    _row(
+        "window",
+        rf"prompt contains {_PROMPT} tokens and \d+ draft tokens, too large for model with {_LIMIT}",
+        "Prompt contains {prompt} tokens and 0 draft tokens, too large for model with {limit} maximum context length",
+        provider="mistral",
+    ),
+    _row(
+        "window",
+        rf"maximum prompt length is {_LIMIT} but the request contains {_REQUESTED}",
+        "This model's maximum prompt length is {limit} but the request contains {requested} tokens.",
+        provider="xai",
+    ),
+    _row(
+        "window",
+        rf"size limit exceeded by {_EXCESS} tokens(?:.{{0,150}}?limit for this model is {_LIMIT})?",
+        "too many tokens: size limit exceeded by {excess} tokens. The limit for this model is {limit} tokens.",
+        "too many tokens: minimal context could not be added to prompt (size limit exceeded by {excess} tokens)",
+        provider="cohere",
+    ),
+    _row(
+        "window",
+        rf"tokens (?:\(prompt and prediction\)|in the prompt) cannot exceed {_LIMIT} - received {_REQUESTED}",
+        "too many tokens: total number of tokens (prompt and prediction) cannot exceed {limit} - received "
+        "{requested}. Try using a shorter prompt or a smaller max_tokens value.",
+        provider="cohere",
+    ),
+    _row(
+        "window",
+        rf"must be <= {_LIMIT}\. given: {_PROMPT} `?inputs`? tokens and {_ANSWER}",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {prompt} `inputs` "
+        "tokens and {answer} `max_new_tokens`",
+        provider="tgi",
+    ),
+    _row(
+        "window",
+        rf"`inputs` must have less than {_LIMIT} tokens(?:\. given: {_PROMPT})?",
+        "Input validation error: `inputs` must have less than {limit} tokens. Given: {prompt}",
+        provider="tgi",
+    ),
+    _row(
+        "window",
+        rf"is too large: {_ANSWER}\. this model's maximum context length is {_LIMIT} tokens and your request has "
+        rf"{_PROMPT} input tokens",
+        "'max_tokens' or 'max_completion_tokens' is too large: {answer}. This model's maximum context length is "
+        "{limit} tokens and your request has {prompt} input tokens ({answer} > {limit} - {prompt}).",
+        provider="vllm",
+    ),
+    _row(
+        "window",
+        rf"passed {_PROMPT} input tokens and requested {_ANSWER} output tokens\. however, the model's context length "
+        rf"is only {_LIMIT}",
+        "You passed {prompt} input tokens and requested {answer} output tokens. However, the model's context "
+        "length is only {limit} tokens, resulting in a maximum input length of 12 tokens.",
+        provider="vllm",
+    ),
+    _row(
+        "window",
+        rf"output tokens and your prompt contains at least {_PROMPT} input tokens, for a total of at least "
+        rf"{_REQUESTED}",
+        "This model's maximum context length is {limit} tokens. However, you requested {answer} output tokens and "
+        "your prompt contains at least {prompt} input tokens, for a total of at least {requested} tokens.",
+        provider="vllm",
+    ),
+    _row(
+        "window",
+        r"at least 1, got -(?P<excess>\d(?:,?\d){1,24})",
+        "max_tokens must be at least 1, got -{excess}.",
+        provider="vllm",
+    ),
+    _row(
+        "window",
+        r"prompt (?:\(|length).{0,150}?max_model_len|decoder prompt",
+        "The decoder prompt (length {prompt}) is longer than the maximum model length of {limit}. Make sure that "
+        "`max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
+        "The engine prompt length {prompt} exceeds the max_model_len {limit}. Please reduce prompt.",
+        provider="vllm",
+    ),
+    _row(
+        "window",
+        r"available context size|exceed_?context_?size",
+        "the request exceeds the available context size. try increasing the context size or enable context shift",
+        "request ({prompt} tokens) exceeds the available context size ({limit} tokens), try increasing it",
+        provider="llama.cpp",
+    ),
+    _row(
+        "window",
+        rf"n_keep\W{{1,3}}{_PROMPT}\)? ?>= ?n_ctx\W{{1,3}}{_LIMIT}|tokens to keep from the initial prompt",
+        "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: "
+        "{prompt}>= n_ctx: {limit}). Try to load the model with a larger context length.",
+        provider="lmstudio",
+    ),
+    _row(
+        "window",
+        rf"keep the first {_PROMPT} tokens when.{{0,100}}?context length of only {_LIMIT}",
+        "Trying to keep the first {prompt} tokens when context the overflows. However, the model is loaded with "
+        "context length of only {limit} tokens, which is not enough.",
+        provider="lmstudio",
+    ),
+    _row(
+        "window",
+        rf"exceeded max context length by {_EXCESS}",
+        "prompt too long; exceeded max context length by {excess} tokens",
+        provider="ollama",
+    ),
+    _row(
+        "window",
+        rf"range of input length should be \[\d+, {_LIMIT}",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {limit}]",
+        provider="qwen",
+    ),
+    _row(
+        "window",
+        rf"exceeded model token limit(?:: {_LIMIT}(?: \(requested: {_REQUESTED})?)?",
+        "Invalid request: Your request exceeded model token limit: {limit} (requested: {requested})",
+        provider="moonshot",
+    ),
+    _row(
+        "window",
+        r"context window exceeds limit",
+        "invalid params, context window exceeds limit (2013)",
+        provider="minimax",
+    ),
+    _row(
+        "window",
+        rf"current length is {_REQUESTED} while limit is {_LIMIT}",
+        "Please reduce the length of the messages or completion. Current length is {requested} while limit is {limit}",
+        provider="cerebras",
+    ),
+    _row(
+        "window",
+        rf"number of input tokens {_PROMPT} cannot exceed the total tokens limit {_LIMIT}",
+        "Failed to generate: the number of input tokens {prompt} cannot exceed the total tokens limit {limit} for "
+        "this model",
+        provider="watsonx",
+    ),
+    _row(
+        "window",
+        r"prompt exceeds max length|(?m:^)1261$|['\"\[]1261['\"\]]",
+        "Error code: 400 - {{'error': {{'code': '1261', 'message': 'Prompt exceeds max length'}}}}",
+        provider="zhipu",
+    ),
+    # The request exceeds the model's window, in the words of several providers.
+    _row(
+        "window",
+        rf"exceeds? (?:the )?configured limit of {_LIMIT}",
+        "Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {prompt} tokens.",
+    ),
+    _row("window", rf"max tokens of {_LIMIT} exceeded", "400 '\"max tokens of {limit} exceeded\"'"),
+    _row(
+        "window",
+        rf"too large for [\w.\-/:]+ model\. max size: {_LIMIT} tokens|tokens_limit_reached",
+        "Request body too large for gpt-4o model. Max size: {limit} tokens.",
+    ),
+    _row(
+        "window",
+        rf"{_WINDOW}[^.]{{0,32}}?(?:exceed|overflow|\bfull\b)|{_OVER}[^.]{{0,48}}?{_WINDOW}"
+        rf"|(?:maximum|max) (?:(?:context|prompt|model|input) {_SIZE}\b|context of \d)|context {_SIZE} is only"
+        rf"|(?:context|model) {_SIZE}[^.\d]{{0,24}}\d[\d,]*k?(?: tokens)?,? (?:but|however|while|you requested)"
+        r"|context[ _-]?(?:overflow|too[ _]?(?:large|long))|context is (?:too (?:long|large)|full)"
+        r"|(?:no room left in|not enough|handle the requested) (?:the )?context"
+        r"|long context (?:requests|beta is not yet available)",
+        "This model's maximum context length is {limit} tokens. However, you requested {requested} tokens (12 in "
+        "the messages, {answer} in the completion). Please reduce the length of the messages or completion.",
+        SENTENCES["openai-chat"],
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "Requested tokens ({requested}) exceed context window of {limit}",
+        "context_length_exceeded",
+        "model_context_window_exceeded",
+    ),
+    _row(
+        "window",
+        r"(?:prompt|(?<!tool )(?<!audio )(?<!video )(?<!image )input)[ _]?(?:\([^)]*\) )?"
+        r"(?:is |tokens? |token length )?too[ _]?(?:long|large|big)"
+        r"|(?:all messages|conversation|chat history|request input|(?<!stop )sequence) (?:is )?too long"
+        r"|too large for (?:this |the )?model|not fit in(?:to)? the model|exceed max message tokens"
+        r"|(?:prompt|input|request) (?:has|had|contains) \d[\d,]* (?:input )?tokens,? (?:but|which|while)"
+        r"|(?:input|prompt|(?<!stop )sequence) length\b[^.]{0,30}?exceed|input tokens;? this model accepts"
+        r"|length of (?:the )?(?:prompt|messages|input)[^.]{0,60}?exceed|(?m:^)length limit exceeded"
+        r"|max_prompt_tokens_exceeded|the max input characters is|cannot be longer than|only process up to \d"
+        r"|reduce the length of (?:the |your )?(?:input|prompt|messages?|either)"
+        r"|tokens in request more than max tokens allowed|exceed model maximum(?! output)"
+        r"|input tokens \(?\d[\d,]*\)? (?:cannot|must not) exceed|too many tokens in (?:the )?(?:prompt|request|input)",
+        "Prompt is too long",
+        "Please reduce the length of the messages or completion.",
+        "tokens in request more than max tokens allowed",
+        "prompt tokens ({prompt}) exceed model maximum ({limit}) for openai.gpt-5.5",
+        "Input length ({prompt} tokens) exceeds the maximum allowed length ({limit} tokens).",
+    ),
+    _row(
+        "window",
+        r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|压缩上下文"
+        r"|输入[^。]{0,6}(?:过长|超长|超限|超出|超过)|token[^。]{0,6}超(?:过|出)|prompt ?超长",
+        "上下文长度超限",
+        "输入长度超限请减少输入内容",
+        "Prompt超长",
+    ),
+    # The body has too many bytes.
+    _row(
+        "bytes",
+        r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
+        "request_too_large: Request exceeds the maximum allowed number of bytes.",
+        provider="anthropic",
+        unless=_MONEY,
+    ),
+    _row(
+        "bytes",
+        rf"(?:sent|(?<!client: )received) message larger than max \({_REQUESTED} vs\.? {_LIMIT}",
+        "RESOURCE_EXHAUSTED: SERVER: Received message larger than max ({requested} vs. {limit})",
+    ),
+    _row(
+        "bytes",
+        r"(?<!response )(?:payload|entity|content|body|request) (?:is |was )?too large"
+        r"|(?<!response )(?:request body|body size|payload)(?: size)?\b[^.]{0,40}?exceed"
+        r"|request size(?: limit| (?:of )?\d[\d,]*(?: bytes)?)? exceed|message size \d[\d,]* exceeds limit"
+        r"|too many total text bytes|max bytes to request body",
+        "413 Request Entity Too Large",
+        "Request payload size exceeds the limit: {limit} bytes.",
+        "total message size {requested} exceeds limit {limit}",
+        unless=_MONEY,
+    ),
+    # The caller has to wait or to pay.
+    _row(
+        None,
+        rf"{_BUSY}|{_MONEY}|{_STATUS}429\b",
+        "Rate limit reached for gpt-5 on requests per min (RPM): Limit 500, Used 500, Requested 1.",
+        "Too many tokens, please wait before trying again.",
+        "You exceeded your current quota, please check your plan and billing details.",
+    ),
+    # Vague words, which count where no row above decides.
+    _row(
+        "window",
+        r"\b4(?:00|13) (?:status code )?\(no body\)|(?m:^)error code: 400(?m:$)(?!(?:\n\S+)*?\n\S+ )",
+        "400 status code (no body)",
+    ),
+    _row(
+        "window",
+        r"too many (?:input )?tokens(?! in stop)|tokens? limit\b[^.]{0,20}?exceed"
+        r"|exceed\w* (?:the )?(?:maximum )?(?:token limit|number of (?:input |prompt )?tokens)"
+        r"|number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed"
+        r"|(?:input|prompt|request(?:ed)?|messages?|total)(?: input)?[ _]?tokens?(?: count)?\b"
+        r"[^.]{0,40}?(?:exceed|over the model|>)"
+        r"|\b(?:prompt|inputs?|messages?|request|text|conversation)\b[^.]{0,48}?(?:too long|too large|exceed\w*)\b"
+        r"[^.]{0,48}?\b(?:tokens?|context|model)\b",
+        "too many tokens: {requested} > {limit}",
+        unless=r"\b(?:logit_bias|stop sequences?|images?|files?|audio|video|pdf|documents?|pages|pixels|dimensions?"
+        r"|resolution)\b|\b(?:session|access|auth\w*|refresh|bearer|api) (?:token|key)|\bjwt\b|\bexpired?\b",
+    ),
+    _row("bytes", rf"{_STATUS}413\b", "Error code: 413"),
+)
+"""The table of refusals. The first row that recognises an error decides."""
+
+_BIG = r"(?=[\d,]{3}|\d+[km])"
+_GAP = r"[^\d>\n]"
+_MORE = rf"(?:{_OVER}|too (?:long|large)|\bbut\b|maximum|\blimit\b)"
+_SENT = (  # of the prompt where the words before it speak of that alone
+    r"(?:(?:(?:prompt|input)(?:s|_tokens)?\b|number of tokens(?= \())"
+    rf"(?:(?!output|completion|exceed)[^.,;\d>\n]){{0,40}}?{_BIG}{_PROMPT}|(?<!by ){_BIG}{_REQUESTED})"
+)
+_AT_MOST = (
+    rf"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx|context(?: {_SIZE})?"
+    rf"|batch size){_GAP}{{0,60}}?{_BIG}{_LIMIT}"
+)
+_BUT = r"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded)"
+_LIMIT_IS = (
+    rf"(?:(?:context|(?:maximum|max) (?:prompt|model|input)) {_SIZE}(?: of [\w./-]+(?= is))?(?: is| of)?:?"
+    r"(?: only)?[ (]+"
+    r"|(?:maximum|max) number of (?:input |prompt )?tokens (?:allowed )?\(?|exceeds? (?:the )?limit(?: of)?:? "
+    rf"|\blimit:? |at most |(?:n_ctx|max_(?:model|seq|input|context)_len(?:gth)?)\W{{1,4}}){_LIMIT}"
+)
+_SUM = (
+    rf"(?:prompt|input)[ _]?(?:tokens?)? \({_PROMPT}(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
+    rf"\({_ANSWER}\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?{_LIMIT}"
+)
+
+AMOUNTS = tuple(
+    lazy_pattern(words)
+    for words in (
+        _SUM,
+        rf"resulted in {_PROMPT} tokens",
+        rf"requested {_PROMPT} tokens in the messages",
+        rf"request has {_PROMPT} input",
+        rf"request \({_PROMPT} tokens",
+        rf"n_prompt_tokens={_PROMPT}",
+        rf"(?:prompt|input) (?:contains |has |is too long:? \(?)(?:at least )?{_PROMPT}",
+        rf"requested:? (?:a total of |tokens |token count |about )?\(?{_REQUESTED}(?! output)",
+        rf"will take {_REQUESTED} tokens",
+        rf"{_ANSWER}(?: tokens)? (?:in|for) the (?:completion|output)",
+        rf"(?={_SENT}{_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?<!by ){_BIG}{_LIMIT})",
+        rf"(?={_AT_MOST}{_GAP}{{0,60}}?{_BUT}{_GAP}{{0,40}}?{_REQUESTED})",
+        _LIMIT_IS,
+        rf"max(?:imum)?(?: of|:)? {_LIMIT}(?: tokens|\))",
     )
 )
-_PROMPTS = tuple(
-    lazy_pattern(pattern)
-    for pattern in (
-        rf"prompt is too long:? \(?{_N}",
-        rf"prompt contains (?:at least )?{_N}",
-        rf"(?<!max_)prompt[ _]tokens? \({_N}|prompt token count (?:of )?{_N}",
-        rf"(?:prompt|input) \((?:length |total length )?{_N}",
-        rf"input token count (?:is )?\(?{_N}",
-        rf"(?<!maximum )(?<!max )input length \(?{_N}",
-        rf"request has {_N} input|prompt has {_N} tokens|prompt length \(?{_N}\)? exceeds",
-        rf"number of (?:input )?tokens \(?{_N}\)? (?:has |have )?(?:exceed|cannot)",
-        rf"request \({_N} tokens",
-        rf"resulted in {_N} tokens\.|tokens in (?:the )?prompt:? \(?{_N}",
-        rf"n_keep: {_N}|keep the first {_N}",
-        rf"input token count: {_N}",
-        rf"prompt {_N} >",
-        rf"given: {_N}",
-    )
-)
-_REQUESTS = tuple(
-    lazy_pattern(pattern)
-    for pattern in (
-        rf"for a total of (?:at least )?{_N}",
-        rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
-        rf"resulted in {_N} tokens",
-        rf"max_total_tokens \({_N}|request contains {_N}|will take {_N} tokens",
-        rf"received {_N}",
-        rf"current length is {_N}",
-        rf"output tokens \({_N}\) exceeded",
-        rf"length for this model \({_N} >",
-        rf"larger than max \({_N}",
-        rf"message size {_N}",
-        rf"{_N} (?:tokens )?> \d",
-    )
-)
-_ANSWERS = (
-    lazy_pattern(rf"{_N}(?: tokens)? (?:in|for|of) the (?:completion|output)"),
-    lazy_pattern(rf"requested {_N} output tokens"),
-)
-_BROKEN_DOWN = lazy_pattern(
-    r"\d\)?(?: tokens)? (?:in the messages|in your prompt|from the input messages|of text input)"
-)
-_EXCESS = (lazy_pattern(rf"exceeded (?:max context length )?by {_N}"), lazy_pattern(r"at least 1, got -(\d+)"))
-_MORE = (
-    r"(?:>=?|exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit"
-    r"|\bbut\b|maximum|\blimit\b)"
-)
-_LESS = (
-    r"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx"
-    rf"|context {_SIZE}|context|batch size)"
-)
-_COMPARED = (
-    lazy_pattern(rf"(?=(?P<size>{_N}){_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?P<limit>{_N}))"),
-    lazy_pattern(
-        rf"(?={_LESS}{_GAP}{{0,60}}?(?P<limit>{_N}){_GAP}{{0,60}}?"
-        rf"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded){_GAP}{{0,40}}?(?P<size>{_N}))"
-    ),
-)
-"""A size that is told to be more than a limit, in whatever words; believed only when it is more. Looked for from each
-place on, since a status in front may look like a size."""
-
-_LEAST = 64
-"""A smaller number is not the limit of a model: it counts or orders something else."""
-
-_OF_THE_PROMPT = lazy_pattern(r"(?:prompt|input)s?\b(?=[^.,;]{0,40}$)(?![^.,;]{0,40}(?:output|completion))")
-"""What stands before a size that is the prompt's alone."""
+"""Numbers in the words of several providers: the first pattern that matches counts."""

@@ -91,10 +91,6 @@ class Adapter(Protocol):
         """Return the error that an answer or an event tells of; None when there is none."""
         return get(answer, "error")
 
-    def too_long(self, tokens: int, limit: int, /) -> str:
-        """Return the sentence by which the provider refuses a prompt of ``tokens``; clients compact by its words."""
-        return f"prompt is too long: {tokens} tokens > {limit} maximum"
-
     def tells_usage(self, _body: Body, /) -> bool:
         """Whether the answer to this request tells what was billed, also when it is a stream."""
         return True

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from agentctx.formats.overflow import SENTENCES
 from agentctx.testing.servers.anthropic import broken, drops, sign
 from agentctx.testing.servers.desk import Asked, Desk, Said, Sent, Verdict, body_of, frames
 
@@ -116,4 +117,4 @@ def _usage(said: Said, found: Verdict) -> Object:
 
 
 def _overflow(found: Verdict) -> str:
-    return f"{_MODEL}prompt is too long: {found.tokens} tokens > {found.window} maximum"
+    return _MODEL + SENTENCES["anthropic"].format(prompt=found.tokens, limit=found.window)

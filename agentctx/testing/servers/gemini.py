@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
+from agentctx.formats.overflow import SENTENCES
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, dotted, events, unknown_field
 
 Object = dict[str, Any]
@@ -89,9 +90,7 @@ def _usage(said: Said, found: Verdict) -> Object:
 
 
 def _overflow(found: Verdict) -> Mapping[str, Any]:
-    return _error(
-        f"The input token count ({found.tokens}) exceeds the maximum number of tokens allowed ({found.window})."
-    )
+    return _error(SENTENCES["gemini"].format(prompt=found.tokens, limit=found.window))
 
 
 def _error(message: str) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from agentctx.formats.overflow import SENTENCES
 from agentctx.testing.servers.desk import (
     Asked,
     Desk,
@@ -106,11 +107,8 @@ def _chat_usage(said: Said, tokens: int) -> Object:
 
 
 def _chat_overflow(found: Verdict) -> Object:
-    said = (
-        f"This model's maximum context length is {found.window} tokens. However, your messages resulted in "
-        f"{found.tokens} tokens. Please reduce the length of the messages."
-    )
-    return _error(said, "messages", "context_length_exceeded")
+    message = SENTENCES["openai-chat"].format(prompt=found.tokens, limit=found.window)
+    return _error(message, "messages", "context_length_exceeded")
 
 
 def _wrong_chat(body: Object) -> str | None:
