@@ -8,13 +8,18 @@ from itertools import takewhile
 from typing import TypeVar
 
 from attrs import field, frozen
+from attrs.validators import and_, instance_of, or_
 
-from agentctx.characters import shown
-from agentctx.errors import ConfigError, UnknownModel
+from agentctx.errors import UnknownModel
 from agentctx.models.table import profile
+from agentctx.validators import PART, MustBe, must_be, whole_number
 
 Amount = int | float
 """A token count (``int``), or a share (``float`` above 0 and up to 1): of the limit, a reserve of the window."""
+
+AMOUNT = MustBe(
+    "a number of tokens, or a share above 0.0 and up to 1.0", or_(whole_number(0), and_(instance_of(float), PART))
+)
 
 
 PERCENTAGES = 100
@@ -69,23 +74,18 @@ class Budget:
         (120000, 96000, 48000)
     """
 
-    window: int
-    output_reserve: Amount = 0
-    trigger: Amount | None = field(default=None, kw_only=True)
-    target: Amount | None = field(default=None, kw_only=True)
-    request_bytes: int | None = field(default=None, kw_only=True)
+    window: int = field(validator=whole_number(1))
+    output_reserve: Amount = field(default=0, validator=AMOUNT)
+    trigger: Amount | None = field(default=None, kw_only=True, validator=AMOUNT.or_none)
+    target: Amount | None = field(default=None, kw_only=True, validator=AMOUNT.or_none)
+    request_bytes: int | None = field(default=None, kw_only=True, validator=whole_number(1).or_none)
     media: MediaLimits = field(default=MediaLimits(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check the amounts against each other."""
-        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 1:
-            msg = f"Budget: window: expected a positive number of tokens, got {shown(self.window)}"
-            raise ConfigError(msg)
-        if self.reserved < 0 or self.limit < 1:
-            msg = (
-                f"Budget: output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
-            )
-            raise ConfigError(msg)
+        if self.limit < 1:
+            wanted = f"less than the window of {self.window:,} tokens, or nothing can be sent"
+            raise must_be("Budget.output_reserve", wanted, self.output_reserve)
         _refuse_percentage("trigger", self.trigger, self.limit)
         if type(self.trigger) is not int:  # beside a trigger in tokens, a target is in tokens, too
             _refuse_percentage("target", self.target, self.limit)
@@ -93,20 +93,12 @@ class Budget:
             ("trigger", self.trigger, self.trigger_tokens),
             ("target", self.target, self.target_tokens),
         ):
-            if isinstance(share, float) and share > 0 and tokens == 0:
-                msg = f"Budget: window: {self.window:,} is too small: a {name} of {share:g} is less than one token"
-                raise ConfigError(msg)
-        if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
-            msg = f"Budget: trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
-            raise ConfigError(msg)
-        trigger = self.trigger_tokens
-        if self.target_tokens < 1 or self.target_tokens > trigger:
-            msg = f"Budget: target: {self.target_tokens:,} tokens must lie between 1 and the trigger, {trigger:,}"
-            raise ConfigError(msg)
-        most = self.request_bytes
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-            msg = f"Budget: request_bytes: expected a positive number of bytes, got {shown(most)}"
-            raise ConfigError(msg)
+            if isinstance(share, float) and tokens == 0:
+                raise must_be("Budget.window", f"so large that a {name} of {share:g} is one token", self.window)
+        if not 1 <= self.trigger_tokens <= self.limit:
+            raise must_be("Budget.trigger", f"1 token to the limit of {self.limit:,}", self.trigger)
+        if not 1 <= self.target_tokens <= self.trigger_tokens:
+            raise must_be("Budget.target", f"1 token to the trigger of {self.trigger_tokens:,}", self.target)
 
     @classmethod
     def for_model(
@@ -143,7 +135,7 @@ class Budget:
     @cached_property
     def reserved(self) -> int:
         """Tokens kept free for the answer."""
-        return _tokens(self.output_reserve, self.window, "output_reserve", "the window")
+        return _tokens(self.output_reserve, self.window, "output_reserve")
 
     @cached_property
     def limit(self) -> int:
@@ -160,7 +152,7 @@ class Budget:
         """The size that a session goes down to when it acts, in tokens, where a cut could take everything away."""
         if self.target is None:
             return max(1, self.trigger_tokens // 2)
-        return _tokens(self.target, self.trigger_tokens, "target", "the room")
+        return _tokens(self.target, self.trigger_tokens, "target")
 
     def target_above(self, floor: int) -> int:
         """The size that a session goes down to when it acts, in tokens.
@@ -191,7 +183,7 @@ class Budget:
         Raises:
             ConfigError: If it is neither, or a share is not above 0 and up to 1.
         """
-        return _tokens(amount, self.limit, name, "the limit")
+        return _tokens(amount, self.limit, name)
 
     def scaled(self, share: float) -> Budget:
         """The same budget with every token amount multiplied by ``share``, rounded down, at least 1.
@@ -199,9 +191,7 @@ class Budget:
         Raises:
             ConfigError: If ``share`` is not above 0 and up to 1.
         """
-        if not 0 < share <= 1:
-            msg = f"Budget: share: expected a number above 0 and up to 1, got {shown(share)}"
-            raise ConfigError(msg)
+        PART.check("Budget.scaled.share", share)
         limit, trigger, target = (
             max(1, int(amount * share)) for amount in (self.limit, self.trigger_tokens, self.target_tokens)
         )
@@ -217,27 +207,17 @@ class Budget:
         )
 
 
-def _tokens(amount: Amount, whole: int, name: str, called: str) -> int:
+def _tokens(amount: Amount, room: int, name: str) -> int:
     """An amount in tokens: a count as it is, a share of the whole rounded down."""
-    if isinstance(amount, bool) or not isinstance(amount, (int, float)):
-        msg = f"Budget: {name}: expected a number of tokens or a share of {called}, got {shown(amount)}"
-        raise ConfigError(msg)
-    if not isinstance(amount, float):
-        return amount
-    if not 0 < amount <= 1:
-        msg = f"Budget: {name}: a share of {called} must be above 0 and up to 1, got {shown(amount)}"
-        raise ConfigError(msg)
-    return int(whole * amount)
+    AMOUNT.check(f"Budget.{name}", amount)
+    return int(room * amount) if isinstance(amount, float) else amount
 
 
 def _refuse_percentage(name: str, amount: Amount | None, limit: int) -> None:
     """Refuse a number of tokens that can only be meant as a percentage: 80 of 128,000."""
     if type(amount) is int and 0 < amount <= PERCENTAGES and limit >= max(SMALLEST_LIMIT, amount * 100):
-        msg = (
-            f"Budget: {name}: {amount} tokens of {limit:,} look like a percentage: "
-            f"write {amount / 100:g} for {amount} % of the limit, or a larger number of tokens"
-        )
-        raise ConfigError(msg)
+        where, percent = f"Budget.{name}", f"{amount / 100:g} for {amount} % of the limit of {limit:,} tokens"
+        raise must_be(where, f"{percent}, or more tokens", amount)
 
 
 T = TypeVar("T")

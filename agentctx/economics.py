@@ -26,6 +26,7 @@ from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rule
 from agentctx.protocols import Call, Meter
 from agentctx.reports import Forecast, SilentTruncationSuspected
 from agentctx.unit import has_user_words, system_messages
+from agentctx.validators import whole_number
 from agentctx.wire_format import CacheMarkers, head_markers
 
 __all__ = [
@@ -790,9 +791,7 @@ def pays_back(within: int) -> Condition:
         >>> from agentctx.economics import pays_back
         >>> stage = when(pays_back(within=20), ClearToolResults(keep_last=5))
     """
-    if isinstance(within, bool) or not isinstance(within, int) or within < 1:
-        msg = f"pays_back: within must be a whole number of calls, at least 1, got {within!r}"
-        raise ConfigError(msg)
+    whole_number(1).check("pays_back.within", within)
 
     def test(context: Context, call: Call) -> bool:
         expected = expected_forecast(context, call.aiming_lower(context, call.meter.fixed(context)))

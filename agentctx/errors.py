@@ -106,7 +106,7 @@ class ConfigError(AgentctxError, ValueError):
         ...     Budget(window=1_000, output_reserve=2_000)
         ... except ConfigError as error:
         ...     print(error)
-        Budget: output_reserve: 2,000 tokens of a window of 1,000 leave nothing to send
+        Budget.output_reserve must be less than the window of 1,000 tokens, or nothing can be sent, got 2000
     """
 
 

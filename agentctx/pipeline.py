@@ -11,17 +11,16 @@ from agentctx.budget import Budget
 from agentctx.engine.cut import bind
 from agentctx.engine.listeners import observe
 from agentctx.engine.options import (
+    STORE,
     as_budget,
     as_strategies,
     check_listeners,
     check_rules,
     check_sinks,
-    check_store,
     check_summarizer,
 )
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list, known_profile
-from agentctx.errors import ConfigError
 from agentctx.formats.registry import format_named
 from agentctx.message import Context, Native
 from agentctx.protocols import (
@@ -41,6 +40,7 @@ from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter
 from agentctx.unit import POLICIES, ProtectRule, ThinkingPolicy
+from agentctx.validators import one_of
 
 if TYPE_CHECKING:
     from agentctx.session.session import Session
@@ -97,12 +97,10 @@ class Pipeline(Plan):
     ) -> None:
         """Check the stages and remember the options."""
         strategies = as_strategies("Pipeline", stages)
-        if thinking not in POLICIES:
-            msg = f"Pipeline: thinking is {thinking!r}; it is one of {', '.join(POLICIES)}"
-            raise ConfigError(msg)
+        one_of(POLICIES).check("Pipeline.thinking", thinking)
         rules = check_rules(protect)
         counted = as_counter(counter, "Pipeline")
-        check_store(store)
+        STORE.or_none.check("Pipeline.store", store)
         check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, strategies)
         check_sinks(sinks)

@@ -10,7 +10,7 @@ from agentctx.budget import Budget
 from agentctx.economics import pays_back
 from agentctx.engine.cut import Protect
 from agentctx.engine.options import as_budget
-from agentctx.errors import ConfigError, UnknownModel
+from agentctx.errors import UnknownModel
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
@@ -26,6 +26,7 @@ from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateTool
 from agentctx.strategies.values import told_of
 from agentctx.strategies.when import when
 from agentctx.unit import has_user_words
+from agentctx.validators import must_be
 
 __all__ = ["assistant", "coding_agent", "general", "thrifty"]
 
@@ -214,8 +215,8 @@ def _checked(preset: str, budget: Budget | int | str, model: str | None) -> tupl
             raise UnknownModel(msg) from None
     room = as_budget(budget, preset)
     if room is None:
-        msg = f"{preset}: budget: expected a Budget, a number of tokens or a model's name, got None"
-        raise ConfigError(msg)
+        option = f"{preset}.budget"
+        raise must_be(option, "a Budget, a number of tokens or a model's name", None)
     return room, model
 
 

@@ -12,9 +12,10 @@ from threading import Lock
 from typing import NamedTuple
 
 from attrs import define, field, frozen
+from attrs.validators import matches_re
 
 from agentctx.characters import printable
-from agentctx.engine.options import check_store, check_whole
+from agentctx.engine.options import STORE
 from agentctx.engine.originals import (
     ARGUMENTS,
     answer_of,
@@ -27,13 +28,14 @@ from agentctx.engine.originals import (
 )
 from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
-from agentctx.errors import ConfigError, StoreError, StoreUnavailable
+from agentctx.errors import StoreError, StoreUnavailable
 from agentctx.formats.registry import format_named
 from agentctx.marks import quoted
 from agentctx.message import Native
 from agentctx.offload import offload
 from agentctx.protocols import Store, TextCutter, TokenCounter
 from agentctx.tokens.counting import counter_of_texts
+from agentctx.validators import NAME, MustBe, must_be, whole_number
 
 _LEAST = 100
 """Tokens; in fewer, an answer could not say how to read on."""
@@ -85,28 +87,19 @@ class Recall:
         'port 8080'
     """
 
-    store: Store
-    name: str = "recall"
-    max_tokens: int = 2_000
-    conversation: str | None = field(default=None, kw_only=True)
+    store: Store = field(validator=STORE)
+    name: str = field(default="recall", validator=MustBe("a word of letters, digits, _ and -", matches_re(_NAME)))
+    max_tokens: int = field(default=2_000, validator=whole_number(_LEAST))
+    conversation: str | None = field(default=None, validator=NAME.or_none, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True, eq=False, repr=False)
     _indexes: list[_Index] = field(factory=list, init=False, eq=False, repr=False)  # one, once there was a search
 
     def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        check_store(self.store)
-        name: object = self.name
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            msg = f"Recall: name must be a word of letters, digits, _ and -, got {self.name!r:.80}"
-            raise ConfigError(msg)
-        conversation: object = self.conversation
-        if conversation is not None and (not isinstance(conversation, str) or not conversation):
-            msg = f"Recall: conversation must be the id of a session, got {conversation!r:.80}"
-            raise ConfigError(msg)
-        if conversation is not None and not tells_apart(self.store):
-            msg = f"Recall: the store {type(self.store).__name__} has no for_conversation: give each a store of its own"
-            raise ConfigError(msg)
-        check_whole("Recall: max_tokens", self.max_tokens, _LEAST)
+        """Check that the store tells conversations apart where one is named."""
+        if self.conversation is not None and not tells_apart(self.store):
+            raise must_be(
+                "Recall.store", "a store of its own for each conversation, or one with for_conversation", self.store
+            )
 
     def definition(self, format: str) -> Native:  # noqa: A002 - the contract's name
         """The tool as a request of this format defines it: an item of its list of tools.

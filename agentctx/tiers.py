@@ -10,7 +10,7 @@ from math import floor, fsum
 
 from attrs import field, frozen
 
-from agentctx.errors import ConfigError
+from agentctx.validators import SHARE, a, list_of, must_be, whole_number
 
 
 class Tier(IntEnum):
@@ -59,8 +59,7 @@ def as_tier(value: object) -> Tier:
         ConfigError: If it is no integer.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        msg = f"Tier: expected an integer, for example Tier.HISTORY, got {value!r}"
-        raise ConfigError(msg)
+        raise must_be("Tier", "a whole number, for example Tier.HISTORY", value)
     return Tier(value)
 
 
@@ -84,33 +83,17 @@ class TierRule:
     """
 
     tier: Tier = field(converter=as_tier)
-    floor: int = 0
-    share: float = 0.0
-    cap: int | None = None
+    floor: int = field(default=0, validator=whole_number(0))
+    share: float = field(default=0.0, validator=SHARE)
+    cap: int | None = field(default=None, validator=whole_number(0).or_none)
 
     def __attrs_post_init__(self) -> None:
-        """Check the amounts."""
-        _check_tokens(self.tier, "floor", self.floor)
-        if self.cap is not None:
-            _check_tokens(self.tier, "cap", self.cap)
-        if isinstance(self.share, bool) or not isinstance(self.share, (int, float)):
-            msg = f"TierRule({self.tier!s}): share: expected a number between 0 and 1, got {self.share!r}"
-            raise ConfigError(msg)
-        if self.floor < 0:
-            msg = f"TierRule({self.tier!s}): floor must not be negative, got {self.floor}"
-            raise ConfigError(msg)
-        if not 0 <= self.share <= 1:
-            msg = f"TierRule({self.tier!s}): share must lie between 0 and 1, got {self.share!r}"
-            raise ConfigError(msg)
+        """Check that the cap holds the floor."""
         if self.cap is not None and self.cap < self.floor:
-            msg = f"TierRule({self.tier!s}): cap {self.cap:,} must be at least the floor, {self.floor:,}"
-            raise ConfigError(msg)
+            raise must_be("TierRule.cap", f"at least the floor of {self.floor:,} tokens", self.cap)
 
 
-def _check_tokens(tier: Tier, name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        msg = f"TierRule({tier!s}): {name}: expected a whole number of tokens, got {value!r}"
-        raise ConfigError(msg)
+RULES = list_of(a(TierRule, "a TierRule"), "TierRules")
 
 
 def apportion(wants: Sequence[int], weights: Sequence[Fraction], room: int) -> list[int]:
@@ -176,7 +159,12 @@ def allocate(sizes: Sequence[int], tiers: Sequence[TierRule | int], limit: int) 
         (3000, 5000)
     """
     rules = [tier if isinstance(tier, TierRule) else TierRule(tier) for tier in tiers]
-    _check(sizes, rules, limit)
+    if len(sizes) != len(rules):
+        raise must_be("allocate.tiers", f"one tier for each of {len(sizes)} sizes", tiers)
+    a(int, "a whole number of tokens").check("allocate.limit", limit)
+    whole_number(0).check("allocate.sizes", next((size for size in sizes if not isinstance(size, int) or size < 0), 0))
+    if (together := fsum(rule.share for rule in rules)) > 1 + 1 / WHOLE:
+        raise must_be("allocate.tiers", "rules whose shares add up to at most 1", round(together, 3))
     shares = [round(rule.share * WHOLE) for rule in rules]
     wants = [size if rule.cap is None else min(size, rule.cap) for size, rule in zip(sizes, rules, strict=True)]
     order = sorted(range(len(rules)), key=lambda claim: rules[claim].tier)
@@ -185,24 +173,6 @@ def allocate(sizes: Sequence[int], tiers: Sequence[TierRule | int], limit: int) 
     needs = [want - grant for want, grant in zip(wants, grants, strict=True)]
     more = _beyond_floors(order, needs, shares, max(0, limit) - sum(grants))
     return tuple(grant + extra for grant, extra in zip(grants, more, strict=True))
-
-
-def _check(sizes: Sequence[int], rules: Sequence[TierRule], limit: int) -> None:
-    if len(sizes) != len(rules):
-        msg = f"allocate: {len(sizes)} sizes and {len(rules)} tiers; expected one tier for each size"
-        raise ConfigError(msg)
-    given: Sequence[object] = (*sizes, limit)
-    if not all(isinstance(number, int) for number in given):
-        wrong = next(number for number in given if not isinstance(number, int))
-        msg = f"allocate: expected whole numbers of tokens, got {wrong!r}"
-        raise ConfigError(msg)
-    if any(size < 0 for size in sizes):
-        msg = f"allocate: sizes must not be negative, got {min(sizes)}"
-        raise ConfigError(msg)
-    together = fsum(rule.share for rule in rules)
-    if together > 1 + 1 / WHOLE:
-        msg = f"allocate: the shares add up to {together:.3g}, which is more than 1"
-        raise ConfigError(msg)
 
 
 def _in_order(order: Sequence[int], wants: Sequence[int], room: int) -> list[int]:

@@ -12,17 +12,17 @@ from typing import Any, Protocol, cast, get_args
 
 from anyio.lowlevel import checkpoint_if_cancelled
 from attrs import define, evolve, field, frozen
+from attrs.validators import and_, instance_of, or_
 
 from agentctx.budget import Budget
 from agentctx.changes import Change, Outcome, match
 from agentctx.engine.cut import tokens_of
 from agentctx.engine.listeners import is_async
-from agentctx.engine.options import as_strategies, check_tokens
+from agentctx.engine.options import as_strategies
 from agentctx.engine.run_stages import Noting, answered, run_alone
 from agentctx.errors import (
     BigItem,
     BrokenPair,
-    ConfigError,
     ContextOverflow,
     EditedReasoning,
     InvalidInput,
@@ -34,6 +34,7 @@ from agentctx.protocols import Call, ContextStrategy, Notes, Strategy
 from agentctx.strategies.drop_units import Drop, Strict, TruncateOldest, staying
 from agentctx.tiers import Tier, TierRule, allocate, as_tier
 from agentctx.unit import broken_pair, last_words, signed_thinking
+from agentctx.validators import NAME, PART, TEXT, MustBe, function, holds, must_be, one_of, whole_number
 
 FACTS = "facts"
 """The name of the block that keeps the facts."""
@@ -72,18 +73,6 @@ def readings(messages: Iterable[Message]) -> list[tuple[Reading, Message]]:
     return found
 
 
-def _callable(_instance: object, _attribute: object, value: Native) -> None:
-    if not callable(value) or isinstance(value, type):
-        msg = f"Facts: extractor: expected an async function of messages, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _share(_instance: object, _attribute: object, value: Native) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        msg = f"Facts: share: expected a share above 0 and up to 1, got {value!r}"
-        raise ConfigError(msg)
-
-
 @define
 class Facts:
     """The facts of one conversation, in the order in which they were learned, each once.
@@ -108,14 +97,12 @@ class Facts:
         >>> builder = ContextBuilder(16_000, facts=Facts(no_facts))
     """
 
-    extractor: FactExtractor = field(validator=_callable)
-    max_tokens: int | None = field(
-        default=None, validator=lambda _facts, _option, value: check_tokens("Facts: max_tokens", value)
-    )
+    extractor: FactExtractor = field(validator=function("an async function of messages"))
+    max_tokens: int | None = field(default=None, validator=whole_number(1).or_none)
     on: tuple[type[Exception], ...] = (Exception,)
     known: list[str] = field(factory=list)
     read: set[Reading] = field(factory=set, repr=False)
-    share: float = field(default=0.5, validator=_share, kw_only=True)
+    share: float = field(default=0.5, validator=PART, kw_only=True)
 
     async def learn(self, lost: Mapping[Reading, Message]) -> bool:
         """Take the facts from those messages that were not read yet; whether one of them is new.
@@ -167,10 +154,7 @@ class Rendering(Protocol):
         ...
 
 
-def _tag(_instance: object, attribute: object, value: str | None) -> None:
-    if value is not None and tag_name(value) != value:
-        msg = f"XmlTags: {getattr(attribute, 'name', 'tag')}: {value!r} cannot be the name of an XML tag"
-        raise ConfigError(msg)
+_TAG = MustBe("a name that an XML tag can have", and_(TEXT, holds(lambda name: tag_name(name) == name)))
 
 
 def tag_name(name: str) -> str:
@@ -203,8 +187,8 @@ class XmlTags:
         </context>
     """
 
-    wrapper: str = field(default="context", validator=_tag)
-    item: str | None = field(default=None, validator=_tag)
+    wrapper: str = field(default="context", validator=_TAG)
+    item: str | None = field(default=None, validator=_TAG.or_none)
 
     def __call__(self, texts: Sequence[tuple[str, str]], /) -> str:
         """``<context>``, a line for each text, ``</context>``."""
@@ -323,8 +307,7 @@ def _merged(heads: Sequence[Message], text: str) -> Message:
 
 def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
     if isinstance(messages, (str, bytes, Mapping, Message)) or not isinstance(messages, Iterable):
-        msg = f"Block: messages: expected a list of messages, got {type(messages).__name__}"
-        raise ConfigError(msg)
+        raise must_be("Block.messages", "a list of messages", messages)
     copies = []
     for place, message in enumerate(messages):
         try:
@@ -333,6 +316,13 @@ def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
             where = f"messages[{place}]"
             raise InvalidInput(where, "it is nested too deep, or contains itself") from None
     return tuple(copies)
+
+
+_EVICT = function("a stage, for example TruncateOldest()")
+_LIFETIMES = one_of(get_args(Ttl))
+_CACHE = MustBe(
+    f"True, {_LIFETIMES.wanted}, or the provider's own mark", or_(instance_of((bool, Mapping)), _LIFETIMES)
+).or_none
 
 
 @frozen
@@ -364,7 +354,7 @@ class Block:
         >>> block = Block("handbook", [{"role": "user", "content": "…"}], Tier.RAG, DropTail(), max_tokens=2_000)
     """
 
-    id: str
+    id: str = field(validator=NAME)
     messages: tuple[Any, ...] = field(converter=_own_messages)
     tier: Tier = field(default=Tier.HISTORY, converter=as_tier)
     evict: Strategy = field(default=Strict())
@@ -372,19 +362,9 @@ class Block:
     cache: bool | str | Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __attrs_post_init__(self) -> None:
-        """Check the arguments."""
-        if not isinstance(self.id, str) or not self.id:
-            msg = f"Block: id: expected a name, got {self.id!r}"
-            raise ConfigError(msg)
-        if not callable(self.evict) or isinstance(self.evict, type):
-            msg = f"Block {self.id!r}: evict: expected a stage, for example TruncateOldest(), got {self.evict!r}"
-            raise ConfigError(msg)
-        check_tokens(f"Block {self.id!r}: max_tokens", self.max_tokens)
-        cache: object = self.cache
-        if not (cache is None or isinstance(cache, (bool, Mapping)) or cache in get_args(Ttl)):
-            lifetimes = " or ".join(map(repr, get_args(Ttl)))
-            msg = f"Block {self.id!r}: cache: expected True, {lifetimes}, or the provider's own mark, got {cache!r}"
-            raise ConfigError(msg)
+        """Check the other options; an error names the block."""
+        for option, rule in (("evict", _EVICT), ("max_tokens", whole_number(1).or_none), ("cache", _CACHE)):
+            rule.check(f"Block({self.id!r}).{option}", getattr(self, option))
 
     def with_messages(self, messages: Sequence[Any]) -> Block:
         """The same block saying something else.

@@ -52,9 +52,10 @@ from agentctx.errors import (
 from agentctx.formats.registry import FORMATS, detect, format_named
 from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
 from agentctx.protocols import Call, HistorySnapshot, HistoryStore, Meter, TokenCounter, name_of
-from agentctx.tiers import Tier, TierRule, allocate
+from agentctx.tiers import RULES, Tier, TierRule, allocate
 from agentctx.tokens.counting import MessageMeter, as_counter, default_counter, remembering
 from agentctx.unit import NOT_SHOWN
+from agentctx.validators import NAME, a, function, list_of, methods, must_be
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
@@ -139,11 +140,7 @@ class ContextBuilder:
         Raises:
             ConfigError: If something is no block.
         """
-        given: tuple[object, ...] = blocks
-        for block in given:
-            if not isinstance(block, Block):
-                msg = f"ContextBuilder.add: expected a Block, got {type(block).__name__}"
-                raise ConfigError(msg)
+        list_of(a(Block, "a Block"), "Blocks").check("ContextBuilder.add.blocks", blocks)
         for place, added in enumerate(blocks, len(self._blocks)):
             self._places.setdefault(added.id, place)
         self._blocks.extend(blocks)
@@ -215,8 +212,7 @@ class ContextBuilder:
 def _as_budget(value: Budget | int) -> Budget:
     budget = as_budget(value, "ContextBuilder")
     if budget is None:
-        msg = "ContextBuilder: budget: expected a Budget or a number of tokens, got None"
-        raise ConfigError(msg)
+        raise must_be("ContextBuilder.budget", "a Budget or a number of tokens", None)
     return budget
 
 
@@ -357,21 +353,14 @@ class Options:
 
     @tiers.validator
     def _check_tiers(self, _attribute: object, tiers: tuple[TierRule, ...]) -> None:
-        given: Sequence[object] = tiers
-        for place, rule in enumerate(given):
-            if not isinstance(rule, TierRule):
-                msg = f"ContextBuilder: tiers[{place}]: expected a TierRule, got {rule!r}"
-                raise ConfigError(msg)
+        RULES.check("ContextBuilder.tiers", tiers)
         if len(self.rules) < len(tiers):
-            msg = "ContextBuilder: tiers: one rule for each tier"
-            raise ConfigError(msg)
+            raise must_be("ContextBuilder.tiers", "one rule for each tier", tiers)
         allocate([0] * len(tiers), tiers, 0)
 
     @formatter.validator
     def _check_formatter(self, _attribute: object, formatter: object) -> None:
-        if not callable(formatter) or isinstance(formatter, type):
-            msg = f"ContextBuilder: formatter: expected an async function of sections, got {formatter!r}"
-            raise ConfigError(msg)
+        function("an async function of sections").check("ContextBuilder.formatter", formatter)
 
     @property
     def rules(self) -> Mapping[Tier, TierRule]:
@@ -737,19 +726,6 @@ _MOMENT = 0.05
 """Seconds to the first time; each further time it is twice as long."""
 
 
-def _a_history_store(_thread: object, _attribute: object, store: Native) -> None:
-    missing = [name for name in ("load", "append") if not callable(getattr(store, name, None))]
-    if missing:
-        msg = f"Thread: store is {store!r:.80}; it has no {' and no '.join(missing)}"
-        raise ConfigError(msg)
-
-
-def _a_name(_thread: object, attribute: object, name: Native) -> None:
-    if not isinstance(name, str) or not name:
-        msg = f"Thread: {getattr(attribute, 'name', 'name')} is a text, and not empty; got {name!r:.80}"
-        raise ConfigError(msg)
-
-
 @frozen
 class Thread:
     """A conversation in a store, of which requests are built.
@@ -777,9 +753,9 @@ class Thread:
         ['user', 'assistant']
     """
 
-    store: HistoryStore = field(validator=_a_history_store)
-    name: str = field(validator=_a_name)
-    block: str = field(default="history", validator=_a_name)
+    store: HistoryStore = field(validator=methods("a store of histories", "load", "append"))
+    name: str = field(validator=NAME)
+    block: str = field(default="history", validator=NAME)
 
     async def build(
         self, builder: ContextBuilder, new_messages: Sequence[Native] = (), *, key: str | None = None

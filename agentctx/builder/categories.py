@@ -7,15 +7,14 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 from attrs import field, frozen
 
 from agentctx.budget import Budget
-from agentctx.errors import ConfigError
 from agentctx.message import SYSTEM_ROLES, Context
 from agentctx.protocols import Call
 from agentctx.tiers import Tier, TierRule, allocate, apportion
+from agentctx.validators import SHARE, a, must_be, whole_number
 
 PRECISION = 1_000_000
 """Shares are taken to this many parts of one."""
@@ -58,20 +57,14 @@ class CategorySlot:
         ConfigError: If the share is not within 0 and 1, or floor and ceiling contradict each other.
     """
 
-    share: float
-    floor: int = 0
-    ceiling: int | None = None
+    share: float = field(validator=SHARE)
+    floor: int = field(default=0, validator=whole_number(0))
+    ceiling: int | None = field(default=None, validator=whole_number(0).or_none)
 
     def __attrs_post_init__(self) -> None:
-        """Check the amounts."""
-        if isinstance(self.share, bool) or not isinstance(self.share, (int, float)) or not 0 <= self.share <= 1:
-            msg = f"CategorySlot: share must lie between 0 and 1, got {self.share!r}"
-            raise ConfigError(msg)
-        amounts = (self.floor,) if self.ceiling is None else (self.floor, self.ceiling)
-        whole = all(isinstance(each, int) and not isinstance(each, bool) for each in amounts)
-        if not whole or not 0 <= self.floor <= amounts[-1]:
-            msg = f"CategorySlot: expected 0 <= floor <= ceiling, got floor {self.floor!r} and ceiling {self.ceiling!r}"
-            raise ConfigError(msg)
+        """Check that the ceiling is above the floor."""
+        if self.ceiling is not None and self.ceiling < self.floor:
+            raise must_be("CategorySlot.ceiling", f"at least the floor, which is {self.floor}", self.ceiling)
 
     def tokens(self, window: int) -> int:
         """The slot's tokens in a window of so many tokens; its share is rounded down."""
@@ -224,17 +217,13 @@ NOTHING: Used = {}
 
 def _slots(slots: Mapping[Category, CategorySlot]) -> Mapping[Category, CategorySlot]:
     if Category.CONVERSATION in slots:
-        msg = "CategoryBudget: the conversation has no slot: it gets what the others leave"
-        raise ConfigError(msg)
+        raise must_be("CategoryBudget.slots", "without the conversation, which gets what the others leave", slots)
     try:
-        given: dict[Category, Any] = {Category(name): slot for name, slot in slots.items()}
-    except ValueError as error:
-        msg = f"CategoryBudget: slots: {error}; there are {', '.join(Category)}"
-        raise ConfigError(msg) from None
+        given = {Category(name): slot for name, slot in slots.items()}
+    except ValueError:
+        raise must_be("CategoryBudget.slots", f"named by {', '.join(Category)}", list(slots)) from None
     for category, slot in given.items():
-        if not isinstance(slot, CategorySlot):
-            msg = f"CategoryBudget: slots: expected a CategorySlot for {category}, got {slot!r}"
-            raise ConfigError(msg)
+        a(CategorySlot, "a CategorySlot").check(f"CategoryBudget.slots[{category.value!r}]", slot)
     return {**SLOTS, **given}
 
 
@@ -280,8 +269,7 @@ class CategoryBudget:
         """Check the amounts."""
         Budget(self.window, self.output_reserve or 0)
         if _rest(self.slots, FULL_SIZE) < 1 or self.divide().conversation < 1:
-            msg = f"CategoryBudget: the slots leave nothing for the conversation in {self.window:,} tokens"
-            raise ConfigError(msg)
+            raise must_be("CategoryBudget.window", "so large that the slots leave a conversation room", self.window)
 
     @classmethod
     def for_model(cls, model: str) -> CategoryBudget:
@@ -377,12 +365,9 @@ def _known(used: Used) -> dict[Category, int]:
         try:
             category = Category(name)
         except ValueError:
-            msg = f"CategoryBudget: no category {name!r}; there are {', '.join(Category)}"
-            raise ConfigError(msg) from None
-        wrong = isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0
-        if category in RESERVED or wrong:
-            what = "is kept free" if category in RESERVED else "must be a whole number of at least 0"
-            msg = f"CategoryBudget: used: {category} {what}, got {tokens!r}"
-            raise ConfigError(msg)
+            raise must_be("CategoryBudget.used", f"named by {', '.join(Category)}", name) from None
+        if category in RESERVED:
+            raise must_be("CategoryBudget.used", f"without the {category}, which is kept free", tokens)
+        whole_number(0).check(f"CategoryBudget.used[{category.value!r}]", tokens)
         known[category] = tokens
     return known

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote
 import anyio
 from attrs import Factory, define, evolve, field, frozen
 
-from agentctx.characters import said_by, shown
+from agentctx.characters import said_by
 from agentctx.engine.listeners import is_async, logger, observe
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
@@ -39,6 +39,7 @@ from agentctx.session.record import digest
 from agentctx.session.session import Deadlock, Session, Work, current, within, works_around
 from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Given
+from agentctx.validators import MustBe, a, function, holds
 
 Provider = Literal["openai", "anthropic", "gemini", "bedrock"]
 """Whose API a request is for."""
@@ -417,6 +418,14 @@ class Conversations:
         recent.append((first, digest(messages[-1]), length))
 
 
+_PIPELINE = a(Pipeline, "a Pipeline, such as Pipeline(FitContextWindow(), budget=Budget(window=128_000))")
+_KEY = MustBe(
+    "a plain function of a request's body, such as lambda body: body['user']",
+    holds(lambda key: callable(key) and not is_async(key)),
+).or_none
+_KEY_OF_SESSIONS = function("a function where there are sessions=, which hold the conversations that it names")
+
+
 def conversations_of(
     caller: str, pipeline: Native, session: Native, key: Key | None, sessions: Sessions | None
 ) -> Conversations:
@@ -425,24 +434,14 @@ def conversations_of(
     Raises:
         ConfigError: If an argument is of another kind, or two of them do not belong together.
     """
-    if not isinstance(pipeline, Pipeline):
-        example = "Pipeline(FitContextWindow(), budget=Budget(window=128_000))"
-        msg = f"{caller}: pipeline is {shown(pipeline)}; pass a Pipeline, such as {example}"
-        raise ConfigError(msg)
-    if session is not None and not isinstance(session, Session):
-        msg = f"{caller}: session is {shown(session)}; pass what pipeline.session() returns"
-        raise ConfigError(msg)
-    if key is not None and (not callable(key) or is_async(key)):
-        msg = (
-            f"{caller}: key= takes a plain function of a request's body, such as lambda body: body['user'], not {key!r}"
+    _PIPELINE.check(f"{caller}.pipeline", pipeline)
+    a(Session, "a session, as pipeline.session() returns one").or_none.check(f"{caller}.session", session)
+    _KEY.check(f"{caller}.key", key)
+    if sessions is not None:
+        _KEY_OF_SESSIONS.check(f"{caller}.key", key)
+        MustBe("made with the same pipeline", holds(lambda it: it.pipeline is pipeline)).check(
+            f"{caller}.sessions", sessions
         )
-        raise ConfigError(msg)
-    if sessions is not None and key is None:
-        msg = f"{caller}: sessions= holds the conversations that key= names: pass key= as well"
-        raise ConfigError(msg)
-    if sessions is not None and sessions.pipeline is not pipeline:
-        msg = f"{caller}: sessions= was made with another pipeline: pass the same one to both"
-        raise ConfigError(msg)
     return Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)
 
 

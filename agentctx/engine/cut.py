@@ -9,9 +9,10 @@ from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from attrs import Factory, field, frozen
+from attrs.validators import and_, instance_of, min_len, not_
 
 from agentctx.budget import each_that_fits, until_full
-from agentctx.engine.options import as_names
+from agentctx.engine.options import RULE
 from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,
@@ -28,7 +29,6 @@ from agentctx.engine.shrink import (
     smallest,
     water_level,
 )
-from agentctx.errors import ConfigError
 from agentctx.marks import is_recap
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call
@@ -44,6 +44,10 @@ from agentctx.unit import (
     units,
     words,
 )
+from agentctx.validators import NAMES, MustBe, function, list_of, whole_number
+
+_TOOLS = MustBe("the names of tools, at least one", and_(NAMES, min_len(1)))
+_INDEXES = list_of(MustBe("a whole number", and_(instance_of(int), not_(instance_of(bool)))), "whole numbers")
 
 
 class Protect:
@@ -82,6 +86,7 @@ class Protect:
         Raises:
             ConfigError: If ``count`` is below 1.
         """
+        whole_number(1).check("Protect.last_user.count", count)
         return LastUser(count)
 
     @staticmethod
@@ -94,6 +99,7 @@ class Protect:
         Raises:
             ConfigError: If no tool is named, or something is no name.
         """
+        _TOOLS.check("Protect.tools.names", names)
         return OfTools(frozenset(names))
 
     @staticmethod
@@ -103,6 +109,7 @@ class Protect:
         Raises:
             ConfigError: If ``predicate`` cannot be called.
         """
+        function("a function of one message").check("Protect.where.predicate", predicate)
         return Where(predicate)
 
     @staticmethod
@@ -125,10 +132,7 @@ class Protect:
             >>> [message["content"] for message in view.messages]
             ['One?', '1.', 'Two?']
         """
-        given: object = rule
-        if not callable(given):
-            msg = f"Protect.prefer: expected a rule, which is a function of the messages, got {rule!r}"
-            raise ConfigError(msg)
+        RULE.check("Protect.prefer.rule", rule)
         return Preferred(rule)
 
     @staticmethod
@@ -138,20 +142,15 @@ class Protect:
         Raises:
             ConfigError: If one is no whole number.
         """
+        _INDEXES.check("Protect.pins.indexes", indexes)
         return Pins(indexes)
-
-
-def _positive(_rule: object, _attribute: object, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"Protect.last_user: expected a whole number of at least 1, got {value!r}"
-        raise ConfigError(msg)
 
 
 @frozen
 class LastUser:
     """The last ``count`` messages in which the user says something."""
 
-    count: int = field(validator=_positive)
+    count: int
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Their indexes."""
@@ -163,13 +162,6 @@ class OfTools:
     """Calls of the named tools, and their results."""
 
     names: frozenset[str]
-
-    def __attrs_post_init__(self) -> None:
-        """Check that a tool is named."""
-        if not self.names:
-            msg = "Protect.tools: name at least one tool"
-            raise ConfigError(msg)
-        as_names("Protect.tools: expected the names of tools", sorted(self.names, key=str))
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """The indexes of the messages that hold such a call or such a result."""
@@ -190,13 +182,6 @@ class Where:
 
     predicate: Callable[[Message], bool]
 
-    def __attrs_post_init__(self) -> None:
-        """Check that the predicate can be called."""
-        given: object = self.predicate
-        if not callable(given):
-            msg = f"Protect.where: expected a function of one message, got {self.predicate!r}"
-            raise ConfigError(msg)
-
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Their indexes."""
         return [index for index, message in enumerate(messages) if self.predicate(message)]
@@ -207,13 +192,6 @@ class Pins:
     """The messages at fixed indexes of what was passed in; bound to these messages when a step begins."""
 
     indexes: tuple[int, ...]
-
-    def __attrs_post_init__(self) -> None:
-        """Check that they are numbers."""
-        for index in self.indexes:
-            if isinstance(index, bool) or not isinstance(index, int):
-                msg = f"Protect.pins: expected whole numbers, got {index!r}"
-                raise ConfigError(msg)
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Those of the indexes that exist."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable, iscoroutinefunction, isroutine, signature
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from agentctx.errors import ConfigError, NoBudget
 from agentctx.message import Context
 from agentctx.protocols import Call, ContextStrategy, Strategy, When, name_of, run_plain
 from agentctx.unit import ProtectRule
+from agentctx.validators import MustBe, function, holds, list_of, methods, must_be
 
 _OF_THE_LIBRARY: set[type] = set()
 
@@ -152,45 +152,26 @@ def _takes_two(stage: Strategy) -> bool:
     return True
 
 
-def check_rules(protect: Iterable[ProtectRule]) -> tuple[ProtectRule, ...]:
+def check_rules(protect: object) -> tuple[ProtectRule, ...]:
     """The rules of what must survive.
 
     Raises:
         ConfigError: If they are not a list of rules.
     """
-    given: object = protect
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        msg = f"Pipeline: protect must be a list of rules, such as [Protect.last_user(2)], got {given!r}"
-        raise ConfigError(msg)
+    if isinstance(protect, str) or not isinstance(protect, Iterable):
+        raise must_be("Pipeline.protect", "a list of rules, such as [Protect.last_user(2)]", protect)
     rules = tuple(protect)
-    for place, rule in enumerate(rules):
-        if not callable(rule) or isinstance(rule, type):
-            msg = f"Pipeline: protect[{place}] is {rule!r}; a rule is called with the messages: see Protect"
-            raise ConfigError(msg)
+    list_of(RULE, "rules").check("Pipeline.protect", rules)
     return rules
 
 
-def check_store(store: object) -> None:
-    """Check that a store keeps and gives back; None is none.
-
-    Raises:
-        ConfigError: If it does not.
-    """
-    missing = [method for method in ("put", "get") if not callable(getattr(store, method, None))]
-    if store is not None and missing:
-        msg = f"Pipeline: store is {store!r}; it has no {' and no '.join(missing)}"
-        raise ConfigError(msg)
-
-
-def check_redactor(where: str, redact: object) -> None:
-    """Check that what takes secrets out is a plain function.
-
-    Raises:
-        ConfigError: If it is none.
-    """
-    if not callable(redact) or isinstance(redact, type) or is_async(redact):
-        msg = f"{where}: redact is a plain function of a text and the name of its file, got {redact!r}"
-        raise ConfigError(msg)
+REDACTOR = MustBe(
+    "a plain function of a text and the name of its file",
+    holds(lambda redact: callable(redact) and not isinstance(redact, type) and not is_async(redact)),
+)
+RULE = function("a rule, which is called with the messages: see Protect")
+SUMMARIZER = function("an async function of (messages, max_tokens)")
+STORE = methods("a store", "put", "get")
 
 
 def check_listeners(where: str, on_compact: object) -> None:
@@ -236,13 +217,10 @@ def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> N
     """
     if summarizer is None:
         return
-    if not callable(summarizer) or isinstance(summarizer, type):
-        msg = f"Pipeline: summarizer is {summarizer!r}; it is an async function of (messages, max_tokens)"
-        raise ConfigError(msg)
+    SUMMARIZER.check("Pipeline.summarizer", summarizer)
     if any(_may_summarize(stage) for stage in stages):
         return
-    msg = "Pipeline: summarizer is given, and no stage asks it; pass a stage that does, or leave it out"
-    raise ConfigError(msg)
+    raise must_be("Pipeline.summarizer", "left out where no stage asks it", summarizer)
 
 
 def _may_summarize(stage: ContextStrategy) -> bool:
@@ -266,71 +244,5 @@ def as_budget(value: Budget | int | None, where: str = "Pipeline") -> Budget | N
         return given
     if isinstance(given, int):
         return Budget(given)
-    msg = f"{where}: budget: expected a Budget or a number of tokens, got {given!r}"
-    raise ConfigError(msg)
-
-
-def as_names(where: str, given: object) -> frozenset[str]:
-    """Names: a collection of them, but not one text.
-
-    Args:
-        where: The option and what it must be, for the error.
-        given: What was passed.
-
-    Raises:
-        ConfigError: If it is none, or something in it is no name.
-    """
-    names = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-    if names is None or not all(isinstance(name, str) for name in names):
-        msg = f"{where}, got {given!r}"
-        raise ConfigError(msg)
-    return frozenset(names)
-
-
-def check_places(where: str, text: str, known: Collection[str]) -> None:
-    """Check that a text which is filled in names nothing in braces that it is not filled with.
-
-    Args:
-        where: The option, for the error.
-        text: The text.
-        known: What it is filled with.
-
-    Raises:
-        ConfigError: If it names something else.
-    """
-    wrong = next((name for name in re.findall(r"\{(\w+)\}", text) if name not in known), None)
-    if wrong is not None:
-        told = " and ".join(f"{{{name}}}" for name in known)
-        msg = f"{where}: {{{wrong}}} stands for nothing; what is filled in is {told}, got {text!r}"
-        raise ConfigError(msg)
-
-
-def check_whole(where: str, value: object, least: int) -> None:
-    """Check that a number is whole, and not too small.
-
-    Args:
-        where: The stage and the option, for the error.
-        value: What was passed.
-        least: The smallest number that will do.
-
-    Raises:
-        ConfigError: If it is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{where} must be a whole number of at least {least}, got {value!r:.80}"
-        raise ConfigError(msg)
-
-
-def check_tokens(where: str, value: object) -> None:
-    """Check that a number of tokens is one; None is none.
-
-    Args:
-        where: The option, for the error.
-        value: What was passed.
-
-    Raises:
-        ConfigError: If it is not a positive whole number.
-    """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        msg = f"{where}: expected a positive number of tokens, got {value!r}"
-        raise ConfigError(msg)
+    option = f"{where}.budget"
+    raise must_be(option, "a Budget or a number of tokens", given)

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
+from agentctx.validators import function
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+")
@@ -181,14 +182,7 @@ class Embedded:
         >>> stage = Pack("relevance", relevance=Embedded(embed))
     """
 
-    embed: Embed
-
-    def __attrs_post_init__(self) -> None:
-        """Check the option."""
-        given: object = self.embed
-        if not callable(given):
-            msg = f"Embedded: embed must be an async function (texts) -> vectors, got {given!r}"
-            raise ConfigError(msg)
+    embed: Embed = field(validator=function("an async function (texts) -> vectors"))
 
     async def __call__(self, task: str, texts: Sequence[str], /) -> Sequence[float]:
         """The cosine between the task and each text, -1 to 1; 0 where a vector is zero.

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from attrs import asdict, define, field, frozen
 
-from agentctx.characters import printable, shown
+from agentctx.characters import printable
 from agentctx.economics import Request, compared
 from agentctx.errors import ConfigError
 from agentctx.models.table import find
@@ -33,6 +33,7 @@ from agentctx.reports import (
     StepRefused,
     UsageRecorded,
 )
+from agentctx.validators import MustBe, holds
 
 
 @define(eq=False)
@@ -103,6 +104,18 @@ class Writable(Protocol):
         ...
 
 
+_PLACE = MustBe(
+    "the path of a file in a folder that is there, or a file that is open for text",
+    holds(
+        lambda to: (
+            Path(to).parent.is_dir() and not Path(to).is_dir()
+            if isinstance(to, (str, os.PathLike))
+            else callable(getattr(to, "write", None))
+        )
+    ),
+)
+
+
 @define(eq=False)
 class JsonLines:
     """Writes each event as one JSON object on a line of its own, with the time in seconds since 1970.
@@ -129,22 +142,10 @@ class JsonLines:
         8
     """
 
-    to: str | os.PathLike[str] | Writable
+    to: str | os.PathLike[str] | Writable = field(validator=_PLACE)
     content: bool = field(default=False, kw_only=True)
     clock: Callable[[], float] = field(default=time, kw_only=True, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Check where it is to write to."""
-        if not isinstance(self.to, (str, os.PathLike)) and not callable(getattr(self.to, "write", None)):
-            msg = f"JsonLines: to is {self.to!r:.80}; it is the path of a file, or a file that is open for text"
-            raise ConfigError(msg)
-        if isinstance(self.to, (str, os.PathLike)) and not (folder := Path(self.to).parent).is_dir():
-            msg = f"JsonLines: to is {shown(self.to)}; there is no folder {shown(str(folder))}: make it first"
-            raise ConfigError(msg)
-        if isinstance(self.to, (str, os.PathLike)) and Path(self.to).is_dir():
-            msg = f"JsonLines: to is {shown(self.to)}, a folder; name a file in it"
-            raise ConfigError(msg)
 
     def __call__(self, event: Event, /) -> None:
         """Write the event."""

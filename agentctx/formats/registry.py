@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from attrs import frozen
+from attrs.validators import matches_re
 
 from agentctx.characters import said_by
 from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
@@ -14,6 +15,7 @@ from agentctx.formats.native import fields_or_none, string_of
 from agentctx.message import Native
 from agentctx.models.table import family_of
 from agentctx.reports import View
+from agentctx.validators import MustBe, must_be
 from agentctx.wire_format import UsageKeys, WireFormat
 
 Body = Mapping[str, Any]
@@ -235,8 +237,7 @@ def register_format(wire: WireFormat) -> None:
         [('user', 'Hi'), ('assistant', 'Yes?')]
     """
     if WireFormat not in type(wire).__mro__:
-        msg = f"register_format: expected an object of a class that inherits WireFormat, got {wire!r}"
-        raise ConfigError(msg)
+        raise must_be("register_format.wire", "an object of a class that inherits WireFormat", wire)
     _refuse_name(wire.name)
     for member in ("read_message", "write_message"):
         if getattr(type(wire), member) is getattr(WireFormat, member):
@@ -249,15 +250,12 @@ def register_format(wire: WireFormat) -> None:
     _formats.add(wire)
 
 
-def _refuse_name(name: object) -> None:
+def _refuse_name(name: str) -> None:
     """Refuse a name that is none, or that means a format of the library."""
-    if not isinstance(name, str) or not name or "/" in name or any(map(str.isspace, name)):
-        msg = f"register_format: the name has to be one of its own, without '/' and without blanks, not {name!r}"
-        raise ConfigError(msg)
+    MustBe("a name without '/' and blanks", matches_re(r"[^/\s]+")).check("register_format.wire.name", name)
     for own in _PROVIDERS:
         if name.lower() in (own, *FORMATS[own].other_names):
-            msg = f"register_format: {name!r} means {own!r}, a format of the library: take a name of its own"
-            raise ConfigError(msg)
+            raise must_be("register_format.wire.name", f"a name of its own, and no name of {own!r}", name)
 
 
 def is_registered(wire: WireFormat) -> bool:

@@ -27,6 +27,7 @@ from agentctx.session.blocking import blocking
 from agentctx.session.conversations import UnnamedSessions
 from agentctx.session.session import Session, current, works_around
 from agentctx.session.sessions import Sessions
+from agentctx.validators import must_be
 
 A = TypeVar("A")
 M = TypeVar("M")
@@ -139,8 +140,8 @@ class ModelCalls:
             raise ConfigError(msg)
         held = Sessions(pipeline) if sessions is None and pipeline is not None else sessions
         if not isinstance(held, Sessions) or not isinstance(held.pipeline, Pipeline):
-            msg = f"{hook}: sessions is {sessions!r:.80}; it is Sessions(pipeline)"
-            raise ConfigError(msg)
+            option = f"{hook}.sessions"
+            raise must_be(option, "Sessions(pipeline)", sessions)
         self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
         # What has no name is found in memory: a store keeps what has one.
         unnamed = held if held.store is None else Sessions(held.pipeline)
@@ -422,5 +423,5 @@ def check_is_called(hook: str, argument: str, value: object, method: str) -> Non
         ConfigError: If it has no such method: it is a model's name, say, and not the model.
     """
     if isinstance(value, type) or not callable(getattr(value, method, None)):
-        msg = f"{hook}: {argument} is {value!r:.80}; it is the framework's own object, which has {method}()"
-        raise ConfigError(msg)
+        option = f"{hook}.{argument}"
+        raise must_be(option, f"the framework's own object, which has {method}()", value)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from operator import is_
 from typing import Any
 from uuid import uuid4
 
-from agentctx.errors import ConfigError
+from attrs.validators import gt, lt
+
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
+from agentctx.validators import numeric
 
 try:
     from inspect_ai.agent import Agent, AgentState, agent
@@ -149,9 +152,8 @@ class ContextCompaction(CompactionStrategy):
     def __init__(
         self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None, threshold: float = 0.9
     ) -> None:
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < float("inf"):
-            msg = f"ContextCompaction: threshold is {threshold!r:.80}; it is tokens, or a share of the window above 0"
-            raise ConfigError(msg)
+        within = numeric("a number of tokens, or a share of the window, above 0", gt(0), lt(inf))
+        within.check("ContextCompaction.threshold", threshold)
         super().__init__(type="edit", threshold=threshold, memory=False)
         self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
 

@@ -7,58 +7,18 @@ prompt cache works (``cache_rules``), and windows. Windows and prices of single 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from math import isfinite
-from types import NoneType
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Sequence
+from math import inf
+from typing import Literal, TypeVar
 
 from attrs import evolve, field, frozen
+from attrs.validators import ge, lt
 
-from agentctx.characters import shown
-from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
+from agentctx.validators import NOT_BLANK, TEXT, TRUTH, a, numeric, whole_number
 
-Setting: TypeAlias = Any
-"""What a caller sets a field of a profile to, before it was checked."""
-
-
-def _refuse(instance: object, attribute: Setting, expected: str, value: object) -> None:
-    msg = f"{type(instance).__name__}: {attribute.name}: expected {expected}, got {shown(value)}"
-    raise ConfigError(msg)
-
-
-def _price(instance: object, attribute: Setting, value: Setting) -> None:
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value is not None and not (known and isfinite(value) and value >= 0):
-        _refuse(instance, attribute, "USD per million tokens, not negative, or None", value)
-
-
-def _tokens(instance: object, attribute: Setting, value: Setting) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        _refuse(instance, attribute, "a positive number of tokens or None", value)
-
-
-def _overhead(instance: object, attribute: Setting, value: Setting) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        _refuse(instance, attribute, "a number of tokens, not negative", value)
-
-
-def _name(instance: object, attribute: Setting, value: Setting) -> None:
-    if not isinstance(value, str) or not value.strip():
-        _refuse(instance, attribute, "a model's name", value)
-
-
-def _kind(*kinds: type, expected: str) -> Callable[[object, Setting, Setting], None]:
-    """A validator of attrs for a field that has one of these kinds."""
-
-    def check(instance: object, attribute: Setting, value: Setting) -> None:
-        if not isinstance(value, kinds):
-            _refuse(instance, attribute, expected, value)
-
-    return check
-
-
-_TRUTH = _kind(bool, expected="True or False")
+_PRICE = numeric("USD per million tokens, at least 0 and not endless", ge(0), lt(inf)).or_none
+_TOKENS = whole_number(1).or_none
 
 
 @frozen
@@ -109,11 +69,14 @@ class Prices:
         0.125
     """
 
-    input: float | None = field(default=None, validator=_price)
-    cached: float | None = field(default=None, validator=_price)
-    write: float | None = field(default=None, validator=_price)
-    write_long: float | None = field(default=None, validator=_price)
-    output: float | None = field(default=None, validator=_price)
+    input: float | None = field(default=None, validator=_PRICE)
+    cached: float | None = field(default=None, validator=_PRICE)
+    write: float | None = field(default=None, validator=_PRICE)
+    write_long: float | None = field(default=None, validator=_PRICE)
+    output: float | None = field(default=None, validator=_PRICE)
+
+
+_PRICES = a(Prices, "Prices(input=..., ...)")
 
 
 @frozen
@@ -148,24 +111,22 @@ class ModelProfile:
         >>> register_model(ModelProfile("acme-large", window=64_000, prices=Prices(input=1.0, output=4.0)))
     """
 
-    name: str = field(validator=_name)
-    encoding: str = field(default="o200k_base", validator=_kind(str, expected="the name of a tiktoken encoding"))
-    image: ImageRule = field(default=ImageRule("openai-tiles"), validator=_kind(ImageRule, expected="an ImageRule"))
-    window: int | None = field(default=None, validator=_tokens)
-    max_output: int | None = field(default=None, validator=_tokens)
-    prices: Prices = field(default=Prices(), validator=_kind(Prices, expected="Prices(input=..., ...)"), kw_only=True)
-    long_from: int | None = field(default=None, validator=_tokens, kw_only=True)
-    long_prices: Prices | None = field(
-        default=None, validator=_kind(Prices, NoneType, expected="Prices(input=..., ...) or None"), kw_only=True
-    )
-    min_cache: int | None = field(default=None, validator=_tokens, kw_only=True)
-    tool_overhead: int = field(default=0, validator=_overhead)
-    bound_thinking: bool = field(default=False, validator=_TRUTH)
-    adaptive_thinking: bool = field(default=False, validator=_TRUTH)
-    system_in_messages: bool = field(default=True, validator=_TRUTH)
-    prefill: bool = field(default=True, validator=_TRUTH)
-    max_input: int | None = field(default=None, validator=_tokens, kw_only=True)
-    family: str = field(validator=_name, kw_only=True)
+    name: str = field(validator=NOT_BLANK)
+    encoding: str = field(default="o200k_base", validator=TEXT)
+    image: ImageRule = field(default=ImageRule("openai-tiles"), validator=a(ImageRule, "an ImageRule"))
+    window: int | None = field(default=None, validator=_TOKENS)
+    max_output: int | None = field(default=None, validator=_TOKENS)
+    prices: Prices = field(default=Prices(), validator=_PRICES, kw_only=True)
+    long_from: int | None = field(default=None, validator=_TOKENS, kw_only=True)
+    long_prices: Prices | None = field(default=None, validator=_PRICES.or_none, kw_only=True)
+    min_cache: int | None = field(default=None, validator=_TOKENS, kw_only=True)
+    tool_overhead: int = field(default=0, validator=whole_number(0))
+    bound_thinking: bool = field(default=False, validator=TRUTH)
+    adaptive_thinking: bool = field(default=False, validator=TRUTH)
+    system_in_messages: bool = field(default=True, validator=TRUTH)
+    prefill: bool = field(default=True, validator=TRUTH)
+    max_input: int | None = field(default=None, validator=_TOKENS, kw_only=True)
+    family: str = field(validator=NOT_BLANK, kw_only=True)
 
     @family.default
     def _own_name(self) -> str:

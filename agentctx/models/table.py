@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 from attrs import frozen
@@ -39,10 +39,10 @@ from agentctx.models.profile import (
     ImageRule,
     ModelProfile,
     Prices,
-    Setting,
     first_match,
     most_input,
 )
+from agentctx.validators import must_be
 
 T = TypeVar("T")
 
@@ -102,6 +102,10 @@ def profile(name: str) -> ModelProfile:
 def find(name: str) -> ModelProfile | None:
     """The profile of a model, as ``profile`` finds it; None for one that the table does not know."""
     return _override(_checked(name)) or _resolved(name)
+
+
+Setting: TypeAlias = Any
+"""What a caller sets a field of a profile to, before it was checked."""
 
 
 def register_model(model: ModelProfile | str, *, like: str | None = None, **said: Setting) -> None:
@@ -275,10 +279,9 @@ def _plain(name: str) -> str:
 
 
 def _checked(name: object) -> str:
-    if not isinstance(name, str):
-        msg = f"model: expected a name, got {name!r}"
-        raise ConfigError(msg)
-    return name
+    if isinstance(name, str):
+        return name
+    raise must_be("model", "a name", name)
 
 
 @lru_cache(1024)

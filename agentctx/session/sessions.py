@@ -16,12 +16,13 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 from attrs import define, field, frozen
+from attrs.validators import and_, gt, instance_of, not_
 
 from agentctx.characters import said_by
 from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
 from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
-from agentctx.errors import AgentctxError, ConfigError, StoreError
+from agentctx.errors import AgentctxError, StoreError
 from agentctx.formats.native import clean_text
 from agentctx.message import Native
 from agentctx.protocols import StateStore
@@ -30,6 +31,7 @@ from agentctx.session.keeping import StateKeeper
 from agentctx.session.session import AROUND, Session, SessionLock, Work
 from agentctx.stores.redacting import RedactingStore
 from agentctx.users_code import time_of
+from agentctx.validators import MustBe, a, methods, must_be, numeric, whole_number
 
 Why = Literal["capacity", "idle", "closed"]
 
@@ -91,35 +93,11 @@ class _Held:
     hook_running: bool = False
 
 
-def _a_pipeline(_sessions: object, _attribute: Native, value: Native) -> None:
-    if not isinstance(value, Plan):
-        msg = f"Sessions: pipeline is {value!r}; it is a Pipeline"
-        raise ConfigError(msg)
-
-
-def _a_state_store(_sessions: object, _attribute: Native, value: Native) -> None:
-    missing = [name for name in ("load_state", "save_state") if not callable(getattr(value, name, None))]
-    if value is not None and missing:
-        msg = f"Sessions: store is {value!r:.80}; it has no {' and no '.join(missing)}"
-        raise ConfigError(msg)
-    if isinstance(value, RedactingStore):
-        msg = (
-            "Sessions: store is a RedactingStore, which keeps no states: pass the store within it, best with a cipher; "
-            "RedactingStore is for Pipeline(store=...)"
-        )
-        raise ConfigError(msg)
-
-
-def _at_least_one(_sessions: object, attribute: Native, value: Native) -> None:
-    if not isinstance(value, int) or value < 1:
-        msg = f"Sessions: {attribute.name} is {value!r}; it is a number of sessions, at least 1"
-        raise ConfigError(msg)
-
-
-def _seconds(_sessions: object, attribute: Native, value: Native) -> None:
-    if value is not None and not (isinstance(value, int | float) and value > 0):
-        msg = f"Sessions: {attribute.name} is {value!r}; it is a number of seconds above 0, or None"
-        raise ConfigError(msg)
+_STORES = methods("a store of states", "load_state", "save_state")
+_STATES = MustBe(
+    f"{_STORES.wanted} (of a RedactingStore, the store within it)", and_(_STORES, not_(instance_of(RedactingStore)))
+).or_none
+_WAIT = numeric("a number of seconds above 0", gt(0)).or_none
 
 
 @define(eq=False)
@@ -178,11 +156,11 @@ class Sessions(Mapping[Hashable, Session]):
         1
     """
 
-    pipeline: Plan = field(validator=_a_pipeline)
-    store: StateStore | None = field(default=None, validator=_a_state_store)
-    timeout: float = field(default=SECONDS, kw_only=True, validator=_seconds)
-    capacity: int = field(default=1_024, kw_only=True, validator=_at_least_one)
-    idle: float | None = field(default=None, kw_only=True, validator=_seconds)
+    pipeline: Plan = field(validator=a(Plan, "a Pipeline"))
+    store: StateStore | None = field(default=None, validator=_STATES)
+    timeout: float = field(default=SECONDS, kw_only=True, validator=_WAIT)
+    capacity: int = field(default=1_024, kw_only=True, validator=whole_number(1))
+    idle: float | None = field(default=None, kw_only=True, validator=_WAIT)
     load: Load | None = field(default=None, kw_only=True, repr=False)
     on_evict: OnEvict | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True, repr=False)
@@ -200,8 +178,7 @@ class Sessions(Mapping[Hashable, Session]):
     def __attrs_post_init__(self) -> None:
         """Refuse two ways to have states back."""
         if self.store is not None and self.load is not None:
-            msg = "Sessions: load= brings states from elsewhere, and store= has them: pass one of them"
-            raise ConfigError(msg)
+            raise must_be("Sessions.load", "left out beside a store, which has the states", self.load)
 
     def __getitem__(self, name: Hashable) -> Session:
         """The session of that name, if it is in memory."""
@@ -312,9 +289,8 @@ class Sessions(Mapping[Hashable, Session]):
 
     def _check(self, name: Hashable) -> None:
         if self.store is not None and not (isinstance(name, str) and name and clean_text(name) is name):
-            what = "a text that is not empty, and has no lone surrogates"
-            msg = f"Sessions: a conversation in a store is named by {what}, not by {name!r:.80}"
-            raise ConfigError(msg)
+            wanted = "a text that is not empty, and has no lone surrogates, where there is a store"
+            raise must_be("Sessions.name", wanted, name)
 
     def _keep(self, name: Hashable, session: Session) -> None:
         """Let the session be saved, if there is a store."""

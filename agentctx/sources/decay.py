@@ -10,11 +10,12 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.budget import each_that_fits
 from agentctx.engine.relevance import coverage
-from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
+from agentctx.errors import BigItem, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import blended
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import time_of
+from agentctx.validators import POSITIVE, SHARE, whole_number
 
 HALF_LIFE = 30 * 60.0
 """Half an hour, in seconds."""
@@ -74,18 +75,6 @@ class DecayStats:
     newest: float | None
 
 
-def _positive(_instance: object, _attribute: object, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        msg = f"Decay: half_life: expected a positive number in the clock's units, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _from_0_to_1(_instance: object, attribute: object, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        msg = f"Decay: {getattr(attribute, 'name', 'weight')}: expected a number from 0 to 1, got {value!r}"
-        raise ConfigError(msg)
-
-
 @define(eq=False)
 class Decay:
     """Entries whose weight halves with every half-life in which they are not used.
@@ -112,9 +101,9 @@ class Decay:
         ['Builds are logged in build.log.']
     """
 
-    half_life: float = field(default=HALF_LIFE, validator=_positive)
-    min_weight: float = field(default=0.1, validator=_from_0_to_1, kw_only=True)
-    boost: float = field(default=0.2, validator=_from_0_to_1, kw_only=True)
+    half_life: float = field(default=HALF_LIFE, validator=POSITIVE)
+    min_weight: float = field(default=0.1, validator=SHARE, kw_only=True)
+    boost: float = field(default=0.2, validator=SHARE, kw_only=True)
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     _entries: dict[str, Entry] = field(factory=dict, init=False, repr=False)
@@ -233,9 +222,7 @@ class Decay:
         Raises:
             ConfigError: If ``n`` is negative.
         """
-        if n < 0:
-            msg = f"Decay.top: n: expected 0 or more, got {n}"
-            raise ConfigError(msg)
+        whole_number(0).check("Decay.top.n", n)
         return self.entries(query)[:n]
 
     def within(self, max_tokens: int, query: str = "") -> tuple[Entry, ...]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache, partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
@@ -21,30 +21,12 @@ from agentctx.budget import each_that_fits
 from agentctx.characters import said_by
 from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.shrink import cutter_of, fits
-from agentctx.errors import ConfigError, SourceError
-from agentctx.message import Native
+from agentctx.errors import SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.secrets import redact_secrets
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
-
-
-def _check_text(_instance: object, attribute: object, value: Native) -> None:
-    if not isinstance(value, str):
-        msg = f"ContextItem: {getattr(attribute, 'name', 'field')}: expected text, got {value!r:.80}"
-        raise ConfigError(msg)
-
-
-def _check_relevance(_instance: object, _attribute: object, value: float) -> None:
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        msg = f"ContextItem: relevance: expected a number from 0 to 1, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _check_keep(_instance: object, _attribute: object, value: str) -> None:
-    if value not in ("head", "tail"):
-        msg = f"ContextItem: keep: expected 'head' or 'tail', got {value!r:.80}"
-        raise ConfigError(msg)
+from agentctx.validators import SECONDS, SHARE, TEXT, one_of, whole_number
 
 
 @frozen
@@ -67,11 +49,11 @@ class ContextItem:
         0.5
     """
 
-    title: str = field(validator=_check_text)
-    content: str = field(validator=_check_text)
-    relevance: float = field(default=0.5, validator=_check_relevance)
-    source: str = field(default="", validator=_check_text)
-    keep: Literal["head", "tail"] = field(default="head", validator=_check_keep)
+    title: str = field(validator=TEXT)
+    content: str = field(validator=TEXT)
+    relevance: float = field(default=0.5, validator=SHARE)
+    source: str = field(default="", validator=TEXT)
+    keep: Literal["head", "tail"] = field(default="head", validator=one_of(("head", "tail")))
 
     def saying(self, content: str) -> ContextItem:
         """The same item with other content."""
@@ -139,9 +121,8 @@ async def gather(
         >>> [item.title for item in gathered.items]
         ['build.log']
     """
-    if (deadline is not None and not deadline > 0) or (max_tokens is not None and max_tokens < 0):
-        msg = f"gather: expected a positive deadline and no negative number of tokens, got {deadline}, {max_tokens}"
-        raise ConfigError(msg)
+    SECONDS.or_none.check("gather.deadline", deadline)
+    whole_number(0).or_none.check("gather.max_tokens", max_tokens)
     calls = [_SourceCall(provider) for provider in providers]
     threads = CapacityLimiter(max(1, len(calls)))
     await side_by_side(partial(call.run, query, deadline, on, threads) for call in calls)
@@ -585,17 +566,3 @@ def _marked(piece: str, lines: int, keep: Literal["head", "tail"]) -> str:
     if keep == "tail":
         return f"{missing}\n{piece}"
     return piece + ("" if piece.endswith("\n") or not piece else "\n") + missing
-
-
-def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any], None]:
-    """A validator of attrs for an option of a source that is a whole number; it stands with what all sources share."""
-
-    def check(instance: object, attribute: Native, value: Native) -> None:
-        if value is None and optional:
-            return
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            wanted = f"a whole number of at least {least}{' or None' if optional else ''}"
-            msg = f"{type(instance).__name__}: {attribute.name}: expected {wanted}, got {value!r:.80}"
-            raise ConfigError(msg)
-
-    return check

@@ -28,12 +28,13 @@ import anyio
 from anyio import CancelScope, to_thread
 from anyio.abc import ByteReceiveStream, Process
 from attrs import field, frozen
+from attrs.validators import gt, le
 
-from agentctx.errors import ConfigError, SourceError
-from agentctx.message import Native
+from agentctx.errors import SourceError
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import opened, read_below
-from agentctx.sources.gathering import ContextItem, amount, stop_when_abandoned
+from agentctx.sources.gathering import ContextItem, stop_when_abandoned
+from agentctx.validators import numeric, whole_number
 
 _OUTSIDE = "--ignore-submodules=dirty"
 """Of submodules the commit is compared; to look into one, git would start another git in it."""
@@ -49,11 +50,7 @@ _LONGEST = 1e9
 """The most seconds that can be waited for: any event loop can count so far."""
 
 
-def _seconds(instance: object, attribute: Native, value: Native) -> None:
-    """A validator of attrs for a time in seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST:
-        msg = f"{type(instance).__name__}: {attribute.name}: expected a positive number of seconds, got {value!r:.80}"
-        raise ConfigError(msg)
+_DEADLINE = numeric("a number of seconds above 0, and at most 1e9", gt(0), le(_LONGEST))
 
 
 @frozen
@@ -83,11 +80,11 @@ class GitSource:
     description: ClassVar[str] = "branch, changed files and last commits"
 
     root: Path = field(default=Path(), converter=Path)
-    commits: int = field(default=10, validator=amount(1), kw_only=True)
+    commits: int = field(default=10, validator=whole_number(1), kw_only=True)
     diff: bool = field(default=False, kw_only=True)
-    max_tokens: int | None = field(default=500, validator=amount(0, optional=True), kw_only=True)
+    max_tokens: int | None = field(default=500, validator=whole_number(0).or_none, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
-    deadline: float = field(default=20.0, validator=_seconds, kw_only=True)
+    deadline: float = field(default=20.0, validator=_DEADLINE, kw_only=True)
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """Working tree, branch and commits; those that are empty are left out.

@@ -10,12 +10,13 @@ from anyio import Lock, to_thread
 from attrs import define, evolve, field, frozen
 
 from agentctx.budget import each_that_fits, until_full
-from agentctx.errors import ConfigError, SourceError
+from agentctx.errors import SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import SKIPPED, Patterns, Stamp, read_text, stamp_of, walk
-from agentctx.sources.gathering import amount, section
+from agentctx.sources.gathering import section
 from agentctx.tokens.counting import counter_of_texts
+from agentctx.validators import must_be, whole_number
 
 
 @frozen
@@ -193,7 +194,7 @@ class ReadOnlyFiles:
         (True, True)
     """
 
-    budget: int = field(validator=amount(1))
+    budget: int = field(validator=whole_number(1))
     root: Path = field(default=Path(), converter=_real, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
@@ -207,8 +208,7 @@ class ReadOnlyFiles:
         """Check the budget."""
         self._cache = FileCache(self.budget - self.counter.count(HEADING))
         if self._cache.room < 1:
-            msg = f"ReadOnlyFiles: budget: {self.budget:,} tokens have no room for anything"
-            raise ConfigError(msg)
+            raise must_be("ReadOnlyFiles.budget", "so many tokens that there is room for a file", self.budget)
 
     @property
     def files(self) -> tuple[ReadOnlyFile, ...]:

@@ -11,17 +11,19 @@ from typing import Any
 import anyio
 from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
+from attrs.validators import matches_re
 
 from agentctx.builder.blocks import Block
 from agentctx.characters import said_by, shown
 from agentctx.errors import ConfigError, InvalidInput, SourceError
-from agentctx.message import Message, Native, Text
+from agentctx.message import Message, Text
 from agentctx.protocols import TokenCounter
 from agentctx.secrets import redact_secrets
 from agentctx.sources.gathering import ContextProvider, as_items, result_of, section
 from agentctx.tiers import Tier
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
+from agentctx.validators import MustBe, function, must_be
 
 
 @frozen
@@ -100,16 +102,7 @@ Load = Callable[[], Awaitable[str] | str]
 _KEY = re.compile(r"[\w][\w./-]{0,127}")
 
 
-def _check_key(_instance: object, _attribute: object, key: str) -> None:
-    if not isinstance(key, str) or _KEY.fullmatch(key) is None:
-        msg = f"PromptSection: key: expected a name of letters, digits and ./_-, got {key!r}"
-        raise ConfigError(msg)
-
-
-def _check_load(_instance: object, _attribute: object, load: Native) -> None:
-    if not callable(load):
-        msg = f"PromptSection: load: expected a function that returns the section's text, got {load!r}"
-        raise ConfigError(msg)
+_NAMED = MustBe("a name of letters, digits and ./_-", matches_re(_KEY))
 
 
 @frozen
@@ -130,8 +123,8 @@ class PromptSection:
         'role'
     """
 
-    key: str = field(validator=_check_key)
-    load: Load = field(validator=_check_load)
+    key: str = field(validator=_NAMED)
+    load: Load = field(validator=function("a function that returns the section's text"))
     header: str = ""
 
     def written(self, value: str) -> str:
@@ -194,11 +187,9 @@ class PromptUpdate:
 def _sections(given: Iterable[PromptSection]) -> tuple[PromptSection, ...]:
     sections = tuple(given)
     if not sections:
-        msg = "StablePrompt: sections: expected at least one"
-        raise ConfigError(msg)
+        raise must_be("StablePrompt.sections", "at least one section", sections)
     if len({section.key for section in sections}) < len(sections):
-        msg = f"StablePrompt: sections: each key once, got {[section.key for section in sections]}"
-        raise ConfigError(msg)
+        raise must_be("StablePrompt.sections", "sections with each key once", [section.key for section in sections])
     return sections
 
 

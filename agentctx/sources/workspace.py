@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from heapq import nsmallest
@@ -20,11 +20,11 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.characters import calendar_time
-from agentctx.errors import ConfigError
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
-from agentctx.sources.gathering import ContextItem, amount, one_line
+from agentctx.sources.gathering import ContextItem, one_line
 from agentctx.sources.git import head_branch, installed
+from agentctx.validators import NAMES, TEXTS, as_names, as_tuple, whole_number
 
 _versions: dict[tuple[str, int], str] = {}
 """What tools said of themselves, by their file and its time of change: a tool that was not replaced is asked once."""
@@ -37,21 +37,7 @@ _OWN_VERSION = {"GOTOOLCHAIN": "local"}
 """Asked elsewhere than in the project, and so, a tool tells of itself: rustup and go run what a project names."""
 
 
-def _several(option: str, given: object) -> tuple[str, ...]:
-    """The texts of an option."""
-    texts = None if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    if texts is None or not all(isinstance(each, str) for each in texts):
-        msg = f"{option}: expected a list of texts, got {given!r:.80}"
-        raise ConfigError(msg)
-    return texts
-
-
-def _tools(given: object) -> tuple[str, ...]:
-    return _several("Environment: tools", given)
-
-
-def _variables(given: object) -> tuple[str, ...]:
-    return _several("Environment: variables", given)
+_TOOLS = ("git", "node", "go", "cargo")
 
 
 @frozen
@@ -82,10 +68,12 @@ class Environment:
     description: ClassVar[str] = "system, versions of tools, working folder"
 
     root: Path = field(default=Path(), converter=Path)
-    tools: tuple[str, ...] = field(default=("git", "node", "go", "cargo"), converter=_tools, kw_only=True)
-    variables: tuple[str, ...] = field(default=(), converter=_variables, kw_only=True)
+    tools: tuple[str, ...] = field(
+        default=("git", "node", "go", "cargo"), converter=as_tuple, validator=TEXTS, kw_only=True
+    )
+    variables: tuple[str, ...] = field(default=(), converter=as_tuple, validator=TEXTS, kw_only=True)
     full_path: bool = field(default=False, kw_only=True)
-    max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
+    max_tokens: int | None = field(default=300, validator=whole_number(0).or_none, kw_only=True)
     environ: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
@@ -156,7 +144,7 @@ class Dependencies:
     description: ClassVar[str] = "what the project's manifests depend on"
 
     root: Path = field(default=Path(), converter=Path)
-    max_tokens: int | None = field(default=600, validator=amount(0, optional=True), kw_only=True)
+    max_tokens: int | None = field(default=600, validator=whole_number(0).or_none, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
@@ -255,14 +243,6 @@ EXTENSIONS = frozenset(
 """Source files."""
 
 
-def _extensions(given: object) -> frozenset[str]:
-    return frozenset(_several("RecentFiles: extensions", given))
-
-
-def _skipped(given: object) -> frozenset[str]:
-    return frozenset(_several("RecentFiles: skipped", given))
-
-
 @frozen
 class RecentFiles:
     """The names of the source files that were changed last, newest first, with the time (UTC) of the change.
@@ -288,11 +268,11 @@ class RecentFiles:
     description: ClassVar[str] = "source files that were changed last"
 
     root: Path = field(default=Path(), converter=Path)
-    limit: int = field(default=10, validator=amount(1), kw_only=True)
-    extensions: frozenset[str] = field(default=EXTENSIONS, converter=_extensions, kw_only=True)
+    limit: int = field(default=10, validator=whole_number(1), kw_only=True)
+    extensions: frozenset[str] = field(default=EXTENSIONS, converter=as_names, validator=NAMES, kw_only=True)
     gitignore: bool = field(default=True, kw_only=True)
-    skipped: frozenset[str] = field(default=SKIPPED, converter=_skipped, kw_only=True)
-    max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
+    skipped: frozenset[str] = field(default=SKIPPED, converter=as_names, validator=NAMES, kw_only=True)
+    max_tokens: int | None = field(default=300, validator=whole_number(0).or_none, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
@@ -347,8 +327,8 @@ class BuildErrors:
     description: ClassVar[str] = "ends of the newest build and test logs"
 
     folder: Path | None = field(converter=_folder)
-    limit: int = field(default=3, validator=amount(1), kw_only=True)
-    max_tokens: int | None = field(default=1_000, validator=amount(0, optional=True), kw_only=True)
+    limit: int = field(default=3, validator=whole_number(1), kw_only=True)
+    max_tokens: int | None = field(default=1_000, validator=whole_number(0).or_none, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:

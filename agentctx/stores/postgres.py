@@ -12,12 +12,14 @@ from time import monotonic
 from typing import Any, LiteralString, TypeVar
 
 from attrs import define, field
+from attrs.validators import matches_re
 
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.stores.store import REMEMBERED, Claim, Connections, ConversationStore, NoRoom, Write
 from agentctx.stores.tables import SCHEMA, VERSION, InTables, Rows, Tables, check_schema
+from agentctx.validators import MustBe
 
 try:
     import psycopg
@@ -33,6 +35,9 @@ _REFUSED = re.compile(r"authentication failed|no pg_hba|permission denied|does n
 
 _MAKING = 0x61_67_65_6E_74_63_74_78
 """The advisory lock of who makes the tables."""
+
+
+_WORD = MustBe("a word of small letters, digits and _", matches_re(_NAME))
 
 
 @define(eq=False)
@@ -62,14 +67,8 @@ class PostgresStore(ConversationStore):
     """
 
     url: str = field(repr=False)
-    schema: str = field(default="agentctx", kw_only=True)
+    schema: str = field(default="agentctx", validator=_WORD, kw_only=True)
     create: bool = field(default=True, kw_only=True)
-
-    @schema.validator
-    def _check_schema(self, _attribute: Native, value: object) -> None:
-        if not isinstance(value, str) or not _NAME.fullmatch(value):
-            msg = f"PostgresStore: schema is a word of small letters, digits and _, got {value!r:.80}"
-            raise ConfigError(msg)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""

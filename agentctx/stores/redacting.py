@@ -6,9 +6,9 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from agentctx.engine.options import check_redactor, check_store
+from agentctx.engine.options import REDACTOR, STORE
 from agentctx.engine.originals import original_bytes
 from agentctx.errors import StoreError
 from agentctx.formats.native import from_json, to_json
@@ -47,13 +47,8 @@ class RedactingStore:
         b'{"role": "user", "content": "password=[redacted]"}'
     """
 
-    store: Store
-    redact: Redactor = redact_secrets
-
-    def __attrs_post_init__(self) -> None:
-        """Check the store and the redactor."""
-        check_store(self.store)
-        check_redactor("RedactingStore", self.redact)
+    store: Store = field(validator=STORE)
+    redact: Redactor = field(default=redact_secrets, validator=REDACTOR)
 
     async def put(self, content: bytes, /) -> str:
         """Keep ``content`` without secrets, and return its handle.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from attrs import define, field
+from attrs.validators import matches_re
 
 from agentctx.characters import said_by
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
@@ -27,6 +28,7 @@ from agentctx.stores.store import (
     Write,
     span_below,
 )
+from agentctx.validators import MustBe
 
 try:
     from redis import Redis, RedisCluster, exceptions
@@ -40,6 +42,9 @@ logger = logging.getLogger("agentctx")
 SCHEMA = 1
 
 _PREFIX = re.compile(r"[^{}\s]{1,100}")
+
+
+_NAME = MustBe("1 to 100 characters without braces and blanks", matches_re(_PREFIX))
 
 
 @define(eq=False)
@@ -71,15 +76,9 @@ class RedisStore(ConversationStore):
     """
 
     url: str = field(repr=False)
-    prefix: str = field(default="agentctx", kw_only=True)
+    prefix: str = field(default="agentctx", validator=_NAME, kw_only=True)
     cluster: bool = field(default=False, kw_only=True)
     create: bool = field(default=True, kw_only=True)
-
-    @prefix.validator
-    def _check_prefix(self, _attribute: Native, value: object) -> None:
-        if not isinstance(value, str) or not _PREFIX.fullmatch(value):
-            msg = f"RedisStore: prefix is 1 to 100 characters, no braces and no blanks, got {value!r:.80}"
-            raise ConfigError(msg)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""

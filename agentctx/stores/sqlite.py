@@ -15,10 +15,10 @@ from weakref import WeakSet
 
 from attrs import define, field
 
-from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from agentctx.message import Native
+from agentctx.errors import StoreError, StoreFull, StoreUnavailable
 from agentctx.stores.store import Connections, ConversationStore
 from agentctx.stores.tables import SCHEMA, VERSION, InTables, Rows, Tables, check_schema
+from agentctx.validators import must_be, one_of
 
 T = TypeVar("T")
 
@@ -34,8 +34,7 @@ def _path(value: str | os.PathLike[str]) -> Path:
             return Path(value).expanduser().absolute()
     except (TypeError, ValueError):
         pass
-    msg = f"SQLiteStore: path is a text or a Path that names a file, got {value!r:.80}"
-    raise ConfigError(msg)
+    raise must_be("SQLiteStore.path", "a text or a Path that names a file", value)
 
 
 @define(eq=False)
@@ -73,14 +72,8 @@ class SQLiteStore(ConversationStore):
     """
 
     path: Path = field(converter=_path)
-    synchronous: str = field(default="NORMAL", kw_only=True)
+    synchronous: str = field(default="NORMAL", validator=one_of(("NORMAL", "FULL")), kw_only=True)
     create: bool = field(default=True, kw_only=True)
-
-    @synchronous.validator
-    def _check_synchronous(self, _attribute: Native, value: str) -> None:
-        if value not in ("NORMAL", "FULL"):
-            msg = f"SQLiteStore: synchronous is 'NORMAL' or 'FULL', got {value!r:.80}"
-            raise ConfigError(msg)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""

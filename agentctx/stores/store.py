@@ -25,6 +25,7 @@ from agentctx.formats.native import from_json, to_json
 from agentctx.message import Native
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.users_code import FAILURES, described, time_of
+from agentctx.validators import POSITIVE, methods
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -267,18 +268,7 @@ class Backend(Protocol):
         ...
 
 
-def _positive(store: object, attribute: Native, value: float | None) -> None:
-    optional = value is None and attribute.default is None
-    if not optional and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
-        msg = f"{type(store).__name__}: {attribute.name} is a number above 0, got {value!r:.80}"
-        raise ConfigError(msg)
-
-
-def _a_cipher(store: object, _attribute: Native, value: Native) -> None:
-    missing = [name for name in ("encrypt", "decrypt") if not callable(getattr(value, name, None))]
-    if value is not None and missing:
-        msg = f"{type(store).__name__}: cipher is {type(value).__name__}; it has no {' and no '.join(missing)}"
-        raise ConfigError(msg)
+_CIPHER = methods("an object", "encrypt", "decrypt").or_none
 
 
 @define(eq=False)
@@ -316,10 +306,10 @@ class ConversationStore:
         True
     """
 
-    ttl: float | None = field(default=None, kw_only=True, validator=_positive)
-    max_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
-    cipher: Cipher | None = field(default=None, kw_only=True, repr=False, validator=_a_cipher)
-    timeout: float = field(default=5.0, kw_only=True, validator=_positive)
+    ttl: float | None = field(default=None, kw_only=True, validator=POSITIVE.or_none)
+    max_bytes: float | None = field(default=None, kw_only=True, validator=POSITIVE.or_none)
+    cipher: Cipher | None = field(default=None, kw_only=True, repr=False, validator=_CIPHER)
+    timeout: float = field(default=5.0, kw_only=True, validator=POSITIVE)
     clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
     _threads: RunVar[anyio.CapacityLimiter] = field(
         init=False, factory=lambda: RunVar("agentctx.stores.threads"), repr=False

@@ -10,8 +10,9 @@ from typing import ClassVar, NamedTuple
 from zlib import crc32
 
 from attrs import define, field, frozen
+from attrs.validators import ge, le
 
-from agentctx.engine.options import check_places, library_stage
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.later_lines import SHORTEST, Meant, checksum_of
@@ -19,12 +20,17 @@ from agentctx.lazy import unmet
 from agentctx.marks import refers
 from agentctx.message import Context, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.validators import NOT_BLANK, numeric, template
 
 _Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
 
 _Meant = tuple[str, bool, str]
 """The tool, whether it failed, and the checksum of what it said."""
+
+
+_MARKER = [NOT_BLANK, template("tool", "what")]
+_SIMILAR = numeric("a number from 0.5 to 1", ge(0.5), le(1)).or_none
 
 
 @library_stage
@@ -70,28 +76,15 @@ class CollapseRepeats(ContextStrategy):
         '[the same output of log came again later, but for 12:01:07 #...]'
     """
 
-    marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
+    marker: str = field(default="[the same {what} of {tool} stands further down]", validator=_MARKER, kw_only=True)
     similar: float | None = field(default=None, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
 
     @similar.validator
-    def _check_similar(self, _attribute: object, similar: object) -> None:
-        if similar is None:
-            return
-        if isinstance(similar, bool) or not isinstance(similar, int | float) or not 0.5 <= similar <= 1:
-            msg = f"CollapseRepeats: similar must be a number from 0.5 to 1, or None, got {similar!r:.80}"
-            raise ConfigError(msg)
-        if similar < 1:
+    def _check_similar(self, _attribute: object, similar: float | None) -> None:
+        _SIMILAR.check("CollapseRepeats.similar", similar)
+        if similar is not None and similar < 1:
             _check_installed()
-
-    @marker.validator
-    def _check(self, _attribute: object, marker: object) -> None:
-        if not isinstance(marker, str) or not marker.strip():
-            msg = (
-                f"CollapseRepeats: marker must be text that is not blank (providers refuse blank text), got {marker!r}"
-            )
-            raise ConfigError(msg)
-        check_places("CollapseRepeats: marker", marker, ("tool", "what"))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with repeated results replaced by the marker."""

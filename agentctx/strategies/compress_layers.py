@@ -17,7 +17,6 @@ from attrs import evolve, field, frozen
 
 from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, with_pointer
-from agentctx.errors import ConfigError
 from agentctx.json_text import compact, is_json, may_be_json
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
@@ -25,6 +24,7 @@ from agentctx.message import Context, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, TokenCounter
 from agentctx.reports import View
 from agentctx.strategies.truncate import RewriteResults
+from agentctx.validators import TEXTS, whole_number
 
 DICTIONARY = (
     "parameters",
@@ -91,27 +91,12 @@ class CompressLayers(RewriteResults):
     """
 
     json: bool = field(default=True, kw_only=True)
-    dictionary: Collection[str] = field(default=DICTIONARY, kw_only=True)
+    dictionary: Collection[str] = field(default=DICTIONARY, validator=TEXTS, kw_only=True)
     paths: bool = field(default=True, kw_only=True)
     codebook: bool = field(default=True, kw_only=True)
     whitespace: bool = field(default=False, kw_only=True)
-    observation: int | None = field(default=None, kw_only=True)
+    observation: int | None = field(default=None, validator=whole_number(_FEWEST).or_none, kw_only=True)
     deduplicate: bool = field(default=False, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        words: object = self.dictionary
-        if (
-            isinstance(words, str)
-            or not isinstance(words, Collection)
-            or not all(isinstance(each, str) for each in words)
-        ):
-            msg = f"CompressLayers: dictionary must be a list of texts, got {words!r:.80}"
-            raise ConfigError(msg)
-        lines: object = self.observation
-        if lines is not None and (isinstance(lines, bool) or not isinstance(lines, int) or lines < _FEWEST):
-            msg = f"CompressLayers: observation must be a whole number of lines, at least {_FEWEST}, got {lines!r}"
-            raise ConfigError(msg)
 
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough for codes, or another layer might find something."""

@@ -25,7 +25,6 @@ from agentctx.engine.tool_calls import (
     settings_in,
     shell_run_of,
 )
-from agentctx.errors import ConfigError
 from agentctx.later_lines import (
     SHORTEST,
     Later,
@@ -41,6 +40,7 @@ from agentctx.later_lines import (
 from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.validators import TRUTH, whole_number
 
 Place = tuple[int, int]
 """The index of a message, and the number of a result in it."""
@@ -99,21 +99,10 @@ class DropSuperseded(ContextStrategy):
         '[30 lines shown again later #...]'
     """
 
-    min_lines: int = field(default=4, kw_only=True)
-    stale: bool = field(default=False, kw_only=True)
-    short: bool = field(default=True, kw_only=True)
+    min_lines: int = field(default=4, validator=whole_number(2, 100), kw_only=True)
+    stale: bool = field(default=False, validator=TRUTH, kw_only=True)
+    short: bool = field(default=True, validator=TRUTH, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        if type(self.min_lines) is not int or not 2 <= self.min_lines <= 100:
-            msg = f"DropSuperseded: min_lines must be a whole number from 2 to 100, got {self.min_lines!r:.80}"
-            raise ConfigError(msg)
-        given: tuple[tuple[str, object], ...] = (("stale", self.stale), ("short", self.short))
-        for name, value in given:
-            if not isinstance(value, bool):
-                msg = f"DropSuperseded: {name} must be True or False, got {value!r:.80}"
-                raise ConfigError(msg)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without what is shown again later."""

@@ -30,12 +30,13 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import as_names, check_tokens, check_whole, library_stage, limits
-from agentctx.errors import ConfigError, ContextOverflow
+from agentctx.engine.options import library_stage, limits
+from agentctx.errors import ContextOverflow
 from agentctx.message import ROLES, Context, Message
 from agentctx.protocols import Call, ContextStrategy, When
-from agentctx.tiers import Tier, TierRule, allocate, as_tier
+from agentctx.tiers import RULES, Tier, TierRule, allocate, as_tier
 from agentctx.unit import Unit, segments, units
+from agentctx.validators import as_names, as_tuple, function, list_of, must_be, one_of, whole_number
 
 Going = Callable[[Context, Layout, int, Call], tuple[Iterable[Piece], str]]
 """Given a context, its layout, and the tokens to come down to: the pieces that go, and the reason for the report."""
@@ -157,15 +158,14 @@ def _ranked(context: Context, places: frozenset[int], call: Call) -> list[Piece]
     return [evolve(piece, stays=True) if piece is found[0] else piece for piece in found]
 
 
+_TIER_OF = function("a function of messages, for example ByTools(...)")
+_ROLES = list_of(one_of(ROLES), "roles")
+
+
 def _roles(roles: Iterable[str]) -> frozenset[str]:
-    if isinstance(roles, str):
-        msg = f"TruncateOldest: protect_roles is a collection of roles, for example ({roles!r},)"
-        raise ConfigError(msg)
-    names = as_names("TruncateOldest: protect_roles is a collection of roles", roles) - {""}
-    if unknown := names.difference(ROLES):
-        msg = f"TruncateOldest: protect_roles: {min(unknown)!r} is no role; there are {', '.join(ROLES)}"
-        raise ConfigError(msg)
-    return names
+    """The roles but for the empty one, of which there are no messages."""
+    names = as_names(roles)
+    return names - {""} if isinstance(names, frozenset) else names
 
 
 @library_stage
@@ -192,13 +192,9 @@ class TruncateOldest(_Reducer):
     """
 
     keep_pairs: bool = False
-    min_messages: int = field(default=0)
-    protect_roles: frozenset[str] = field(default=frozenset(), converter=_roles)
+    min_messages: int = field(default=0, validator=whole_number(0))
+    protect_roles: frozenset[str] = field(default=frozenset(), converter=_roles, validator=_ROLES)
     label: ClassVar[str] = "truncated"
-
-    @min_messages.validator
-    def _check(self, _attribute: object, value: int) -> None:
-        check_whole("TruncateOldest: min_messages", value, 0)
 
     def least(self, context: Context, call: Call, /) -> int:
         """What is protected and what must stay, in tokens."""
@@ -247,12 +243,8 @@ class TrimRounds(ContextStrategy):
         ['One?', 'Two?', '2.', 'Three?']
     """
 
-    max_rounds: int = field()
+    max_rounds: int = field(validator=whole_number(1))
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    @max_rounds.validator
-    def _check(self, _attribute: object, value: int) -> None:
-        check_whole("TrimRounds: max_rounds", value, 1)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the older rounds dropped."""
@@ -336,27 +328,16 @@ class Tiered(ContextStrategy):
         >>> pipeline = Pipeline(stage, budget=8_000)
     """
 
-    rules: tuple[TierRule, ...] = field(default=(), converter=tuple)
-    tier_of: TierOf = field(default=in_history, kw_only=True)
-    max_tokens: int | None = field(default=None, kw_only=True)
+    rules: tuple[TierRule, ...] = field(default=(), converter=as_tuple, validator=RULES)
+    tier_of: TierOf = field(default=in_history, validator=_TIER_OF, kw_only=True)
+    max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
 
     def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        given: tuple[object, ...] = self.rules
-        for place, rule in enumerate(given):
-            if not isinstance(rule, TierRule):
-                msg = f"Tiered: rules[{place}]: expected a TierRule, got {rule!r}"
-                raise ConfigError(msg)
+        """Check the rules together."""
         if len({rule.tier for rule in self.rules}) < len(self.rules):
-            msg = "Tiered: one rule for each tier"
-            raise ConfigError(msg)
+            raise must_be("Tiered.rules", "one rule for each tier", self.rules)
         allocate([0] * len(self.rules), self.rules, 0)  # for its errors: of rules that no sizes could satisfy
-        tier_of: object = self.tier_of
-        if not callable(tier_of) or isinstance(tier_of, type):
-            msg = f"Tiered: tier_of: expected a function of messages, for example ByTools(...), got {tier_of!r}"
-            raise ConfigError(msg)
-        check_tokens("Tiered: max_tokens", self.max_tokens)
 
     @property
     def budget(self) -> Budget | None:

@@ -20,14 +20,14 @@ from unicodedata import combining, east_asian_width
 
 from attrs import field, frozen
 
-from agentctx.engine.options import as_names, check_whole, library_stage
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
-from agentctx.errors import ConfigError
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import few_numbers, without_blanks
 from agentctx.protocols import Call
 from agentctx.strategies.truncate import AnsweredCall, Pointer, RewriteResults
+from agentctx.validators import NAMES, as_names, must_be, whole_number
 
 Mark = Callable[[str], str]
 """What stands for lines that are left out, given what they were."""
@@ -43,14 +43,6 @@ _MOST_TOKENS = 4
 
 _AT_A_GLANCE = 16 * 1024
 """Characters; more than so many take longer to look through than a glance."""
-
-
-def _kinds(given: Iterable[str]) -> frozenset[str]:
-    kinds = as_names("FoldOutput: kinds must be a list of names", given)
-    if kinds - FOLDS.keys():
-        msg = f"FoldOutput: kinds are among {', '.join(sorted(FOLDS))}, got {', '.join(sorted(kinds))}"
-        raise ConfigError(msg)
-    return kinds
 
 
 @library_stage
@@ -106,13 +98,15 @@ class FoldOutput(RewriteResults):
         === 1 failed, 90 passed in 2.1s ===
     """
 
-    kinds: frozenset[str] = field(factory=lambda: frozenset(FOLDS), converter=_kinds, kw_only=True)
-    over: int = field(default=0, kw_only=True)
+    kinds: frozenset[str] = field(factory=lambda: frozenset(FOLDS), converter=as_names, kw_only=True)
+    over: int = field(default=0, validator=whole_number(0), kw_only=True)
     why: ClassVar[str] = "output folded by its kind"
 
-    @over.validator
-    def _check(self, _attribute: object, value: object) -> None:
-        check_whole("FoldOutput: over", value, 0)
+    @kinds.validator
+    def _check(self, _attribute: object, kinds: frozenset[str]) -> None:
+        NAMES.check("FoldOutput.kinds", kinds)
+        if not kinds <= FOLDS.keys():
+            raise must_be("FoldOutput.kinds", f"among {', '.join(sorted(FOLDS))}", sorted(kinds - FOLDS.keys()))
 
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough to be folded, or has control characters."""

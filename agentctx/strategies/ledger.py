@@ -13,11 +13,12 @@ from functools import cache
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
+from attrs.validators import gt, lt
 
-from agentctx.engine.options import check_redactor, check_tokens, library_stage
+from agentctx.engine.options import REDACTOR, library_stage
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
-from agentctx.errors import ConfigError, NoBudget, SummaryError
+from agentctx.errors import NoBudget, SummaryError
 from agentctx.json_text import untabulate
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import (
@@ -46,17 +47,14 @@ from agentctx.strategies.values import (
     value_lines,
     values_in,
 )
+from agentctx.validators import as_tuple, function, list_of, numeric, whole_number
 
 TRAIL, VALUES = "Files and commands", "Exact values"
 """The headings of what a ledger writes into the recap."""
 
 
-def _as_extractors(extractors: Iterable[Extractor]) -> tuple[Extractor, ...]:
-    given: object = extractors
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        msg = f"extractors: expected a list of functions, got {given!r}"
-        raise ConfigError(msg)
-    return tuple(extractors)
+_RULE = function("a function of a call and its result").or_none
+_EXTRACTORS = list_of(function("a function from a text to texts or values"), "functions")
 
 
 @library_stage
@@ -102,28 +100,12 @@ class Ledger(ContextStrategy):
         seen: 4c1f09d
     """
 
-    share: float = 0.03
-    extractors: tuple[Extractor, ...] = field(default=(), converter=_as_extractors)
-    rule: ArtifactRule | None = None
-    max_tokens: int | None = field(default=None, kw_only=True)
-    redact: Redactor = field(default=redact_secrets, kw_only=True)
+    share: float = field(default=0.03, validator=numeric("a share of the window above 0 and below 1", gt(0), lt(1)))
+    extractors: tuple[Extractor, ...] = field(default=(), converter=as_tuple, validator=_EXTRACTORS)
+    rule: ArtifactRule | None = field(default=None, validator=_RULE)
+    max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
+    redact: Redactor = field(default=redact_secrets, validator=REDACTOR, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        share: object = self.share
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-            msg = f"Ledger: share: expected a share of the window, between 0 and 1, got {share!r}"
-            raise ConfigError(msg)
-        for place, extractor in enumerate(self.extractors):
-            if not callable(extractor) or isinstance(extractor, type):
-                msg = f"Ledger: extractors[{place}] is {extractor!r}; it is a function from a text to texts or values"
-                raise ConfigError(msg)
-        if self.rule is not None and (not callable(self.rule) or isinstance(self.rule, type)):
-            msg = f"Ledger: rule is {self.rule!r}; it is a function of a call and its result, or None"
-            raise ConfigError(msg)
-        check_tokens("Ledger: max_tokens", self.max_tokens)
-        check_redactor("Ledger", self.redact)
 
     def reserves(self, call: Call, /) -> int:
         """The room for both sections, less where so little was said that they cannot fill it, more for changed files.
@@ -319,9 +301,9 @@ class Memory:
         said by the user: "Never touch order #W5199551"
     """
 
-    extractors: tuple[Extractor, ...] = field(default=(), converter=_as_extractors)
-    rule: ArtifactRule | None = None
-    redact: Redactor = redact_secrets
+    extractors: tuple[Extractor, ...] = field(default=(), converter=as_tuple, validator=_EXTRACTORS)
+    rule: ArtifactRule | None = field(default=None, validator=_RULE)
+    redact: Redactor = field(default=redact_secrets, validator=REDACTOR)
 
     def after(
         self,

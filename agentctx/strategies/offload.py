@@ -9,14 +9,14 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.budget import Budget
-from agentctx.engine.options import check_whole, library_stage
+from agentctx.engine.options import library_stage
 from agentctx.engine.plan import in_phase
 from agentctx.engine.run_stages import Holder
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
-from agentctx.errors import ConfigError
 from agentctx.formats.native import is_json
 from agentctx.message import Context, Media, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When
+from agentctx.validators import NAMES, as_names, must_be, whole_number
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
 _CODE = re.compile(
@@ -61,26 +61,17 @@ class Offload(Holder):
         [offloaded: text of 1 lines, 8,500 characters; recall ...]
     """
 
-    over: int | None = 2_000
-    older_than: int | None = field(default=None, kw_only=True)
-    preview: int = field(default=200, kw_only=True)
-    exclude: frozenset[str] = field(default=frozenset(), converter=frozenset, kw_only=True)
+    over: int | None = field(default=2_000, validator=whole_number(1).or_none)
+    older_than: int | None = field(default=None, validator=whole_number(0).or_none, kw_only=True)
+    preview: int = field(default=200, validator=whole_number(1), kw_only=True)
+    exclude: frozenset[str] = field(default=frozenset(), converter=as_names, validator=NAMES, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        for name, given, least in (
-            ("over", self.over, 1),
-            ("older_than", self.older_than, 0),
-            ("preview", self.preview, 1),
-        ):
-            if given is not None:
-                check_whole(f"Offload: {name}", given, least)
+        """Check the options against each other."""
         if self.over is None and self.older_than is None:
-            msg = "Offload: pass over, older_than, or both"
-            raise ConfigError(msg)
+            raise must_be("Offload.over", "a number of tokens where older_than is None", None)
         if self.over is not None and self.preview >= self.over:
-            msg = f"Offload: preview must be less than over, got {self.preview} and {self.over}"
-            raise ConfigError(msg)
+            raise must_be("Offload.preview", f"less than over, which is {self.over}", self.preview)
 
     @property
     def stages(self) -> tuple[ContextStrategy, ...]:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Literal
 
 from attrs import field, frozen
+from attrs.validators import in_, or_
 
 from agentctx.engine.cut import left_whole
-from agentctx.engine.options import as_names, check_whole, library_stage
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import (
     CLEARED,
     argument_cut,
@@ -20,9 +21,9 @@ from agentctx.engine.shrink import (
     results_of,
 )
 from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
-from agentctx.errors import ConfigError
 from agentctx.message import Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.validators import NAMES, NOT_BLANK, MustBe, as_names, whole_number
 from agentctx.wire_format import Clearing
 
 
@@ -56,10 +57,6 @@ class _OldestFirst(ContextStrategy):
     def _shorter(self, message: Message, old: Collection[int], call: Call) -> Message:
         """The message with these parts in fewer tokens; itself where they stay."""
         raise NotImplementedError
-
-
-def _excluded_from_clearing(exclude: Iterable[str]) -> frozenset[str]:
-    return as_names("ClearToolResults: exclude must be a list of tool names", exclude)
 
 
 @library_stage
@@ -98,16 +95,9 @@ class ClearToolResults(_OldestFirst):
         ('[old tool result cleared]', 'second')
     """
 
-    keep_last: int
-    exclude: frozenset[str] = field(default=frozenset(), converter=_excluded_from_clearing)
-    placeholder: str = CLEARED
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        check_whole("ClearToolResults: keep_last", self.keep_last, 0)
-        if not isinstance(self.placeholder, str) or not self.placeholder.strip():
-            msg = f"ClearToolResults: placeholder must be text that is not blank, got {self.placeholder!r}"
-            raise ConfigError(msg)
+    keep_last: int = field(validator=whole_number(0))
+    exclude: frozenset[str] = field(default=frozenset(), converter=as_names, validator=NAMES)
+    placeholder: str = field(default=CLEARED, validator=NOT_BLANK)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""
@@ -134,10 +124,6 @@ class ClearToolResults(_OldestFirst):
         if made is result or not (pointer := call.pointer(message, result)):
             return made
         return cleared_with_pointer(result, self.placeholder, pointer, call)
-
-
-def _own_tools(tools: Iterable[str]) -> frozenset[str]:
-    return as_names("ShrinkArguments: tools must be a list of tool names", tools)
 
 
 @library_stage
@@ -174,14 +160,9 @@ class ShrinkArguments(_OldestFirst):
         ('app.py', True)
     """
 
-    keep_last: int = 5
-    max_tokens: int = field(default=100, kw_only=True)
-    tools: frozenset[str] = field(default=frozenset(), converter=_own_tools, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        check_whole("ShrinkArguments: keep_last", self.keep_last, 0)
-        check_whole("ShrinkArguments: max_tokens", self.max_tokens, 1)
+    keep_last: int = field(default=5, validator=whole_number(0))
+    max_tokens: int = field(default=100, validator=whole_number(1), kw_only=True)
+    tools: frozenset[str] = field(default=frozenset(), converter=as_names, validator=NAMES, kw_only=True)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the long arguments of old edits and writes cut."""
@@ -221,8 +202,7 @@ def _failed(result: ToolResult) -> bool:
     return how_it_ended(result.text, is_error=result.is_error).startswith("exit")
 
 
-def _excluded_from_provider(exclude: Iterable[str]) -> frozenset[str]:
-    return as_names("ClearByProvider: exclude must be a list of tool names", exclude)
+_TURNS = MustBe("a whole number of at least 1, 'all' or None", or_(whole_number(1), in_(("all", None))))
 
 
 @library_stage
@@ -267,20 +247,12 @@ class ClearByProvider(ContextStrategy):
         ({'type': 'tool_uses', 'value': 1}, ['context-management-2025-06-27'])
     """
 
-    trigger: int
-    keep: int
-    at_least: int | None = field(default=None, kw_only=True)
-    exclude: frozenset[str] = field(default=frozenset(), converter=_excluded_from_provider, kw_only=True)
+    trigger: int = field(validator=whole_number(1))
+    keep: int = field(validator=whole_number(0))
+    at_least: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
+    exclude: frozenset[str] = field(default=frozenset(), converter=as_names, validator=NAMES, kw_only=True)
     inputs: bool = field(default=False, kw_only=True)
-    thinking: int | Literal["all"] | None = field(default=None, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        amounts: list[tuple[str, object, int]] = [("trigger", self.trigger, 1), ("keep", self.keep, 0)]
-        amounts += [("at_least", self.at_least, 1)] if self.at_least is not None else []
-        amounts += [("thinking", self.thinking, 1)] if self.thinking not in (None, "all") else []
-        for name, given, least in amounts:
-            check_whole(f"ClearByProvider: {name}", given, least)
+    thinking: int | Literal["all"] | None = field(default=None, validator=_TURNS, kw_only=True)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Ask for the clearing and return the context as it is."""

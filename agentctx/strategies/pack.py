@@ -6,22 +6,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice, pairwise
-from math import exp
+from math import exp, inf
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from attrs import evolve, field, frozen
+from attrs import astuple, evolve, field, frozen
+from attrs.validators import ge, instance_of, lt, or_
 
 from agentctx.budget import Budget, each_that_fits
 from agentctx.characters import cluster_end_before, printable
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round
-from agentctx.engine.options import check_tokens, check_whole, library_stage, limits
+from agentctx.engine.options import library_stage, limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
-from agentctx.errors import ConfigError
 from agentctx.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, run_plain
 from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
+from agentctx.validators import TEXT, MustBe, function, must_be, numeric, one_of, whole_number
+
+_WEIGHT = numeric("a number of at least 0", ge(0), lt(inf))
 
 
 @frozen
@@ -45,19 +48,16 @@ class Weights:
         >>> stage = Pack(Weights(recency=0.5, relevance=0.5))
     """
 
-    recency: float = 0.0
-    relevance: float = 0.0
-    role: float = 0.0
-    tool: float = 0.0
-    length: float = 0.0
+    recency: float = field(default=0.0, validator=_WEIGHT)
+    relevance: float = field(default=0.0, validator=_WEIGHT)
+    role: float = field(default=0.0, validator=_WEIGHT)
+    tool: float = field(default=0.0, validator=_WEIGHT)
+    length: float = field(default=0.0, validator=_WEIGHT)
 
     def __attrs_post_init__(self) -> None:
-        """Check the weights."""
-        weights = (self.recency, self.relevance, self.role, self.tool, self.length)
-        numbers = all(isinstance(weight, (int, float)) and not isinstance(weight, bool) for weight in weights)
-        if not numbers or not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
-            msg = f"Weights: expected numbers of at least 0, and not only zeros, got {weights}"
-            raise ConfigError(msg)
+        """Check that there is a weight."""
+        if not any(astuple(self)):
+            raise must_be("Weights", "at least one number above 0", self)
 
     def score(self, unit: Traits, recency: float, relevance: float) -> float:
         """What a unit is worth for each of its tokens.
@@ -90,6 +90,11 @@ STRATEGIES: Mapping[str, Weights] = MappingProxyType(
 
 _TRIES = 3
 """How often room is made for a note before it is left out."""
+
+
+_NAMED = one_of(STRATEGIES)
+_STRATEGY = MustBe(f"Weights, {_NAMED.wanted}", or_(_NAMED, instance_of(Weights)))
+_RELEVANCE = function("an async function (task, texts) -> numbers")
 
 
 @library_stage
@@ -139,28 +144,13 @@ class Pack(ContextStrategy):
         True
     """
 
-    strategy: Strategy | Weights = "hybrid"
-    task: str | None = field(default=None, kw_only=True)
-    relevance: Relevance | None = field(default=None, kw_only=True)
-    keep_last: int = field(default=4, kw_only=True)
+    strategy: Strategy | Weights = field(default="hybrid", validator=_STRATEGY)
+    task: str | None = field(default=None, validator=TEXT.or_none, kw_only=True)
+    relevance: Relevance | None = field(default=None, validator=_RELEVANCE.or_none, kw_only=True)
+    keep_last: int = field(default=4, validator=whole_number(0), kw_only=True)
     note: bool = field(default=False, kw_only=True)
-    max_tokens: int | None = field(default=None, kw_only=True)
+    max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        if not isinstance(self.strategy, Weights) and self.strategy not in tuple(STRATEGIES):
-            msg = f"Pack: strategy must be Weights or one of {', '.join(STRATEGIES)}; got {self.strategy!r}"
-            raise ConfigError(msg)
-        check_whole("Pack: keep_last", self.keep_last, 0)
-        check_tokens("Pack: max_tokens", self.max_tokens)
-        task: object = self.task
-        if task is not None and not isinstance(task, str):
-            msg = f"Pack: task must be text, or None for what the user said, got {task!r}"
-            raise ConfigError(msg)
-        if self.relevance is not None and (not callable(self.relevance) or isinstance(self.relevance, type)):
-            msg = f"Pack: relevance must be an async function (task, texts) -> numbers, got {self.relevance!r}"
-            raise ConfigError(msg)
 
     @property
     def budget(self) -> Budget | None:
@@ -528,11 +518,9 @@ def choose(worths: Sequence[int], sizes: Sequence[int], limit: int) -> tuple[int
 
 def _check(worths: Sequence[int], sizes: Sequence[int]) -> None:
     if len(worths) != len(sizes):
-        msg = f"choose: {len(worths)} worths and {len(sizes)} sizes; expected one of each for every item"
-        raise ConfigError(msg)
-    if min(worths, default=0) < 0 or min(sizes, default=0) < 0:
-        msg = "choose: neither a worth nor a size may be negative"
-        raise ConfigError(msg)
+        raise must_be("choose.worths", f"one for each of {len(sizes)} sizes", worths)
+    whole_number(0).check("choose.worths", min(worths, default=0))
+    whole_number(0).check("choose.sizes", min(sizes, default=0))
 
 
 @frozen

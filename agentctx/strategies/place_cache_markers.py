@@ -15,22 +15,16 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.engine.cache_markers import Marked, PlacesMarkers, as_read, find_marked, in_order
 from agentctx.engine.options import library_stage
-from agentctx.errors import ConfigError
 from agentctx.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
 from agentctx.protocols import Call, When
 from agentctx.unit import first_task
+from agentctx.validators import one_of
 from agentctx.wire_format import CacheMarkers, head_markers
 
 _SMALLEST = 1_024
 """The shortest prefix that is kept where the model's own is not known, in tokens."""
 
-_TTLS = ("5m", "1h", None)
-
-
-def _lifetime(_instance: object, _attribute: object, value: object) -> None:
-    if value not in _TTLS:
-        msg = f"PlaceCacheMarkers: a lifetime is '5m' or '1h', got {value!r}"
-        raise ConfigError(msg)
+_LIFETIME = one_of(("5m", "1h")).or_none
 
 
 @library_stage
@@ -58,8 +52,8 @@ class PlaceCacheMarkers(PlacesMarkers):
         {'type': 'ephemeral'}
     """
 
-    ttl: Ttl = field(default="5m", validator=_lifetime)
-    head_ttl: Ttl | None = field(default=None, validator=_lifetime)
+    ttl: Ttl = field(default="5m", validator=_LIFETIME)
+    head_ttl: Ttl | None = field(default=None, validator=_LIFETIME)
     when: ClassVar[When] = When.ALWAYS
 
     def apply(self, context: Context, call: Call, /) -> Context:

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.engine.options import check_whole, library_stage
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import cutter_of, edit_results
 from agentctx.marks import (
     WITHIN,
@@ -31,6 +31,7 @@ from agentctx.marks import (
 )
 from agentctx.message import Context, Message, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.validators import whole_number
 
 LEAST = 8
 """Shorter runs of lines are not looked for where nothing else is said."""
@@ -80,12 +81,8 @@ class ReuseLines(ContextStrategy):
         '[the same as lines 10-40 of the output of "read a.py" above, from "def function_9(conte" on; ...]'
     """
 
-    min_lines: int = field(default=LEAST)
+    min_lines: int = field(default=LEAST, validator=whole_number(2))
     when: ClassVar[When] = When.ON_ARRIVAL
-
-    @min_lines.validator
-    def _check(self, _attribute: object, value: object) -> None:
-        check_whole("ReuseLines: min_lines", value, 2)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with references to lines that stand further up."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import NoneType
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
+from attrs.validators import and_, deep_iterable, instance_of, not_
 
 from agentctx.engine.cut import (
     cut,
@@ -19,11 +21,11 @@ from agentctx.engine.cut import (
     without,
 )
 from agentctx.engine.listeners import answer_of, is_async
-from agentctx.engine.options import Summarizing, as_strategies, check_places, check_redactor, library_stage, limits
+from agentctx.engine.options import REDACTOR, SUMMARIZER, Summarizing, as_strategies, library_stage, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import HEADINGS, SUMMARY, Asking, Extractive, record_in
-from agentctx.errors import ConfigError, ContextOverflow, StageError, SummaryError
+from agentctx.errors import ContextOverflow, StageError, SummaryError
 from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.message import ROLES, Context, Media, Message, Native, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, run_plain
@@ -31,6 +33,7 @@ from agentctx.secrets import Redactor, redact_secrets
 from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
 from agentctx.tokens.counting import default_counter
 from agentctx.unit import segments, units
+from agentctx.validators import SECONDS, MustBe, function, holds, one_of, template, whole_number
 
 THINKING = 4_096
 """Tokens of an answer beyond the summary, for models that think before they answer."""
@@ -56,17 +59,14 @@ INSTRUCTIONS = (
 TASK = "Write the record, brought up to date."
 
 
-def _client(_instance: object, _attribute: object, value: Native) -> None:
-    if value is None or isinstance(value, (str, type)):
-        msg = f"a summarizer needs a client, not its class or name, got {value!r}"
-        raise ConfigError(msg)
+_CLIENT = MustBe("a client, and not its class or name", not_(instance_of((NoneType, str, type))))
 
 
 @frozen
 class _ByModel:
     """What the ready summarizers have in common."""
 
-    client: Native = field(validator=_client, repr=False)
+    client: Native = field(validator=_CLIENT, repr=False)
     model: str
     window: int | None = field(default=None, kw_only=True)
     timeout: float | None = field(default=None, kw_only=True)
@@ -240,52 +240,13 @@ FOR_SUMMARY_OF_MUCH = 0.1
 """or so much of it where that is more than those."""
 
 
-def _callable(_instance: object, _attribute: object, value: Native) -> None:
-    if not callable(value) or isinstance(value, type):
-        msg = f"Summarize: expected an async function of (messages, max_tokens), got {value!r}"
-        raise ConfigError(msg)
-
-
-def _fallback(_instance: object, _attribute: object, value: Native) -> None:
-    if value is not None and (not callable(value) or isinstance(value, type)):
-        msg = f"Summarize: fallback is {value!r}; it is a stage, for example TruncateOldest(), or None"
-        raise ConfigError(msg)
-
-
-def _role(_instance: object, _attribute: object, value: Native) -> None:
-    if value not in _SPEAKERS:
-        msg = f"Summarize: role is {value!r}; it is one of {', '.join(_SPEAKERS)}"
-        raise ConfigError(msg)
-
-
-_SPEAKERS = tuple(role for role in ROLES if role != "tool")
-
-
-def _heading(_instance: object, _attribute: object, value: Native) -> None:
-    if not isinstance(value, str):
-        msg = f"Summarize: heading must be text, got {value!r}"
-        raise ConfigError(msg)
-    check_places("Summarize: heading", value, ("count",))
-
-
-def _errors(_instance: object, _attribute: object, value: Native) -> None:
-    kinds = value if isinstance(value, tuple) else (None,)
-    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        msg = f"Summarize: on must be a tuple of exceptions, for example (TimeoutError,), got {value!r}"
-        raise ConfigError(msg)
-
-
-def _window(_instance: object, _attribute: object, value: Native) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        msg = f"Summarize: window must be a whole number of tokens of at least 1, or None, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _seconds(_instance: object, _attribute: object, value: Native) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
-        msg = f"Summarize: timeout must be seconds above 0, or None, got {value!r}"
-        raise ConfigError(msg)
-
+_FALLBACK = function("a stage, for example TruncateOldest()").or_none
+_HEADING = template("count")
+_ROLE = one_of([role for role in ROLES if role != "tool"])
+_ERRORS = MustBe(
+    "a tuple of exceptions, for example (TimeoutError,)",
+    and_(instance_of(tuple), deep_iterable(holds(lambda kind: isinstance(kind, type) and issubclass(kind, Exception)))),
+)
 
 EMPTY = "the summary was empty"
 _BLOCK_WITHOUT_WORDS = TruncateOldest()
@@ -336,19 +297,15 @@ class Summarize(Summarizing):
         >>> block = Block("history", [{"role": "user", "content": "…"}], evict=Summarize(in_one_line))
     """
 
-    summarizer: Summarizer = field(default=Extractive(), validator=_callable)
-    role: str = field(default="user", kw_only=True, validator=_role)
-    heading: str = field(default=HEADING, kw_only=True, validator=_heading)
-    fallback: Strategy | Extractive | None = field(default=Extractive(), kw_only=True, validator=_fallback)
-    on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_errors)
-    window: int | None = field(default=None, kw_only=True, validator=_window)
-    timeout: float | None = field(default=None, kw_only=True, validator=_seconds)
-    redact: Redactor = field(default=redact_secrets, kw_only=True)
+    summarizer: Summarizer = field(default=Extractive(), validator=SUMMARIZER)
+    role: str = field(default="user", kw_only=True, validator=_ROLE)
+    heading: str = field(default=HEADING, kw_only=True, validator=_HEADING)
+    fallback: Strategy | Extractive | None = field(default=Extractive(), kw_only=True, validator=_FALLBACK)
+    on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_ERRORS)
+    window: int | None = field(default=None, kw_only=True, validator=whole_number(1).or_none)
+    timeout: float | None = field(default=None, kw_only=True, validator=SECONDS.or_none)
+    redact: Redactor = field(default=redact_secrets, validator=REDACTOR, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    def __attrs_post_init__(self) -> None:
-        """Check the redactor."""
-        check_redactor("Summarize", self.redact)
 
     @property
     def label(self) -> str:

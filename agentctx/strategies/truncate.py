@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import is_not
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from attrs import evolve, field, frozen
 
-from agentctx.engine.options import as_names, check_places, check_whole, library_stage
+from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import (
     Cut,
     Keep,
@@ -22,21 +22,17 @@ from agentctx.engine.shrink import (
     results_of,
     with_text,
 )
-from agentctx.errors import ConfigError
 from agentctx.json_text import compact, may_be_json, tabulate
 from agentctx.marks import written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, When
+from agentctx.validators import NAMES, as_names, function, must_be, one_of, template, whole_number
 
 Pointer = Callable[[], str]
 """Says how to get the whole result back, for a text that leaves something out."""
 
 AnsweredCall = Callable[[], ToolCall | None]
 """Says which call a result answers, if that is to be seen."""
-
-
-def _names(exclude: Iterable[str]) -> frozenset[str]:
-    return as_names("exclude must be a list of tool names", exclude)
 
 
 @library_stage
@@ -47,7 +43,7 @@ class RewriteResults(ContextStrategy):
     A text is put in another's place only where the counter says that the result has fewer tokens then.
     """
 
-    exclude: frozenset[str] = field(default=frozenset(), converter=_names, kw_only=True)
+    exclude: frozenset[str] = field(default=frozenset(), converter=as_names, validator=NAMES, kw_only=True)
     when: ClassVar[When] = When.ON_ARRIVAL
     why: ClassVar[str] = "the same in fewer tokens"
     of_objects: ClassVar[bool] = True
@@ -231,33 +227,18 @@ class TruncateToolOutputs(ContextStrategy):
         [… ... characters omitted …]
     """
 
-    max_tokens: int | None = None
-    max_chars: int | None = field(default=None, kw_only=True)
-    keep: Keep = field(default="both", kw_only=True)
-    marker: str = field(default=Cut().marker, kw_only=True)
-    tell: Tell | None = field(default=None, kw_only=True)
+    max_tokens: int | None = field(default=None, validator=whole_number(1).or_none)
+    max_chars: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
+    keep: Keep = field(default="both", validator=one_of(get_args(Keep)), kw_only=True)
+    marker: str = field(default=Cut().marker, validator=template("omitted"), kw_only=True)
+    tell: Tell | None = field(default=None, validator=function("a function, such as told_of").or_none, kw_only=True)
     when: ClassVar[When] = When.ON_ARRIVAL
 
     def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        limits = {"max_tokens": self.max_tokens, "max_chars": self.max_chars}
-        if all(limit is None for limit in limits.values()):
-            msg = "TruncateToolOutputs: pass max_tokens or max_chars"
-            raise ConfigError(msg)
-        for name, limit in limits.items():
-            if limit is not None:
-                check_whole(f"TruncateToolOutputs: {name}", limit, 1)
-        marker: object = self.marker
-        if not isinstance(marker, str):
-            msg = f"TruncateToolOutputs: marker must be text, got {self.marker!r}"
-            raise ConfigError(msg)
-        check_places("TruncateToolOutputs: marker", self.marker, ("omitted",))
-        if self.tell is not None and (not callable(self.tell) or self.max_tokens is None):
-            msg = f"TruncateToolOutputs: tell is a function, and needs max_tokens, got {self.tell!r}"
-            raise ConfigError(msg)
-        if self.keep not in ("head", "tail", "both"):
-            msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
-            raise ConfigError(msg)
+        """Check that there is a limit, and one in tokens where a line is told."""
+        if self.max_tokens is None and (self.max_chars is None or self.tell is not None):
+            wanted = "a number of tokens where max_chars is None, or tell is not"
+            raise must_be("TruncateToolOutputs.max_tokens", wanted, self.max_tokens)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""

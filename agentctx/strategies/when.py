@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from attrs import field, frozen
+from attrs.validators import and_, gt
 
-from agentctx.budget import Amount, Budget
+from agentctx.budget import AMOUNT, Amount, Budget
 from agentctx.economics import Condition, Test
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import as_strategies
@@ -13,6 +14,9 @@ from agentctx.engine.run_stages import Holder, writes_recap
 from agentctx.errors import ConfigError
 from agentctx.message import Context
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Strategy
+from agentctx.validators import MustBe, must_be
+
+_ABOVE = MustBe(AMOUNT.wanted, and_(AMOUNT, gt(0)))
 
 
 def over(amount: Amount) -> Condition:
@@ -26,10 +30,7 @@ def over(amount: Amount) -> Condition:
         >>> (over(0.8) & ~over(100_000)).name
         'over(0.8) & ~(over(100000))'
     """
-    number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-    if not number or amount <= 0 or (isinstance(amount, float) and not amount <= 1):
-        msg = f"over: expected a positive number of tokens or a share above 0 and up to 1, got {amount!r}"
-        raise ConfigError(msg)
+    _ABOVE.check("over.amount", amount)
 
     def test(context: Context, call: Call) -> bool:
         if isinstance(amount, int):
@@ -138,16 +139,12 @@ def when(condition: Test, *stages: Strategy) -> Conditional:
         >>> pipeline = Pipeline(when(over(0.8), ClearToolResults(keep_last=5)), budget=128_000)
     """
     if not stages:
-        msg = "when: pass at least one stage"
-        raise ConfigError(msg)
-    asked: object = condition
-    if not callable(asked):
-        msg = f"when: the condition is {condition!r}; it is called with (context, call): see over"
-        raise ConfigError(msg)
-    if is_async(asked) or isinstance(asked, ContextStrategy):
-        what = "a stage" if isinstance(asked, ContextStrategy) else "async"
-        msg = f"when: the condition is {condition!r}, which is {what}; a condition comes first and is a plain function"
-        raise ConfigError(msg)
+        raise must_be("when.stages", "at least one stage", stages)
+    if not callable(condition):
+        raise must_be("when.condition", "a function of (context, call), such as over(0.8)", condition)
+    if is_async(condition) or isinstance(condition, ContextStrategy):
+        kind = "a stage" if isinstance(condition, ContextStrategy) else "async"
+        raise must_be("when.condition", f"a plain function, which comes first, and not {kind}", condition)
     return Conditional(condition, as_strategies("when", stages))
 
 
@@ -162,6 +159,5 @@ def first_of(*stages: Strategy) -> FirstOf:
         >>> pipeline = Pipeline(first_of(ClearToolResults(keep_last=5), FitContextWindow()), budget=128_000)
     """
     if not stages:
-        msg = "first_of: pass at least one stage"
-        raise ConfigError(msg)
+        raise must_be("first_of.stages", "at least one stage", stages)
     return FirstOf(as_strategies("first_of", stages))

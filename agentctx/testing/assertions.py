@@ -18,7 +18,6 @@ from agentctx.characters import on_one_line
 from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.engine.run_stages import UNSAID
-from agentctx.errors import ConfigError
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.native import as_mapping, mapping_or_none
 from agentctx.formats.registry import messages_of
@@ -30,6 +29,7 @@ from agentctx.reports import Report, View
 from agentctx.strategies.fold_output import FOLDS
 from agentctx.transcripts.exchanges import system_of, tools_of
 from agentctx.unit import first_task
+from agentctx.validators import NOT_BLANK, SHARE, must_be, whole_number
 
 Request = View | Mapping[str, Native]
 """A request: a view, or a body as it is sent, such as ``server.requests`` has them."""
@@ -69,8 +69,7 @@ def assert_fits(
     """
     counted = as_budget(budget)
     if counted is None:
-        msg = "assert_fits: pass a budget, or a window in tokens"
-        raise ConfigError(msg)
+        raise must_be("assert_fits.budget", "a Budget or a number of tokens", None)
     for number, (source, context) in enumerate(_read(requests, model, format), 1):
         tokens = source.meter.size(context)
         over = tokens - counted.limit
@@ -107,12 +106,8 @@ def assert_prefix_stable(requests: Sequence[Request], *, moves: int | None = Non
         {"role": "user", "content": "It is 9:00. Go."} and is
         {"role": "user", "content": "It is 9:01. Go."}
     """
-    if moves is not None and (type(moves) is not int or moves < 0):
-        msg = f"assert_prefix_stable: moves is {moves!r:.80}; it is a number of requests"
-        raise ConfigError(msg)
-    if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
-        msg = f"assert_prefix_stable: share is {share!r:.80}; it is from 0 to 1"
-        raise ConfigError(msg)
+    whole_number(0).or_none.check("assert_prefix_stable.moves", moves)
+    SHARE.or_none.check("assert_prefix_stable.share", share)
     allowed = 0 if moves is None and share is None else moves
     pieces = []  # of each request in the order in which the provider reads it
     for messages, system, tools in map(_parts, _listed(requests)):
@@ -163,9 +158,7 @@ def assert_task_survives(
         ...     print(error)
         request 2 is without the task, 'Mend the build.'
     """
-    if task is not None and not (isinstance(task, str) and task.strip()):
-        msg = f"assert_task_survives: task is {task!r:.80}; it is a text that is not blank"
-        raise ConfigError(msg)
+    NOT_BLANK.or_none.check("assert_task_survives.task", task)
     for number, (_, context) in enumerate(_read(requests, None, format), 1):
         if task is None:
             task = next((context.messages[at].text for at in first_task(context.messages)), None)
@@ -181,8 +174,7 @@ def assert_task_survives(
 def _listed(requests: Request | Sequence[Request]) -> list[Request]:
     """The requests one by one; none is a test that looks at nothing."""
     if not isinstance(requests, (View, Mapping, Iterable)) or isinstance(requests, str):
-        msg = f"expected views, or the bodies of requests, got {requests!r:.80}"
-        raise ConfigError(msg)
+        raise must_be("requests", "views, or the bodies of requests", requests)
     listed = [requests] if isinstance(requests, (View, Mapping)) else list(requests)
     if not listed:
         msg = "there are no requests to look at"
@@ -217,8 +209,7 @@ def _parts(request: Request) -> tuple[Sequence[Native], Native, Native]:
     if isinstance(messages, str) and "input" in request:  # as OpenAI's responses take it
         messages = [{"role": "user", "content": messages}]
     if not isinstance(messages, Sequence) or isinstance(messages, str):
-        msg = f"expected a view, or the body of a request with a list of messages, got {type(request).__name__}"
-        raise ConfigError(msg)
+        raise must_be("requests", "views, or the bodies of requests with a list of messages", request)
     return messages, system_of(request), tools_of(request)
 
 

@@ -36,6 +36,7 @@ from agentctx.reports import Compaction
 from agentctx.stores import MemoryStore
 from agentctx.testing.writers import Turn, assistant, transcript
 from agentctx.tokens.counting import HeuristicCounter
+from agentctx.validators import DELAY, a, list_of, one_of, whole_number
 
 Kind = Literal["status", "hang", "cut stream", "overflow", "silent truncation"]
 
@@ -63,27 +64,17 @@ class ServerFault:
         429
     """
 
-    kind: Kind
-    status: int = 500
-    retry_after: float | None = None
-    after: int = 1
-    tokens: int = 0
+    kind: Kind = field(validator=one_of(get_args(Kind)))
+    status: int = field(default=500, validator=whole_number(400))
+    retry_after: float | None = field(default=None, validator=DELAY.or_none)
+    after: int = field(default=1, validator=whole_number(0))
+    tokens: int = field(default=0, validator=whole_number(0))
     answer: Turn | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what no server does."""
-        least = {"status": 400, "after": 0, "tokens": 1 if self.kind == "silent truncation" else 0}
-        for option, low in least.items():
-            value = getattr(self, option)
-            if type(value) is not int or value < low:
-                msg = f"ServerFault: {option} is {value!r:.80}; it is a whole number, at least {low}"
-                raise ConfigError(msg)
-        if self.kind not in get_args(Kind):
-            msg = f"ServerFault: kind is {self.kind!r:.80}; it is one of {', '.join(get_args(Kind))}"
-            raise ConfigError(msg)
-        if self.retry_after is not None and not (isinstance(self.retry_after, int | float) and self.retry_after >= 0):
-            msg = f"ServerFault: retry_after is {self.retry_after!r:.80}; it is a number of seconds, at least 0"
-            raise ConfigError(msg)
+        """Check that a silent truncation leaves something."""
+        if self.kind == "silent truncation":
+            whole_number(1).check("ServerFault.tokens", self.tokens)
 
     @classmethod
     def rate_limit(cls, retry_after: float | None = None) -> Self:
@@ -143,12 +134,12 @@ Scripted = str | Turn | Exception | ServerFault
 """An entry of a script: what the model says, an error that is raised, or what a server does wrong."""
 
 
+_ANSWER = a(get_args(Scripted), "a text, assistant(...), an exception or a fault")
+
+
 def _listed(answers: Native) -> tuple[Scripted, ...]:
     listed = tuple(answers) if isinstance(answers, Iterable) and not isinstance(answers, str) else (answers,)
-    for each in listed:
-        if not isinstance(each, Scripted):
-            msg = f"ScriptedModel: answers: expected texts, assistant(...), exceptions or faults, got {each!r:.80}"
-            raise ConfigError(msg)
+    list_of(_ANSWER, "answers").check("ScriptedModel.answers", listed)
     return listed
 
 

@@ -67,6 +67,7 @@ from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, Flak
 from agentctx.testing.writers import History
 from agentctx.transcripts import read_transcripts
 from agentctx.unit import always, is_user_turn, segments, server_calls, units, unread, words
+from agentctx.validators import list_of, one_of
 from agentctx.wire_format import Violation
 
 TITLES = {
@@ -123,10 +124,7 @@ async def check_laws(
         >>> turns = user("Go."), assistant(call("c1", "read")), result("c1", "…"), user("And?")
         >>> await check_laws(TrimRounds(1), transcript("openai-chat", *turns))
     """
-    unknown = sorted(set(may) - set(ALLOWED_EDITS))
-    if unknown:
-        msg = f"check_laws: may: {unknown[0]!r} is none of {', '.join(ALLOWED_EDITS)}"
-        raise ConfigError(msg)
+    list_of(one_of(ALLOWED_EDITS), "edits").check("check_laws.may", may)
     scenario = Scenario(strategy, messages, format, system, tools, budget, frozenset(may))
     for law in LAWS:
         try:

@@ -21,6 +21,7 @@ from attrs import field, frozen
 
 from agentctx.errors import ConfigError
 from agentctx.message import Native
+from agentctx.validators import one_of
 
 
 def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it
@@ -72,9 +73,7 @@ def history(
 
 def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the whole library gives it
     """Write a plan down as a provider's messages."""
-    if format not in WRITERS:
-        msg = f"format: expected one of {', '.join(WRITERS)}, got {format!r}"
-        raise ConfigError(msg)
+    one_of(WRITERS).check("format", format)
     writer, turns, system = WRITERS[format], plan.turns, None
     if writer.system_apart and turns and turns[0].role in {"system", "developer"}:
         (opening,), turns = writer.messages(turns[:1]), turns[1:]

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any, SupportsIndex, cast
 from weakref import WeakValueDictionary
 
-from attrs import define, field, frozen, validators
+from attrs import define, field, frozen
+from attrs.validators import or_
 
 from agentctx.characters import cluster_end_after, cluster_end_before, said_by
 from agentctx.errors import AgentctxError, ConfigError
@@ -40,6 +41,7 @@ from agentctx.offload import MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.media import carried, may_be_office, may_be_text, media_tokens
 from agentctx.tokens.tiktoken import TextCache, TiktokenCounter
+from agentctx.validators import POSITIVE, MustBe, function, must_be, whole_number
 from agentctx.wire_format import TokenOverheads
 
 
@@ -55,15 +57,13 @@ def as_counter(given: object, where: str = "") -> TokenCounter | None:
     """
     if given is None:
         return None
-    at = f"{where}: " if where else ""
+    option = f"{where}.counter" if where else "counter"
     count = getattr(given, "count", None)
     asked = count if callable(count) else given
     if not callable(asked) or isinstance(given, (type, str)):
-        msg = f"{at}counter is {given!r}; it has no count, and is no function of a text"
-        raise ConfigError(msg)
+        raise must_be(option, "a function of a text, or an object with count", given)
     if iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__):
-        msg = f"{at}counter {name_of_counter(given)} is async; tokens are counted by a plain function of a text"
-        raise ConfigError(msg)
+        raise must_be(option, "a plain function of a text, and not async", given)
     return cast("TokenCounter", given) if callable(count) else FunctionCounter(asked)
 
 
@@ -260,6 +260,11 @@ _CHEAPEST = min(_PER_HUNDRED[1:])
 _CHEAPEST_PLAIN = min(worth for _, _, worth in PLAIN)
 
 
+_CALL_TOKENS = MustBe(
+    "a whole number of at least 0, or a function of a call", or_(whole_number(0), function("a function of a call"))
+).or_none
+
+
 @frozen
 class HeuristicCounter:
     """Estimates: one token for so many small letters; capitals, digits, signs and other scripts by their own measure.
@@ -282,19 +287,9 @@ class HeuristicCounter:
         7
     """
 
-    chars_per_token: float = field(default=4)
-    media_tokens: int | None = field(default=None, kw_only=True)
-    call_tokens: int | Callable[[ToolCall], int] | None = field(default=None, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the option."""
-        if self.chars_per_token <= 0:
-            msg = f"chars_per_token: expected a positive number, got {self.chars_per_token!r}"
-            raise ConfigError(msg)
-        for name, tokens in (("media_tokens", self.media_tokens), ("call_tokens", self.call_tokens)):
-            if isinstance(tokens, int) and tokens < 0:
-                msg = f"{name}: expected a number of tokens, not negative, got {tokens!r}"
-                raise ConfigError(msg)
+    chars_per_token: float = field(default=4, validator=POSITIVE)
+    media_tokens: int | None = field(default=None, validator=whole_number(0).or_none, kw_only=True)
+    call_tokens: int | Callable[[ToolCall], int] | None = field(default=None, validator=_CALL_TOKENS, kw_only=True)
 
     def count_part(self, part: Part, /) -> int | None:
         """What a medium or a call costs by the options; None: as for any counter.
@@ -372,21 +367,10 @@ class FixedCounter:
         10
     """
 
-    tokens: int = 10
-    per_part: int = 0
-    per_call: int = 0
-    per_media: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
-        if isinstance(self.tokens, bool) or not isinstance(self.tokens, int) or self.tokens < 1:
-            msg = f"tokens: expected a positive number, got {self.tokens!r}"
-            raise ConfigError(msg)
-        more = {"per_part": self.per_part, "per_call": self.per_call, "per_media": self.per_media or 0}
-        for name, value in more.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                msg = f"{name}: expected a number of tokens, not negative, got {value!r}"
-                raise ConfigError(msg)
+    tokens: int = field(default=10, validator=whole_number(1))
+    per_part: int = field(default=0, validator=whole_number(0))
+    per_call: int = field(default=0, validator=whole_number(0))
+    per_media: int | None = field(default=None, validator=whole_number(0).or_none)
 
     def count(self, text: str, /) -> int:
         """``tokens``, or 0 for the empty text."""
@@ -441,7 +425,7 @@ class CalibratedCounter:
     """
 
     counter: TokenCounter
-    percent: int = field(validator=validators.ge(1))
+    percent: int = field(validator=whole_number(1))
     cutter: TextCutter = field(kw_only=True, eq=False, repr=False)
 
     def count(self, text: str, /) -> int:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from agentctx.characters import cluster_end_after, cluster_end_before
-from agentctx.errors import ConfigError, VocabularyError
+from agentctx.errors import VocabularyError
 from agentctx.lazy import lazy_pattern
+from agentctx.validators import must_be
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -337,8 +338,7 @@ def vocabulary(name: str) -> Vocabulary:
         ConfigError: If none of this name is shipped; the message names those that are.
     """
     if name not in VOCABULARIES:
-        msg = f"encoding: {name!r} is not shipped; pass one of {', '.join(VOCABULARIES)}"
-        raise ConfigError(msg)
+        raise must_be("encoding", f"one of {', '.join(VOCABULARIES)}", name)
     return VOCABULARIES[name]
 
 

@@ -176,12 +176,16 @@ def test_caps_hold_with_room_to_spare():
 @pytest.mark.parametrize(
     ("sizes", "tiers", "says"),
     [
-        ([1, 2], [Tier.RAG], "2 sizes and 1 tiers"),
-        ([-1], [Tier.RAG], "must not be negative, got -1"),
-        ([1.5], [Tier.RAG], "expected whole numbers of tokens, got 1.5"),
-        (["9"], [Tier.RAG], "expected whole numbers of tokens, got '9'"),
-        ([1], ["rag"], "expected an integer"),
-        ([1, 1], [TierRule(0, share=0.7), TierRule(1, share=0.7)], "add up to 1.4"),
+        ([1, 2], [Tier.RAG], "^allocate.tiers must be one tier for each of 2 sizes, got "),
+        ([-1], [Tier.RAG], "^allocate.sizes must be a whole number of at least 0, got -1$"),
+        ([1.5], [Tier.RAG], "^allocate.sizes must be a whole number of at least 0, got 1.5$"),
+        (["9"], [Tier.RAG], "^allocate.sizes must be a whole number of at least 0, got '9'$"),
+        ([1], ["rag"], "^Tier must be a whole number, for example Tier.HISTORY, got 'rag'$"),
+        (
+            [1, 1],
+            [TierRule(0, share=0.7), TierRule(1, share=0.7)],
+            "^allocate.tiers must be rules whose shares add up to at most 1, got 1.4$",
+        ),
     ],
 )
 def test_claims_that_make_no_sense(sizes, tiers, says):
@@ -193,14 +197,14 @@ def test_claims_that_make_no_sense(sizes, tiers, says):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"floor": -1}, "floor must not be negative"),
-        ({"share": 1.5}, "share must lie between 0 and 1"),
-        ({"share": float("nan")}, "share must lie between 0 and 1"),
-        ({"floor": 10, "cap": 5}, "cap 5 must be at least the floor"),
-        ({"cap": -1}, "cap -1 must be at least the floor"),
-        ({"floor": 1.5}, "floor: expected a whole number of tokens, got 1.5"),
-        ({"cap": "9"}, "cap: expected a whole number of tokens, got '9'"),
-        ({"share": "9"}, "share: expected a number between 0 and 1, got '9'"),
+        ({"floor": -1}, "^TierRule.floor must be a whole number of at least 0, got -1$"),
+        ({"share": 1.5}, "^TierRule.share must be a number from 0 to 1, got 1.5$"),
+        ({"share": float("nan")}, "^TierRule.share must be a number from 0 to 1, got nan$"),
+        ({"floor": 10, "cap": 5}, "^TierRule.cap must be at least the floor of 10 tokens, got 5$"),
+        ({"cap": -1}, "^TierRule.cap must be a whole number of at least 0, or None, got -1$"),
+        ({"floor": 1.5}, "^TierRule.floor must be a whole number of at least 0, got 1.5$"),
+        ({"cap": "9"}, "^TierRule.cap must be a whole number of at least 0, or None, got '9'$"),
+        ({"share": "9"}, "^TierRule.share must be a number from 0 to 1, got '9'$"),
     ],
 )
 def test_rules_that_make_no_sense(options, says):

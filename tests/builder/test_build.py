@@ -27,7 +27,7 @@ def test_a_budget_without_tokens(tokens):
 @pytest.mark.parametrize("tokens", [5, 100])
 def test_a_block_without_an_eviction(tokens):
     """A block without an eviction is refused, whether it would fit or not, before there is a budget at all."""
-    with pytest.raises(ConfigError, match="Block 'a': evict"):
+    with pytest.raises(ConfigError, match=r"^Block\('a'\)\.evict must be "):
         builder(tokens, Block("a", chat("u1"), Tier.CORE, None))
 
 
@@ -249,7 +249,9 @@ def test_never_more_than_the_budget(blocks, tokens, each):
 
 def test_a_missing_eviction_names_the_block():
     """The error for a missing eviction names the block, and says what to pass."""
-    with pytest.raises(ConfigError, match=r"Block 'notes': evict.*TruncateOldest\(\)"):
+    with pytest.raises(
+        ConfigError, match=r"^Block\('notes'\)\.evict must be a stage, for example TruncateOldest\(\), got None$"
+    ):
         Block("notes", [], evict=None)
 
 

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("name", ["", None, 7])
 def test_a_block_needs_a_name(name):
     """A block needs a name."""
-    with pytest.raises(ConfigError, match="expected a name"):
+    with pytest.raises(ConfigError, match=r"^Block\.id must be a name, got "):
         Block(name, [])
 
 
 def test_only_blocks_can_be_added():
     """Only blocks can be added."""
-    with pytest.raises(ConfigError, match="expected a Block, got list"):
+    with pytest.raises(ConfigError, match=r"^ContextBuilder\.add\.blocks\[0\] must be a Block, got "):
         builder(100).add(chat("u1"))
 
 

@@ -139,7 +139,7 @@ async def test_integers_of_other_libraries():
 @pytest.mark.parametrize("counter", [7, object()])
 def test_something_that_cannot_count(counter):
     """Something that cannot count is refused at once."""
-    with pytest.raises(ConfigError, match="it has no count, and is no function of a text"):
+    with pytest.raises(ConfigError, match="counter must be a function of a text, or an object with count, got "):
         ContextBuilder(100, counter=counter)
 
 

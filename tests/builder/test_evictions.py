@@ -206,7 +206,7 @@ async def test_protecting_half_a_round_protects_it_whole(tokens, roles, pairs, l
 
 def test_options_that_make_no_sense_are_refused():
     """Options that make no sense are refused."""
-    with pytest.raises(ConfigError, match="protect_roles is a collection"):
+    with pytest.raises(ConfigError, match=r"^TruncateOldest\.protect_roles must be a list of roles, got \'user\'$"):
         TruncateOldest(protect_roles="user")
     with pytest.raises(ConfigError, match="min_messages"):
         TruncateOldest(min_messages=-1)

@@ -267,13 +267,15 @@ def test_needs_a_budget():
 )
 def test_options_that_make_no_sense(options):
     """Options are checked when the stage is built."""
-    with pytest.raises(ConfigError, match=r"^Tiered: |^allocate: the shares"):
+    with pytest.raises(ConfigError, match=r"^Tiered\.|^allocate\.tiers must be rules whose shares"):
         Tiered(**options)
 
 
 @pytest.mark.anyio
 async def test_a_tier_that_is_no_number():
     """What ``tier_of`` returns is an integer; else the error says so and names the stage."""
-    with pytest.raises(ConfigError, match=r"Tier: expected an integer, for example Tier\.HISTORY, got 'rag'") as caught:
+    with pytest.raises(
+        ConfigError, match=r"^Tier must be a whole number, for example Tier\.HISTORY, got 'rag'\n"
+    ) as caught:
         await prepared(Tiered(tier_of=lambda _messages: "rag"), agent(8), 100)
     assert "stage Tiered" in caught.value.__notes__[0]

@@ -474,16 +474,16 @@ def test_every_kind_of_client_has_it():
 )
 def test_numbers_that_make_no_sense(options):
     """A capacity below one, or an idle time that is none, is refused by name."""
-    with pytest.raises(ConfigError, match=next(iter(options))):
+    with pytest.raises(ConfigError, match=rf"^Sessions\.{next(iter(options))} must be a "):
         Sessions(PLAN, **options)
 
 
 def test_sessions_without_a_key_or_of_another_pipeline():
     """Sessions that nothing could ever be put into are refused, and so are those of another pipeline."""
     given, other = OpenAI(api_key="none"), Pipeline(agentctx.FitContextWindow(), budget=1_000)
-    with pytest.raises(ConfigError, match="key"):
+    with pytest.raises(ConfigError, match=r"^wrap\.key must be a function where there are sessions="):
         wrap(given, PLAN, sessions=Sessions(PLAN))
-    with pytest.raises(ConfigError, match="pipeline"):
+    with pytest.raises(ConfigError, match=r"^wrap\.sessions must be made with the same pipeline, got "):
         wrap(given, PLAN, key=by_user, sessions=Sessions(other))
 
 

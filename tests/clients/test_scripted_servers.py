@@ -183,9 +183,12 @@ async def test_a_loop_tells_of_a_silent_truncation_of_the_script(serve):
 def test_what_no_server_can_do_is_refused():
     """A format that is not there, an exception, and something that is no answer."""
     for script, said in (
-        (("openai",), "'openai' is none of openai-chat"),
-        (("anthropic", [TimeoutError()]), "a server raises nothing"),
-        (("anthropic", [user("Hi"), 3]), "got 3"),
+        (("openai",), "^provider_server.format must be 'openai-chat', .*, got 'openai'$"),
+        (
+            ("anthropic", [TimeoutError()]),
+            "^provider_server.answers must be without exceptions, which no server raises: use ServerFault, got ",
+        ),
+        (("anthropic", [user("Hi"), 3]), "^ScriptedModel.answers.1. must be a text, .*, got 3$"),
     ):
         with pytest.raises(ConfigError, match=said), provider_server(*script):
             pass

@@ -148,7 +148,10 @@ def test_a_compaction_fits(serve, tmp_path, monkeypatch, window, threshold):
 @pytest.mark.parametrize("threshold", [0, -1, float("nan"), "0.9", True])
 def test_a_threshold_is_a_number_above_0(threshold):
     """Anything else is refused at once."""
-    with pytest.raises(ConfigError, match="threshold is"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^ContextCompaction\.threshold must be a number of tokens, or a share of the window, above 0, got ",
+    ):
         ContextCompaction(pipeline(), threshold=threshold)
 
 

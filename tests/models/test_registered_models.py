@@ -96,7 +96,7 @@ def test_the_budget_of_a_registered_model_is_what_is_known_of_it():
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
 def test_a_reserve_that_is_no_share_is_named(model):
     """Also where the longest answer has room of its own beside the input."""
-    with pytest.raises(ConfigError, match=r"^Budget: output_reserve: "):
+    with pytest.raises(ConfigError, match=r"^Budget\.output_reserve must be "):
         Budget.for_model(model, output_reserve=2.0)
 
 
@@ -209,5 +209,5 @@ def test_a_window_that_the_name_states_is_kept_of_a_deployment_that_is_like_anot
 )
 def test_what_is_of_another_kind_is_refused_where_it_is_said(said):
     """A setting of a model that makes no sense is an error at once, and not at some later step."""
-    with pytest.raises(ConfigError, match=f"ModelProfile: {next(iter(said))}: expected "):
+    with pytest.raises(ConfigError, match=f"ModelProfile.{next(iter(said))} must be "):
         register_model("acme-odd", window=8_000, **said)

@@ -187,7 +187,7 @@ async def test_reasoning_is_bound_to_system_prompt_and_tools(first, then, kept):
 
 def test_a_policy_that_nobody_knows_is_refused():
     """An unknown policy is an error that names the two."""
-    with pytest.raises(ConfigError, match="postpone, drop"):
+    with pytest.raises(ConfigError, match=r"^Pipeline\.thinking must be 'postpone' or 'drop', got 'forget'$"):
         Pipeline(thinking="forget")
 
 

@@ -729,18 +729,27 @@ async def test_a_loaded_state_can_be_dumped_before_its_next_step(kept):
 @pytest.mark.anyio
 async def test_names_in_a_store_are_texts(name):
     """Another name is refused before anything is done."""
-    with pytest.raises(ConfigError, match="named by a text"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^Sessions\.name must be a text that is not empty, and has no lone surrogates, where there is a store",
+    ):
         async with Sessions(pipeline(), MemoryStore()).open(name):
             pass
 
 
 def test_what_is_no_store_is_refused():
     """A store that keeps no states is refused where it is passed, and so are two ways to have states back."""
-    with pytest.raises(ConfigError, match="it has no load_state and no save_state"):
+    with pytest.raises(
+        ConfigError, match=r"^Sessions\.store must be a store of states, with load_state and save_state "
+    ):
         Sessions(pipeline(), "context.db")
-    with pytest.raises(ConfigError, match="pass one of them"):
+    with pytest.raises(
+        ConfigError, match=r"^Sessions\.load must be left out beside a store, which has the states, got "
+    ):
         Sessions(pipeline(), MemoryStore(), load={}.get)
-    with pytest.raises(ConfigError, match=r"keeps no states: .* RedactingStore is for Pipeline\(store="):
+    with pytest.raises(
+        ConfigError, match=r"\(of a RedactingStore, the store within it\), or None, got RedactingStore\("
+    ):
         Sessions(pipeline(), RedactingStore(MemoryStore()))
 
 

@@ -211,7 +211,9 @@ def test_pinned_is_never_left_out_for_a_counter(clock):
 )
 def test_numbers_that_make_no_sense(options):
     """Options are checked when it is built."""
-    with pytest.raises(ConfigError, match=f"Decay: {next(iter(options))}"):
+    with pytest.raises(
+        ConfigError, match=rf"^Decay\.{next(iter(options))} must be a number (above 0|from 0 to 1), got "
+    ):
         Decay(**options)
 
 

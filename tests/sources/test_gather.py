@@ -142,7 +142,7 @@ async def test_an_item_of_the_wrong_kind_costs_only_its_provider(wrong):
         return [ContextItem(**{"title": "t", "content": "c", **wrong})]
 
     answered = await gather([odd, fine], "content", max_tokens=100)
-    assert answered.sources[0].problem.startswith(f"ConfigError: ContextItem: {next(iter(wrong))}: expected ")
+    assert answered.sources[0].problem.startswith(f"ConfigError: ContextItem.{next(iter(wrong))} must be ")
     assert [item.title for item in answered.items] == ["here"]
 
 

@@ -573,5 +573,7 @@ def test_git_ends_at_the_deadline(tmp_path):
 @pytest.mark.parametrize("deadline", [0, -1.0, float("nan"), float("inf"), 10**400, True, "5", None])
 def test_a_deadline_is_seconds(deadline):
     """What is no time to wait for is refused by name."""
-    with pytest.raises(ConfigError, match="GitSource: deadline"):
+    with pytest.raises(
+        ConfigError, match=r"^GitSource\.deadline must be a number of seconds above 0, and at most 1e9, got "
+    ):
         GitSource(deadline=deadline)

@@ -433,21 +433,21 @@ def test_without_pathspec_patterns_are_refused(tmp_path, monkeypatch):
 def test_numbers_that_make_no_sense(source, options):
     """Options are checked when a source is made, and the error names it, the option and what was passed."""
     (option,) = options
-    with pytest.raises(ConfigError, match=rf"^\w+: {option}: expected a whole number of at least \d.*, got "):
+    with pytest.raises(ConfigError, match=rf"^\w+\.{option} must be a whole number of at least \d.*, got "):
         source(**options)
 
 
 @pytest.mark.parametrize(
     ("make", "option"),
     [
-        (lambda given: Environment(tools=given), "Environment: tools"),
-        (lambda given: Environment(variables=given), "Environment: variables"),
-        (lambda given: RecentFiles(extensions=given), "RecentFiles: extensions"),
-        (lambda given: RecentFiles(skipped=given), "RecentFiles: skipped"),
+        (lambda given: Environment(tools=given), "Environment.tools"),
+        (lambda given: Environment(variables=given), "Environment.variables"),
+        (lambda given: RecentFiles(extensions=given), "RecentFiles.extensions"),
+        (lambda given: RecentFiles(skipped=given), "RecentFiles.skipped"),
     ],
 )
 @pytest.mark.parametrize("given", ["CI", None, [1]])
 def test_one_text_is_not_taken_apart(make, option, given):
     """An option of several texts refuses one text alone, and what is no text; the error names it."""
-    with pytest.raises(ConfigError, match=f"{option}: expected a list of texts"):
+    with pytest.raises(ConfigError, match=rf"^{option}(\[0\])? must be a (list of (texts|names)|text), got "):
         make(given)

@@ -208,11 +208,20 @@ def test_laws_hold_on_any_history(both_loops, stage, history, budget, cuts):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"trigger": 0, "keep": 1}, "trigger must be a whole number of at least 1, got 0"),
-        ({"trigger": 10, "keep": True}, "keep must be a whole number of at least 0, got True"),
-        ({"trigger": 10, "keep": 1, "at_least": 0.5}, "at_least must be a whole number of at least 1, got 0.5"),
-        ({"trigger": 10, "keep": 1, "thinking": 0}, "thinking must be a whole number of at least 1, got 0"),
-        ({"trigger": 10, "keep": 1, "exclude": "read"}, "exclude must be a list of tool names, got 'read'"),
+        ({"trigger": 0, "keep": 1}, "^ClearByProvider.trigger must be a whole number of at least 1, got 0$"),
+        ({"trigger": 10, "keep": True}, "^ClearByProvider.keep must be a whole number of at least 0, got True$"),
+        (
+            {"trigger": 10, "keep": 1, "at_least": 0.5},
+            "^ClearByProvider.at_least must be a whole number of at least 1, or None, got 0.5$",
+        ),
+        (
+            {"trigger": 10, "keep": 1, "thinking": 0},
+            "^ClearByProvider.thinking must be a whole number of at least 1, 'all' or None, got 0$",
+        ),
+        (
+            {"trigger": 10, "keep": 1, "exclude": "read"},
+            "^ClearByProvider.exclude must be a list of names, got 'read'$",
+        ),
     ],
 )
 def test_wrong_options_are_refused(options, says):

@@ -254,7 +254,7 @@ def test_few_results_are_compared(work):
 @pytest.mark.parametrize("wanted", [0.4, 1.1, True, "1"])
 def test_a_likeness_that_makes_no_sense_is_refused(wanted):
     """Options are checked when the stage is built."""
-    with pytest.raises(ConfigError, match="CollapseRepeats: similar must be"):
+    with pytest.raises(ConfigError, match=r"^CollapseRepeats\.similar must be a number from 0\.5 to 1, or None, got "):
         CollapseRepeats(similar=wanted)
 
 
@@ -270,5 +270,5 @@ def test_what_is_nearly_the_same_needs_rapidfuzz(monkeypatch):
 @pytest.mark.parametrize("marker", [" ", "", 5, None])
 def test_a_marker_that_says_nothing_is_refused(marker):
     """Options are checked when the stage is built."""
-    with pytest.raises(ConfigError, match="CollapseRepeats: marker must be text"):
+    with pytest.raises(ConfigError, match=r"^CollapseRepeats\.marker must be a text that is not blank, got "):
         CollapseRepeats(marker=marker)

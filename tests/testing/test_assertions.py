@@ -107,7 +107,9 @@ def test_a_task_that_is_not_there_is_told():
 @pytest.mark.parametrize("given", [[[{"role": "user", "content": "Hi"}]], {"messages": "Hi"}, [None]], ids=str)
 def test_what_is_no_request_is_refused(given):
     """A list of messages is no request by itself."""
-    with pytest.raises(ConfigError, match="expected a view, or the body"):
+    with pytest.raises(
+        ConfigError, match=r"^requests must be views, or the bodies of requests with a list of messages, got "
+    ):
         assert_task_survives(given)
 
 
@@ -138,12 +140,27 @@ MESSAGES = [{"messages": [{"role": "user", "content": "Go."}]}]
 @pytest.mark.parametrize(
     ("check", "why"),
     [
-        (lambda: assert_prefix_stable(MESSAGES, moves=-1), "moves is -1"),
-        (lambda: assert_prefix_stable(MESSAGES, share=1.5), "share is 1.5"),
-        (lambda: assert_prefix_stable(MESSAGES, share="all"), "share is 'all'"),
-        (lambda: assert_task_survives(MESSAGES, " "), "task is ' '"),
-        (lambda: assert_task_survives(MESSAGES, 3), "task is 3"),
-        (lambda: assert_fits(None, 10), "expected views, or the bodies of requests, got None"),
+        (
+            lambda: assert_prefix_stable(MESSAGES, moves=-1),
+            "assert_prefix_stable.moves must be a whole number of at least 0, or None, got -1",
+        ),
+        (
+            lambda: assert_prefix_stable(MESSAGES, share=1.5),
+            "assert_prefix_stable.share must be a number from 0 to 1, or None, got 1.5",
+        ),
+        (
+            lambda: assert_prefix_stable(MESSAGES, share="all"),
+            "assert_prefix_stable.share must be a number from 0 to 1, or None, got 'all'",
+        ),
+        (
+            lambda: assert_task_survives(MESSAGES, " "),
+            "assert_task_survives.task must be a text that is not blank, or None, got ' '",
+        ),
+        (
+            lambda: assert_task_survives(MESSAGES, 3),
+            "assert_task_survives.task must be a text that is not blank, or None, got 3",
+        ),
+        (lambda: assert_fits(None, 10), "requests must be views, or the bodies of requests, got None"),
     ],
 )
 def test_what_would_be_asserted_of_anything_is_refused(check, why):

@@ -101,7 +101,7 @@ def test_a_transcript_cannot_hold_a_system_prompt_that_is_kept_apart():
 
 def test_an_unknown_format_is_refused():
     """The error names the formats that there are."""
-    with pytest.raises(ConfigError, match="openai-chat, anthropic"):
+    with pytest.raises(ConfigError, match=r"^format must be 'openai-chat', 'anthropic', "):
         transcript("telegraph", user("hi"))
 
 

@@ -451,7 +451,9 @@ async def test_a_strategy_may_be_allowed_to_write():
     with pytest.raises(AssertionError, match="the user never said 'Earlier"):
         await check_laws(summary, held.messages, Budget(9_000), held.format)
     await ten.views_are_faithful(Scenario.of(summary, held, Budget(9_000), may={"user_text"}))
-    with pytest.raises(ConfigError, match="'write' is none of assistant_text, user_text"):
+    with pytest.raises(
+        ConfigError, match=r"^check_laws\.may\[0\] must be 'assistant_text', 'user_text'.*, got 'write'$"
+    ):
         await check_laws(summary, held.messages, Budget(9_000), held.format, may={"write"})
 
 

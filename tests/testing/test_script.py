@@ -55,19 +55,31 @@ async def test_a_script_is_held_to():
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: ScriptedModel(None), "answers: expected texts"),
-        (lambda: ScriptedModel(3), "answers: expected texts"),
-        (lambda: ServerFault.server_error(200), "status is 200"),
-        (lambda: ServerFault.rate_limit(-1), "retry_after is -1"),
-        (lambda: ServerFault.cut_stream(after=-1), "after is -1"),
-        (lambda: ServerFault.silent_truncation(0), "tokens is 0"),
-        (lambda: ServerFault("sulk"), "kind is 'sulk'"),
-        (lambda: Desk(window=-1), "window is -1"),
-        (lambda: Desk(window="16k"), "window is '16k'"),
-        (lambda: Desk(answer="Yes."), "answer is 'Yes.'"),
-        (lambda: Desk(refuses="never"), "refuses is 'never'"),
-        (lambda: Desk(overflows=-1), "overflows is -1"),
-        (lambda: Desk(pause=-0.1), "pause is -0.1"),
+        (
+            lambda: ScriptedModel(None),
+            "ScriptedModel.answers[0] must be a text, assistant(...), an exception or a fault, got None",
+        ),
+        (
+            lambda: ScriptedModel(3),
+            "ScriptedModel.answers[0] must be a text, assistant(...), an exception or a fault, got 3",
+        ),
+        (lambda: ServerFault.server_error(200), "ServerFault.status must be a whole number of at least 400, got 200"),
+        (
+            lambda: ServerFault.rate_limit(-1),
+            "ServerFault.retry_after must be a number of seconds of at least 0, or None, got -1",
+        ),
+        (lambda: ServerFault.cut_stream(after=-1), "ServerFault.after must be a whole number of at least 0, got -1"),
+        (lambda: ServerFault.silent_truncation(0), "ServerFault.tokens must be a whole number of at least 1, got 0"),
+        (lambda: ServerFault("sulk"), "ServerFault.kind must be 'status', "),
+        (lambda: Desk(window=-1), "Desk.window must be a whole number of at least 1, got -1"),
+        (lambda: Desk(window="16k"), "Desk.window must be a whole number of at least 1, got '16k'"),
+        (
+            lambda: Desk(answer="Yes."),
+            "Desk.answer must be a function of a request's body that gives a Said, got 'Yes.'",
+        ),
+        (lambda: Desk(refuses="never"), "Desk.refuses must be 'status', "),
+        (lambda: Desk(overflows=-1), "Desk.overflows must be a whole number of at least 0, got -1"),
+        (lambda: Desk(pause=-0.1), "Desk.pause must be a number of seconds of at least 0, got -0.1"),
     ],
 )
 def test_what_no_server_does_is_refused(make, why):

@@ -103,5 +103,7 @@ def test_a_call_costs_what_a_function_says():
 @pytest.mark.parametrize("name", ["media_tokens", "call_tokens"])
 def test_a_price_is_not_negative(name):
     """A negative price is refused, and named."""
-    with pytest.raises(ConfigError, match=f"{name}: expected a number of tokens, not negative, got -1"):
+    with pytest.raises(
+        ConfigError, match=rf"^HeuristicCounter\.{name} must be a whole number of at least 0, .*or None, got -1$"
+    ):
         HeuristicCounter(**{name: -1})

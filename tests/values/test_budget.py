@@ -105,7 +105,7 @@ def test_the_model_table_is_there_when_nothing_else_is_loaded():
 @pytest.mark.parametrize(("amount", "window"), [(1, 4_000), (2, 8_000), (80, 128_000), (100, 10_000), (50, 1_000_000)])
 def test_a_percentage_is_no_number_of_tokens(name, amount, window):
     """A number that can only be meant as a percentage is refused with how to write it, and not taken for tokens."""
-    with pytest.raises(ConfigError, match=f"{name}: {amount} tokens .* write {amount / 100:g} for"):
+    with pytest.raises(ConfigError, match=rf"Budget\.{name} must be {amount / 100:g} for .*, got {amount}$"):
         Budget(window, **{name: amount})
 
 
@@ -139,23 +139,27 @@ def test_the_smallest_budgets():
     assert Budget(4_000, trigger=1.0).trigger_tokens == 4_000
     with pytest.raises(ConfigError, match="trigger"):
         Budget(100, 20, trigger=81)
-    with pytest.raises(ConfigError, match=r"window: 100 is too small: a target of 0.001 is less than one token"):
+    with pytest.raises(
+        ConfigError, match=r"^Budget\.window must be so large that a target of 0\.001 is one token, got 100$"
+    ):
         Budget(100, target=0.001)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan")])
 def test_shares_lie_above_nothing_and_up_to_all(share):
     """Of a window as of a scale; the error says which amount it is."""
-    with pytest.raises(ConfigError, match="amount: a share of the limit"):
+    with pytest.raises(
+        ConfigError, match=r"^Budget\.amount must be a number of tokens, or a share above 0\.0 and up to 1\.0, got "
+    ):
         Budget(100).tokens(share)
-    with pytest.raises(ConfigError, match="share: expected"):
+    with pytest.raises(ConfigError, match=r"^Budget\.scaled\.share must be a share above 0 and up to 1, got "):
         Budget(100).scaled(share)
 
 
 @pytest.mark.parametrize("amount", [True, "5", None])
 def test_an_amount_is_a_number(amount):
     """Neither a truth nor a text."""
-    with pytest.raises(ConfigError, match="amount: expected a number"):
+    with pytest.raises(ConfigError, match=r"^Budget\.amount must be a number of tokens, or a share"):
         Budget(100).tokens(amount)
 
 

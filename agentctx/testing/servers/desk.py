@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from agentctx.checking import count, validate
-from agentctx.errors import ConfigError
 from agentctx.message import Native
 from agentctx.testing.fakes import ServerFault
+from agentctx.validators import DELAY, function, one_of, whole_number
 
 Refusal = Literal["status", "stream", "late"]
 """Where a server tells a streaming client that its request was too large: by the HTTP status; in the stream, before
@@ -93,29 +93,7 @@ fault_of_the_request: ContextVar[ServerFault | None] = ContextVar("fault_of_the_
 """What a script has the server do wrong with the request that is being answered."""
 
 
-def _whole_number(_desk: object, option: Native, value: object) -> None:
-    least = 0 if option.name == "overflows" else 1
-    if not isinstance(value, int) or value < least:
-        msg = f"provider_server: {option.name} is {value!r:.80}; it is a whole number, at least {least}"
-        raise ConfigError(msg)
-
-
-def _seconds(_desk: object, _option: Native, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        msg = f"provider_server: pause is {value!r:.80}; it is a number of seconds, at least 0"
-        raise ConfigError(msg)
-
-
-def _a_function(_desk: object, _option: Native, value: object) -> None:
-    if not callable(value):
-        msg = f"provider_server: answer is {value!r:.80}; it is a function of a request's body that gives a Said"
-        raise ConfigError(msg)
-
-
-def _a_place(_desk: object, _option: Native, value: object) -> None:
-    if value not in get_args(Refusal):
-        msg = f"provider_server: refuses is {value!r:.80}; it is one of {', '.join(get_args(Refusal))}"
-        raise ConfigError(msg)
+_ANSWER = function("a function of a request's body that gives a Said")
 
 
 @define
@@ -136,11 +114,11 @@ class Desk:
         ConfigError: If an option makes no sense.
     """
 
-    window: int = field(default=1_000_000, validator=_whole_number)
-    answer: Callable[[Mapping[str, Any]], Said] = field(default=lambda _body: Said(), repr=False, validator=_a_function)
-    refuses: Refusal = field(default="status", validator=_a_place)
-    overflows: int = field(default=0, validator=_whole_number)
-    pause: float = field(default=0.0, validator=_seconds)
+    window: int = field(default=1_000_000, validator=whole_number(1))
+    answer: Callable[[Mapping[str, Any]], Said] = field(default=lambda _body: Said(), repr=False, validator=_ANSWER)
+    refuses: Refusal = field(default="status", validator=one_of(get_args(Refusal)))
+    overflows: int = field(default=0, validator=whole_number(0))
+    pause: float = field(default=0.0, validator=DELAY)
     requests: list[Mapping[str, Any]] = field(factory=list, repr=False)
     accepted: list[Mapping[str, Any]] = field(factory=list, repr=False)
     refused: list[str] = field(factory=list, repr=False)

@@ -27,6 +27,7 @@ from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai import chat_completions, responses
 from agentctx.testing.writers import Ask, Say, Think, Turn, assistant
+from agentctx.validators import must_be, one_of
 
 _APPS: Mapping[str, Callable[[Desk], Starlette]] = {
     "openai-chat": chat_completions,
@@ -106,9 +107,7 @@ def provider_server(
         ...     server.assert_complete()
         'Hello.'
     """
-    if format not in _APPS:
-        msg = f"provider_server: format: {format!r:.80} is none of {', '.join(_APPS)}"
-        raise ConfigError(msg)
+    one_of(_APPS).check("provider_server.format", format)
     known = [
         field.name for field in fields(Desk) if field.init and not (answers is not None and field.name == "answer")
     ]
@@ -123,8 +122,7 @@ def provider_server(
         return
     model = ScriptedModel(answers, format)
     if any(isinstance(each, Exception) for each in model.answers):
-        msg = "provider_server: answers: a server raises nothing: use ServerFault"
-        raise ConfigError(msg)
+        raise must_be("provider_server.answers", "without exceptions, which no server raises: use ServerFault", answers)
     desk = Desk(answer=lambda _body: _said(model.take()), **behaviour)
     with filtered("uvicorn.error", _is_no_cut), serving(_Scripted(_APPS[format](desk), model)) as url:
         yield ProviderServer(url, format, desk, model)
