@@ -22,10 +22,23 @@ AMOUNT = MustBe(
 )
 
 
+LONGEST_ANSWER = 16_384
+"""Tokens of the longest answer that a model is expected to write when the library does not know the model."""
+
 PERCENTAGES = 100
 """A trigger or target of so many tokens or less is a percentage when it is no more than that share of the limit,"""
 SMALLEST_LIMIT = 4_000
 """and the limit is not smaller than any model's."""
+
+
+def reserve_for_answer(window: int, longest: int | None = None) -> int:
+    """Return the tokens of a window that stay free for the answer: the longest answer, at most a quarter, at least one.
+
+    Args:
+        window: The context window, in tokens.
+        longest: The longest answer of the model, in tokens; without it, 16,384.
+    """
+    return max(1, min(longest or LONGEST_ANSWER, window // 4))
 
 
 @frozen
@@ -50,13 +63,17 @@ class MediaLimits:
 class Budget:
     """The room of one model call.
 
+    Where a function takes a budget, it also takes an integer. An integer is a window, of which a quarter, at most
+    16,384 tokens, stays free for the answer: 8,000 is ``Budget(8_000, output_reserve=2_000)``. ``Budget(8_000)``
+    itself reserves nothing.
+
     Amounts are token counts (``int``) or shares (``float`` in ``(0, 1]``): ``output_reserve`` of the window,
     ``trigger`` of the limit, which is the window without the reserve, and ``target`` of the room: of what the trigger
     leaves above what no cut can take away.
 
     Args:
         window: The model's context window, in tokens.
-        output_reserve: What must stay free for the answer.
+        output_reserve: What must stay free for the answer; without it, nothing.
         trigger: A session acts when the context is larger than this. Without it: when the context is larger
             than ``limit``, that is, as late as possible.
         target: A session that acts goes down to this; see ``target_above``. Without it: half of the room, so that the
@@ -113,9 +130,10 @@ class Budget:
 
         Args:
             model: The model's name, as its provider writes it.
-            output_reserve: What must stay free for the answer. Without it: the model's longest answer, but at most
-                a quarter of the window. Where the longest answer has room of its own beside the input (``gpt-5``), only
-                what is asked for beyond that is taken from the input.
+            output_reserve: What must stay free for the answer. Without it: the model's longest answer (16,384 tokens
+                where the table does not have it), but at most a quarter of the window. Where the longest answer has
+                room of its own beside the input (``gpt-5``), only what is asked for beyond that is taken from the
+                input.
             trigger: See the class.
             target: See the class.
 
@@ -126,7 +144,7 @@ class Budget:
         if window is None:
             msg = f"no context window known for model {model!r}: pass Budget(window=..., output_reserve=...)"
             raise UnknownModel(msg)
-        reserve = min(longest or window, window // 4) if output_reserve is None else output_reserve
+        reserve = reserve_for_answer(window, longest) if output_reserve is None else output_reserve
         if (most := known.max_input) is not None:
             beside = (longest or 0) if window <= most else 0
             reserve = max(cls(window).tokens(reserve, "output_reserve") - beside, window - most, 0)

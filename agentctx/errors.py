@@ -252,7 +252,7 @@ class ContextOverflow(AgentctxError):
     Example:
         >>> from agentctx import ContextOverflow, FitContextWindow, Pipeline
         >>> try:
-        ...     await Pipeline(FitContextWindow(), budget=50).prepare([{"role": "user", "content": "much " * 100}])
+        ...     await Pipeline(FitContextWindow(Budget(50))).prepare([{"role": "user", "content": "much " * 100}])
         ... except ContextOverflow as error:
         ...     print(error.limit, error.biggest[0].place)
         50 messages[0]

@@ -54,9 +54,10 @@ class Pipeline(Plan):
 
     Args:
         stages: What to do, in order: functions or objects with ``(context, call) -> context``, plain or async.
-        budget: The room of one model call; a number is a window in tokens. Without it stages need limits of their
-            own, or a model must be named. The budget of a pipeline within is what its stages come down to: where this
-            one has none, and the model takes what cannot be brought down to it, it is sent, and the report says so.
+        budget: The room of one model call; an integer is a window, as of ``Budget``. Without it stages need limits of
+            their own, or a model must be named. The budget of a pipeline within is what its stages come down to: where
+            this one has none, and the model takes what cannot be brought down to it, it is sent, and the report says
+            so.
         counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
         store: Keeps the originals of what is left out or edited.
         protect: What must survive byte for byte, beside system prompt, first task and latest user message; see
@@ -105,7 +106,15 @@ class Pipeline(Plan):
         check_summarizer(summarizer, strategies)
         check_sinks(sinks)
         super().__init__(
-            strategies, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking, tuple(sinks)
+            strategies,
+            None if budget is None else as_budget(budget, "Pipeline"),
+            counted,
+            store,
+            rules,
+            on_compact,
+            summarizer,
+            thinking,
+            tuple(sinks),
         )
 
     def __repr__(self) -> str:

@@ -26,7 +26,6 @@ from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateTool
 from agentctx.strategies.values import told_of
 from agentctx.strategies.when import when
 from agentctx.unit import has_user_words
-from agentctx.validators import must_be
 
 __all__ = ["assistant", "coding_agent", "general", "thrifty"]
 
@@ -88,9 +87,9 @@ def general(budget: Budget | int | str, model: str | None = None) -> Pipeline:
     step, by every provider's cache rules. Cache markers are set where the provider asks for them.
 
     Args:
-        budget: The room of one model call; a number is a window in tokens, a text the name of a model of the model
-            table, whose budget it is (``Budget.for_model``). Without a target of its own, a cut goes down to a quarter
-            of the room below its trigger (``Budget.target_above``).
+        budget: The room of one model call; an integer is a window, as of ``Budget``, and a text the name of a model of
+            the model table, whose budget it is (``Budget.for_model``). Either leaves room for the answer. Without a
+            target of its own, a cut goes down to a quarter of the room below its trigger (``Budget.target_above``).
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
             One that the model table does not know is as none. Without it: the model that ``budget`` names.
 
@@ -213,11 +212,7 @@ def _checked(preset: str, budget: Budget | int | str, model: str | None) -> tupl
         except UnknownModel as error:
             msg = f"{preset}: budget: {error}"
             raise UnknownModel(msg) from None
-    room = as_budget(budget, preset)
-    if room is None:
-        option = f"{preset}.budget"
-        raise must_be(option, "a Budget, a number of tokens or a model's name", None)
-    return room, model
+    return as_budget(budget, preset), model
 
 
 def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[ContextStrategy]:

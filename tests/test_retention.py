@@ -121,7 +121,7 @@ def test_the_recall_tool_joins_the_tools():
     """A recording is replayed as if the loop had offered the tool, beside its own; the pipeline has the store."""
     messages, store = [{"role": "user", "content": "Go."}], MemoryStore()
     recording = Recording(messages, tools=[{"type": "function", "function": {"name": "read"}}])
-    offered, kept = watched(recording, Pipeline(FitContextWindow(), budget=8_000), store)
+    offered, kept = watched(recording, Pipeline(FitContextWindow(), budget=Budget(8_000)), store)
     assert [tool["function"]["name"] for tool in offered.tools] == ["read", "recall"]
     assert (kept.store, kept.budget, len(kept.stages)) == (store, Budget(8_000), 1)
     assert len(watched(Recording(messages), kept, store)[0].tools) == 1

@@ -66,7 +66,7 @@ class ContextBuilder:
     runs: give each task its ``clone()``.
 
     Args:
-        budget: The room of one request; a number is a window in tokens.
+        budget: The room of one request; an integer is a window, as of ``Budget``.
         counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
         model: The model's name: chooses the encoding.
         format: The wire format of the messages; found out from all blocks when not given.
@@ -105,7 +105,7 @@ class ContextBuilder:
     ) -> None:
         """Check the options."""
         self._options = Options(
-            budget=_as_budget(budget),
+            budget=as_budget(budget, "ContextBuilder"),
             counter=as_counter(counter, "ContextBuilder"),
             model=model,
             format=format,
@@ -207,13 +207,6 @@ class ContextBuilder:
             msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
             raise ConfigError(msg)
         return place
-
-
-def _as_budget(value: Budget | int) -> Budget:
-    budget = as_budget(value, "ContextBuilder")
-    if budget is None:
-        raise must_be("ContextBuilder.budget", "a Budget or a number of tokens", None)
-    return budget
 
 
 @frozen

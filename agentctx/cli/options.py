@@ -16,6 +16,7 @@ from agentctx import ClearToolResults, FitContextWindow, TruncateToolOutputs, ov
 from agentctx.budget import Amount, Budget
 from agentctx.characters import on_one_line, printable
 from agentctx.cli.console import err, prints_on_stderr
+from agentctx.engine.options import as_budget
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.formats.registry import FORMATS
 from agentctx.pipeline import Pipeline
@@ -120,7 +121,7 @@ Reserve = Annotated[
     str | None,
     typer.Option(
         metavar="AMOUNT",
-        show_default="4k, at most a quarter of the window",
+        show_default="the model's longest answer or 16k, at most a quarter of the window",
         help="What stays free for the answer: 4k, 0.1.",
     ),
 ]
@@ -192,7 +193,6 @@ def from_tool(transcript: Transcript) -> str:
     return f", from {printable(transcript.source)}" if transcript.source else ""
 
 
-_RESERVE = 4_000
 _TRIGGER = 0.8
 _TARGET = 0.5
 
@@ -203,7 +203,7 @@ class Typed:
 
     Args:
         window: The context window. Without it: the model's.
-        reserve: What stays free for the answer. Without it: 4,000 tokens, at most a quarter of the window.
+        reserve: What stays free for the answer. Without it: as ``Budget`` does for an integer, or the model's window.
         trigger: The size above which a session acts. Without it: 0.8 of the window, at most what the reserve leaves.
         target: The size to go down to. Without it: 0.5 of the window, or half of a trigger that was typed.
         max_tool_tokens: The most tokens of a tool output, or ``off``.
@@ -236,31 +236,32 @@ class Typed:
 
     def budget(self, model: str | None) -> Budget:
         """The budget for a model; see the class for the defaults."""
-        window = self._window(model)
-        reserve = min(_RESERVE, window // 4) if self.reserve is None else parse_amount("--reserve", self.reserve)
-        if self.window is None and model is not None:  # the answer may have room of its own beside the input
-            reserve = Budget.for_model(model, output_reserve=reserve).output_reserve
+        whole = self._whole(model)
+        window, reserve = whole.window, whole.output_reserve
         target = None if self.target is None else parse_amount("--target", self.target)
         Budget(window, reserve, target=target)  # by itself: no trigger beside it says that it is in tokens
-        unlogged = min(self.unlogged, Budget(window, reserve).limit // 2)
-        reserve = Budget(window, reserve).reserved + unlogged if unlogged else reserve
+        unlogged = min(self.unlogged, whole.limit // 2)
+        reserve = whole.reserved + unlogged if unlogged else reserve
         if self.trigger is not None:
             return Budget(window, reserve, trigger=parse_amount("--trigger", self.trigger), target=target)
-        acts = min(Budget(window, reserve).limit, int(window * _TRIGGER) - unlogged)
-        if acts < 1:
-            msg = f"--window: {window:,} {'token is' if window == 1 else 'tokens are'} too few to send anything in"
-            raise ConfigError(msg)
+        acts = min(whole.limit, int(window * _TRIGGER)) - unlogged
         down_to = min(acts, max(acts // 2, int(window * _TARGET) - unlogged)) if target is None else target
         return Budget(window, reserve, trigger=acts, target=down_to)
 
-    def _window(self, model: str | None) -> int:
+    def _whole(self, model: str | None) -> Budget:
+        """Return the budget without trigger and target."""
+        reserve = None if self.reserve is None else parse_amount("--reserve", self.reserve)
         if self.window is not None:
-            return parse_tokens("--window", self.window)
+            window = parse_tokens("--window", self.window)
+            if window == 1:
+                msg = "--window: 1 token is too few for a request and its answer"
+                raise ConfigError(msg)
+            return as_budget(window, "--window") if reserve is None else Budget(window, reserve)
         if model is None:
             msg = "the context window is not known: pass --window (for example 32k) or --model"
             raise ConfigError(msg)
         try:
-            return Budget.for_model(model, output_reserve=0).window
+            return Budget.for_model(model, output_reserve=reserve)
         except UnknownModel:
             msg = f"the context window of model {model!r} is not known: pass --window (for example 32k)"
             raise ConfigError(msg) from None

@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 import agentctx
 from agentctx import presets, strategies
-from agentctx.budget import Amount, Budget
+from agentctx.budget import Amount, Budget, reserve_for_answer
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
@@ -30,9 +30,6 @@ OLDEST = "oldest_out"
 PRESETS = ("coding_agent", "thrifty", "assistant", "general")
 READY = (EVERYTHING, OLDEST, *PRESETS)
 """What has a name of its own."""
-
-RESERVE = 4_000
-"""So many tokens stay free for the answer where nothing else is said, and at most a quarter of the window."""
 
 _KEYS = frozenset({"preset", "pipeline", "stages", "window", "reserve", "trigger", "target", "recall"})
 _BUDGET = ("window", "reserve", "trigger", "target")
@@ -71,7 +68,8 @@ class Contender:
             model's name; ``"stages"``, a list of stages, each its class's name, or an object of that name with its
             options. And the budget: ``"window"`` in tokens, or as a share (above 0, up to 1.0) of what a session's
             messages come to, beside system prompt and tools; without it, the model's; ``"reserve"``, ``"trigger"`` and
-            ``"target"`` as of ``Budget``. ``"recall"`` says whether the model is offered the tool that brings back what
+            ``"target"`` as of ``Budget``. Without a reserve, a window in tokens leaves room for the answer, and a share
+            leaves none. ``"recall"`` says whether the model is offered the tool that brings back what
             was left out; without it, the presets are compared with it, and all others without.
 
     Raises:
@@ -129,7 +127,7 @@ class Contender:
     def _try_the_budget(self, window: float) -> None:
         """Say at once what is wrong with a budget whose window is known, or a share."""
         try:
-            self.budget(None, Size(RESERVE, 100 * RESERVE) if window <= 1 else Size(0, 0))
+            self.budget(None, Size(4_000, 400_000) if window <= 1 else Size(0, 0))
         except AgentctxError as error:
             msg = f"{self.name}: {error}"
             raise ConfigError(msg) from None
@@ -185,11 +183,10 @@ class Contender:
             if model is None:
                 msg = f"{self.name}: the recording names no model, and no window was given"
                 raise ConfigError(msg)
-            reserve = said.get("reserve", RESERVE)
-            return Budget.for_model(model, output_reserve=reserve, trigger=trigger, target=target)
+            return Budget.for_model(model, output_reserve=said.get("reserve"), trigger=trigger, target=target)
         share = isinstance(window, float) and window <= 1
         tokens = size.head + max(1, round(window * size.messages)) if share else int(window)
-        reserve = cast("Amount", said.get("reserve", 0 if share else min(RESERVE, tokens // 4)))
+        reserve = cast("Amount", said.get("reserve", 0 if share else reserve_for_answer(tokens)))
         return Budget(tokens, reserve, trigger=trigger, target=target)
 
     def pipeline(self, model: str | None, size: Size) -> Pipeline:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from agentctx.budget import Budget
+from agentctx.budget import Budget, reserve_for_answer
 from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError, NoBudget
 from agentctx.message import Context
@@ -229,20 +229,20 @@ def _may_summarize(stage: ContextStrategy) -> bool:
     return isinstance(stage, Summarizing) or not is_ours(stage)
 
 
-def as_budget(value: Budget | int | None, where: str = "Pipeline") -> Budget | None:
-    """A budget; a number is a window in tokens.
+def as_budget(value: Budget | int, where: str) -> Budget:
+    """Return a budget as it is; of a number, the budget of a window that leaves room for the answer.
 
     Args:
-        value: What was passed.
-        where: Who it was passed to, for the error.
+        value: A budget, or a window in tokens.
+        where: The function that it was passed to, for the error.
 
     Raises:
         ConfigError: If it is neither.
     """
-    given: object = value
-    if given is None or isinstance(given, Budget):
-        return given
-    if isinstance(given, int):
-        return Budget(given)
+    passed: object = value
+    if isinstance(passed, Budget):
+        return passed
+    if isinstance(passed, int):
+        return Budget(passed, reserve_for_answer(passed))
     option = f"{where}.budget"
-    raise must_be(option, "a Budget or a number of tokens", given)
+    raise must_be(option, "a Budget or a number of tokens", passed)

@@ -182,7 +182,7 @@ class Window:
         >>> view = await Pipeline(budget=4_000).prepare(transcript("openai-chat", *turns))
         >>> window = Window.of(view)
         >>> print(window)
-        51% of 4,000 | results 99% calls 1% | 2.0k free
+        68% of 3,000 | results 99% calls 1% | 970 free
     """
 
     sections: tuple[ContentSize, ...]

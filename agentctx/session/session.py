@@ -811,7 +811,7 @@ class Session:
         It starts with what this session has learned about the provider's count and its real limit.
 
         Args:
-            budget: The sub-agent's room; a number is a window in tokens.
+            budget: The sub-agent's room; an integer is a window, as of ``Budget``.
             id: The child's name in events; without it, a number behind the parent's. In a store that tells
                 conversations apart, the parent's name stands before either, so that ``purge`` of a conversation takes
                 its children away too, and two parents may call theirs alike.

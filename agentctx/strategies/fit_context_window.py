@@ -18,7 +18,7 @@ from agentctx.protocols import Call, Summarizer, When, run_plain
 
 
 def _budget(value: Budget | int | None) -> Budget | None:
-    return as_budget(value, "FitContextWindow")
+    return None if value is None else as_budget(value, "FitContextWindow")
 
 
 @library_stage
@@ -42,7 +42,7 @@ class FitContextWindow(Summarizing):
     the report says it, and ``Ledger()`` behind this stage tells the model.
 
     Args:
-        budget: The budget to fit; a number is a window in tokens. Without it the pipeline's budget holds.
+        budget: The budget to fit; an integer is a window, as of ``Budget``. Without it the pipeline's budget holds.
 
     Raises:
         ConfigError: If the budget is none.

@@ -48,7 +48,7 @@ def assert_fits(
 
     Args:
         requests: One request or several: views, or bodies.
-        budget: The budget; a number is a window in tokens.
+        budget: The budget; an integer is the most tokens that a request may have.
         model: The model's name, by whose encoding is counted; without it the body's own.
         format: The format; found out when not given.
 
@@ -67,9 +67,7 @@ def assert_fits(
         ...     print(error)
         request 1 has 4,017 tokens, 3,017 more than the limit of 1,000
     """
-    counted = as_budget(budget)
-    if counted is None:
-        raise must_be("assert_fits.budget", "a Budget or a number of tokens", None)
+    counted = as_budget(Budget(budget) if isinstance(budget, int) else budget, "assert_fits")
     for number, (source, context) in enumerate(_read(requests, model, format), 1):
         tokens = source.meter.size(context)
         over = tokens - counted.limit

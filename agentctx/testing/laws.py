@@ -154,7 +154,7 @@ async def check_laws_on(
         strategy: A stage, or a pipeline.
         sources: Files, folders, and patterns such as ``"recordings/*.jsonl"``, of any tool that ``agentctx replay``
             reads.
-        budget: The budget in force, a number is a window in tokens; without it the pipeline's own.
+        budget: The budget in force; an integer is a window, as of ``Budget``. Without it the pipeline's own holds.
         may: What the strategy is allowed to do besides; see ``check_laws``.
 
     Returns:
@@ -175,12 +175,12 @@ async def check_laws_on(
         ...     await check_laws_on(TrimRounds(1), f"{folder}/*.json")
         1
     """
-    checked = 0
+    checked, room = 0, None if budget is None else as_budget(budget, "check_laws_on")
     for transcript in (
         found for source in sources for path in _files(fspath(source)) for found in read_transcripts(path)
     ):
         recording = transcript.recording
-        given = (recording.messages, as_budget(budget), recording.format, recording.system, recording.tools)
+        given = (recording.messages, room, recording.format, recording.system, recording.tools)
         try:
             await check_laws(strategy, *given, may)
         except AssertionError as error:

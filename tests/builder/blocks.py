@@ -1,5 +1,6 @@
 """Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
 
+from agentctx import Budget
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.builder.blocks import SharedRoom, Slot, assemble, least_of
 from agentctx.protocols import Call
@@ -32,7 +33,7 @@ def block(name, messages, evict=None, tier=Tier.CORE, **options):
 
 def builder(tokens, *blocks, **options):
     """A builder of blocks of Chat messages that cost ten tokens each."""
-    return ContextBuilder(tokens, counter=FixedCounter(10), format="openai-chat", **options).add(*blocks)
+    return ContextBuilder(Budget(tokens), counter=FixedCounter(10), format="openai-chat", **options).add(*blocks)
 
 
 async def built(tokens, *blocks, **options):

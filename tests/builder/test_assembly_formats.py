@@ -3,7 +3,7 @@
 import pytest
 from blocks import chat
 
-from agentctx import Message, Text, ToolCall, ToolResult, validate
+from agentctx import Budget, Message, Text, ToolCall, ToolResult, validate
 from agentctx.builder import Block, ContextBuilder, MergeSystem, Tier
 from agentctx.builder.builder import NOT_SHOWN
 from agentctx.formats.registry import FORMATS
@@ -42,7 +42,7 @@ def blocks():
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_values_in_every_format(format_name):
     """Values come out in the format that is asked for, and its provider takes them."""
-    out = await ContextBuilder(1_000, format=format_name).add(*blocks()).build()
+    out = await ContextBuilder(Budget(1_000), format=format_name).add(*blocks()).build()
     assert errors(out, format_name) == []
     assert (out.system is None) == (format_name not in APART)
     assert len(out.messages) == (3 if format_name in APART else 5)
@@ -51,7 +51,7 @@ async def test_values_in_every_format(format_name):
 
 async def test_marks_stand_where_their_blocks_end():
     """Each mark stands at the end of its block, and none with a short life before one with a long one."""
-    out = await ContextBuilder(1_000, format="anthropic").add(*blocks()).build()
+    out = await ContextBuilder(Budget(1_000), format="anthropic").add(*blocks()).build()
     long = {"type": "ephemeral", "ttl": "1h"}
     assert out.system == [
         {"type": "text", "text": "rules", "cache_control": long},
@@ -64,7 +64,7 @@ async def test_bedrock_marks_are_blocks():
     """Bedrock's marks are blocks of their own, behind what they keep."""
     rules, facts, talk = blocks()
     plain = Block("facts", facts.messages, Tier.CORE)
-    out = await ContextBuilder(1_000, format="bedrock").add(rules, plain, talk).build()
+    out = await ContextBuilder(Budget(1_000), format="bedrock").add(rules, plain, talk).build()
     mark = {"cachePoint": {"type": "default", "ttl": "1h"}}
     assert out.system == [{"text": "rules"}, mark, {"text": "facts"}]
     assert out.messages[-1]["content"] == [{"text": "more"}, mark]
@@ -73,7 +73,7 @@ async def test_bedrock_marks_are_blocks():
 async def test_at_most_four_marks():
     """Of more than four marks the last four are written."""
     many = [Block(f"b{place}", chat(f"u{place}"), Tier.CORE, cache=True) for place in range(6)]
-    out = await ContextBuilder(1_000, format="anthropic").add(*many).build()
+    out = await ContextBuilder(Budget(1_000), format="anthropic").add(*many).build()
     assert out.report.cache_points == (2, 3, 4, 5)
     assert [isinstance(message["content"], str) for message in out.messages] == [True, True] + 4 * [False]
 
@@ -82,7 +82,7 @@ async def test_chat_takes_a_mark_in_full():
     """The Chat format has no marks of its own; one that is given in full is written."""
     mark = {"type": "ephemeral"}
     blocks = Block("a", chat("s1"), Tier.CORE, cache=True), Block("b", chat("s2"), Tier.CORE, cache=mark)
-    out = await ContextBuilder(1_000, format="openai-chat").add(*blocks).build()
+    out = await ContextBuilder(Budget(1_000), format="openai-chat").add(*blocks).build()
     assert [message["content"] for message in out.messages] == [
         "s1",
         [{"type": "text", "text": "s2", "cache_control": mark}],
@@ -93,7 +93,7 @@ async def test_chat_takes_a_mark_in_full():
 async def test_a_merged_block_ends_with_the_system_message():
     """The mark of a block that was merged into the system message stands there."""
     blocks = Block("rules", chat("s1"), Tier.SYSTEM), Block("docs", chat("u1"), Tier.RAG, cache=True)
-    made = ContextBuilder(1_000, format="anthropic", formatter=MergeSystem())
+    made = ContextBuilder(Budget(1_000), format="anthropic", formatter=MergeSystem())
     out = await made.add(*blocks, Block("h", chat("u2"))).build()
     assert out.system[0]["text"].startswith("s1\n<context>")
     assert out.system[0]["cache_control"] == {"type": "ephemeral"}
@@ -111,7 +111,7 @@ def look(call_id, format_name):
 async def test_who_speaks_first(format_name):
     """Where the user's words went and the model would speak first, providers that mind are told."""
     talk = [value("user", "task"), *look("c1", format_name), *look("c2", format_name), value("user", "and?")]
-    made = ContextBuilder(49, counter=FixedCounter(10), format=format_name)
+    made = ContextBuilder(Budget(49), counter=FixedCounter(10), format=format_name)
     out = await made.add(Block("h", talk, evict=TruncateOldest())).build()
     assert errors(out, format_name) == []
     minds = not format_name.startswith("openai")
@@ -123,7 +123,7 @@ async def test_who_speaks_first(format_name):
 async def test_the_opening_has_its_room(format_name):
     """Where there is no room for the opening words, a round more is left out instead."""
     talk = [value("user", "task"), *look("c1", format_name), *look("c2", format_name), value("user", "and?")]
-    made = ContextBuilder(39, counter=FixedCounter(10), format=format_name)
+    made = ContextBuilder(Budget(39), counter=FixedCounter(10), format=format_name)
     out = await made.add(Block("h", talk, evict=TruncateOldest())).build()
     assert [message.text for message in out.context.messages] == ["and?"]
 
@@ -131,6 +131,10 @@ async def test_the_opening_has_its_room(format_name):
 async def test_natives_of_anthropic_are_found_out():
     """The format is found out from all blocks together."""
     written = history("anthropic", user("task"), assistant("look", call("a", "x")), result("a", "1"), user("more"))
-    out = await ContextBuilder(1_000).add(Block("s", chat("s1"), Tier.SYSTEM), Block("h", written.messages)).build()
+    out = (
+        await ContextBuilder(Budget(1_000))
+        .add(Block("s", chat("s1"), Tier.SYSTEM), Block("h", written.messages))
+        .build()
+    )
     assert out.messages == written.messages
     assert out.system == "s1"

@@ -20,7 +20,7 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.builder import Block, Tier
+from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.tiers import TierRule
 from agentctx.tokens import FixedCounter
@@ -57,7 +57,7 @@ def test_a_cache_mark_is_one_that_providers_have(cache):
 def test_a_budget_is_a_number_or_a_budget(budget):
     """Anything else than a budget or a number of tokens is refused at once."""
     with pytest.raises(ConfigError, match=r"^ContextBuilder\.budget must be a Budget or a number of tokens, got "):
-        builder(budget)
+        ContextBuilder(budget)
 
 
 def test_rules_are_rules():

@@ -5,7 +5,7 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 from hypothesis import given, strategies as st
 
-from agentctx import ConfigError, ContextOverflow, Message, StageError
+from agentctx import Budget, ConfigError, ContextOverflow, Message, StageError
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.builder.blocks import concatenate
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
@@ -168,7 +168,11 @@ async def test_blocks_of_one_name_are_added_up():
 
 async def test_one_message():
     """One message costs what the counter says."""
-    out = await ContextBuilder(100, counter=FixedCounter(4), format="openai-chat").add(block("a", chat("u1"))).build()
+    out = (
+        await ContextBuilder(Budget(100), counter=FixedCounter(4), format="openai-chat")
+        .add(block("a", chat("u1")))
+        .build()
+    )
     assert out.report.used_tokens == 4
 
 
@@ -183,7 +187,7 @@ async def test_seven_messages_of_fifty_tokens_in_three_hundred():
     """Of seven messages of fifty tokens six go into three hundred."""
     messages = chat(*(f"u{number}" for number in range(7)))
     history = block("h", messages, TruncateOldest(), tier=Tier.HISTORY)
-    out = await ContextBuilder(300, counter=FixedCounter(50), format="openai-chat").add(history).build()
+    out = await ContextBuilder(Budget(300), counter=FixedCounter(50), format="openai-chat").add(history).build()
     assert (len(out.messages), out.report.evictions) == (6, {"h": "truncated"})
 
 
@@ -191,7 +195,7 @@ async def test_all_tiers_into_exactly_200_tokens():
     """350 tokens of all tiers become exactly 200, in eight messages."""
     history = block("chat_history", chat(*(f"u{number}" for number in range(10))), TruncateOldest(), tier=Tier.HISTORY)
     out = (
-        await ContextBuilder(200, counter=FixedCounter(25), format="openai-chat")
+        await ContextBuilder(Budget(200), counter=FixedCounter(25), format="openai-chat")
         .add(
             history,
             block("persona", chat("s1"), tier=Tier.SYSTEM),
@@ -233,7 +237,7 @@ def test_never_more_than_the_budget(blocks, tokens, each):
     """Whatever the budget, the blocks and the cost of a message: never more than the budget, or an error."""
 
     async def main():
-        made = ContextBuilder(tokens, counter=FixedCounter(each), format="openai-chat").add(*blocks)
+        made = ContextBuilder(Budget(tokens), counter=FixedCounter(each), format="openai-chat").add(*blocks)
         try:
             out = await made.build()
         except ContextOverflow:

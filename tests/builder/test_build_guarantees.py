@@ -10,7 +10,7 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ContextOverflow, StageError, validate
+from agentctx import Budget, ContextOverflow, StageError, validate
 from agentctx.builder import Block, ContextBuilder, MergeSystem, Tier
 from agentctx.strategies import Drop, DropTail, Summarize, TruncateOldest
 from agentctx.testing import assistant, call, history, result, user
@@ -76,7 +76,7 @@ async def test_results_in_user_messages_go_with_their_calls(name, tokens):
     """Results that stand in a user's message, as Anthropic has them, go with their calls."""
     written = history("anthropic", user("task"), assistant("look", call("a", "x"), call("b", "x")), result("a", "1"),
                       result("b", "2"), assistant("done"), user("more"))  # fmt: skip
-    made = ContextBuilder(tokens, counter=FixedCounter(10), format="anthropic")
+    made = ContextBuilder(Budget(tokens), counter=FixedCounter(10), format="anthropic")
     made.add(block("h", written.messages, EVICTIONS[name], tier=Tier.HISTORY))
     if tokens <= too_few(name, "anthropic"):
         with pytest.raises(ContextOverflow):
@@ -167,7 +167,7 @@ async def test_the_request_is_counted_as_a_whole():
     """With what every request costs beside its messages, the whole request still fits, counted again."""
     history_block = Block("h", chat(*(f"u{n}" for n in range(50))), Tier.HISTORY, TruncateOldest())
     for tokens in (9, 17, 60, 61, 62, 63, 64):
-        out = await ContextBuilder(tokens, format="openai-chat").add(history_block).build()
+        out = await ContextBuilder(Budget(tokens), format="openai-chat").add(history_block).build()
         assert out.report.tokens <= tokens
         assert out.report.tokens == out.report.used_tokens + out.report.fixed_tokens
         assert out.report.remaining_tokens < max(block.tokens_before // 50 + 1 for block in out.report.blocks)
@@ -181,7 +181,7 @@ def test_work_grows_with_the_messages(evict, work):
 
     def built(count):
         messages = chat(*(f"{'ua'[n % 2]}{n}" for n in range(count)))
-        made = ContextBuilder(count * 8, counter=FixedCounter(10), format="openai-chat")
+        made = ContextBuilder(Budget(count * 8), counter=FixedCounter(10), format="openai-chat")
         made.add(block("h", messages, evict, tier=Tier.HISTORY))
         return lambda: anyio.run(made.build)
 
@@ -201,7 +201,7 @@ def test_work_grows_with_the_blocks(work, tiers, kinds):
 
     def built(count):
         each = [block(f"b{n}", chat(f"s{n}", f"d{n}"), kinds[n % len(kinds)], tier=n % tiers) for n in range(count)]
-        made = ContextBuilder(count * 15, counter=FixedCounter(10), format="openai-chat").add(*each)
+        made = ContextBuilder(Budget(count * 15), counter=FixedCounter(10), format="openai-chat").add(*each)
         return lambda: anyio.run(made.build)
 
     built(10)()
@@ -214,7 +214,7 @@ def test_work_grows_with_the_messages_whatever_is_asked_for(work):
     def built(count):
         messages = chat(*(f"{'ua'[n % 2]}{n}" for n in range(count)))
         made = ContextBuilder(
-            count * 8, counter=FixedCounter(10), format="openai-chat", facts=taking, formatter=MergeSystem()
+            Budget(count * 8), counter=FixedCounter(10), format="openai-chat", facts=taking, formatter=MergeSystem()
         )
         made.add(block("d", messages, DropTail(), tier=Tier.RAG), block("s", messages, Summarize(shorter)))
         made.add(block("h", messages, TruncateOldest(), tier=Tier.HISTORY))
@@ -266,7 +266,7 @@ async def test_the_mark_reaches_the_request():
         Block("docs", chat("u1", "u2"), Tier.RAG, cache=True),
         Block("h", chat("a1", "u3"), Tier.HISTORY),
     )
-    out = await ContextBuilder(1_000, format="anthropic").add(*blocks).build()
+    out = await ContextBuilder(Budget(1_000), format="anthropic").add(*blocks).build()
     assert out.system == [{"type": "text", "text": "rules", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
     marked = {"type": "text", "text": "u2", "cache_control": {"type": "ephemeral"}}
     assert [message["content"] for message in out.messages] == ["u1", [marked], "a1", "u3"]
@@ -276,7 +276,7 @@ async def test_the_mark_reaches_the_request():
 async def test_blocks_of_one_name_have_marks_of_their_own():
     """A mark belongs to the block that asks for it, not to every block of its name."""
     blocks = Block("doc", chat("u1"), Tier.RAG, cache=True), Block("doc", chat("u2"), Tier.RAG), Block("h", chat("u3"))
-    out = await ContextBuilder(1_000, format="anthropic").add(*blocks).build()
+    out = await ContextBuilder(Budget(1_000), format="anthropic").add(*blocks).build()
     assert out.report.cache_points == (0,)
     assert [isinstance(message["content"], str) for message in out.messages] == [False, True, True]
 
@@ -407,7 +407,7 @@ def test_the_same_bytes_from_200_builds():
 async def test_a_request_of_which_nothing_is_left_is_refused(format_name, tier):
     """Where nothing of a block must stay, its stage may take all of it, but no request is sent without a message."""
     talk = Block("h", [{"role": "user", "content": "word " * 90}], tier=tier, evict=Drop(), max_tokens=20)
-    builder = ContextBuilder(800, format=format_name).add(talk)
+    builder = ContextBuilder(Budget(800), format=format_name).add(talk)
     with pytest.raises(ContextOverflow, match="block 'h'") as caught:
         await builder.build()
     assert "nothing is left to send" in caught.value.__notes__[0]
@@ -420,7 +420,7 @@ async def test_newest_words_stay_in_the_conversation_alone():
     question = Block("q", [{"role": "user", "content": "now"}], tier=Tier.SCRATCHPAD)
     for tier, left in ((Tier.HISTORY, ["newest", "now"]), (Tier.RAG, ["now"])):
         out = (
-            await ContextBuilder(800, format="openai-chat")
+            await ContextBuilder(Budget(800), format="openai-chat")
             .add(Block("h", turns, tier=tier, evict=Drop(), max_tokens=20), question)
             .build()
         )

@@ -128,7 +128,7 @@ def test_the_budget_is_used_up(both_loops, sizes, room):
 
     async def main():
         messages = [{"role": "user", "content": " word" * size} for size in sizes]
-        made = ContextBuilder(room + 40, format="openai-chat").add(Block("h", messages, evict=TruncateOldest()))
+        made = ContextBuilder(Budget(room + 40), format="openai-chat").add(Block("h", messages, evict=TruncateOldest()))
         report = (await made.build()).report
         gone = [change.tokens_before for change in report.blocks[0].changes]
         assert not gone or report.remaining_tokens < gone[-1]
@@ -141,11 +141,11 @@ def test_values_alone_need_no_format(both_loops):
 
     async def main():
         plain = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
-        out = await ContextBuilder(100).add(Block("h", plain)).build()
+        out = await ContextBuilder(Budget(100)).add(Block("h", plain)).build()
         assert out.messages == plain
         tools = [{"name": "look", "parameters": {"type": "object"}}]
         with pytest.raises(AmbiguousFormat):
-            await ContextBuilder(100, tools=tools).add(Block("h", plain)).build()
+            await ContextBuilder(Budget(100), tools=tools).add(Block("h", plain)).build()
 
     both_loops(main)
 
@@ -154,7 +154,9 @@ def test_an_error_names_the_block(both_loops):
     """A message that cannot be read is named with its block, and the report says so."""
 
     async def main():
-        made = ContextBuilder(100, format="openai-chat").add(Block("notes", [{"role": "user"}, {"role": "nobody"}]))
+        made = ContextBuilder(Budget(100), format="openai-chat").add(
+            Block("notes", [{"role": "user"}, {"role": "nobody"}])
+        )
         with pytest.raises(InvalidInput, match=r"block 'notes', messages\[1\]"):
             await made.build()
         assert "block 'notes'" in made.report.error
@@ -168,7 +170,7 @@ def test_tools_are_counted(both_loops):
     async def main():
         tool = {"type": "function", "function": {"name": "look", "description": "word " * 50, "parameters": {}}}
         messages = [{"role": "user", "content": "word " * 20} for _ in range(20)]
-        made = ContextBuilder(200, format="openai-chat", tools=[tool])
+        made = ContextBuilder(Budget(200), format="openai-chat", tools=[tool])
         out = await made.add(Block("h", messages, evict=TruncateOldest())).build()
         assert out.tools == [tool]
         assert out.report.fixed_tokens > 50

@@ -4,7 +4,18 @@ import pytest
 from attrs import evolve
 from blocks import block, builder, built, chat, said
 
-from agentctx import Context, ContextOverflow, InvalidInput, Message, Outcome, StageError, Text, Thinking, ToolCall
+from agentctx import (
+    Budget,
+    Context,
+    ContextOverflow,
+    InvalidInput,
+    Message,
+    Outcome,
+    StageError,
+    Text,
+    Thinking,
+    ToolCall,
+)
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.builder.blocks import concatenate
 from agentctx.strategies import Drop, Strict, Summarize, TruncateOldest
@@ -138,7 +149,7 @@ async def test_signed_reasoning_is_not_edited(change):
         return [change(message) if message.role == "assistant" else message for message in await concatenate(sections)]
 
     def anthropic(tokens, evict, formatter):
-        made = ContextBuilder(tokens, counter=FixedCounter(10), format="anthropic", formatter=formatter)
+        made = ContextBuilder(Budget(tokens), counter=FixedCounter(10), format="anthropic", formatter=formatter)
         return made.add(Block("h", THINKING, evict=evict))
 
     with pytest.raises(StageError, match=r"editing of block 'h': edited or made signed reasoning in messages\[0\]"):

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, left_by, said
 
-from agentctx import ConfigError, ContextOverflow, Message, Text
+from agentctx import Budget, ConfigError, ContextOverflow, Message, Text
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.tokens import FixedCounter
@@ -65,7 +65,9 @@ async def test_an_eviction_lets_a_counters_error_through(evict, works):
 async def test_a_counters_error_on_a_summary():
     """A counter's error on the summary comes through; the fallback is for the summarizer's own."""
     talk = block("h", chat("u1", "a1", "u2"), Summarize(shorter))
-    made = ContextBuilder(25, counter=Costs(10, 10, 10, OSError("no vocabulary")), format="openai-chat").add(talk)
+    made = ContextBuilder(Budget(25), counter=Costs(10, 10, 10, OSError("no vocabulary")), format="openai-chat").add(
+        talk
+    )
     with pytest.raises(ConfigError, match="counter Costs raised OSError: no vocabulary") as caught:
         await made.build()
     assert "block 'h'" in caught.value.__notes__[0]
@@ -93,7 +95,7 @@ async def test_each_message_is_counted_once(evict, count, tokens, left):
 async def test_what_is_too_large_is_counted_once(count):
     """Also when even the first of a block is too large, nothing is counted twice: once each, and the build fails."""
     counter = Costs(10)
-    made = ContextBuilder(5, counter=counter, format="openai-chat")
+    made = ContextBuilder(Budget(5), counter=counter, format="openai-chat")
     made.add(block("ranked", chat(*(f"u{n}" for n in range(count))), DropTail()))
     with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'ranked'"):
         await made.build()
@@ -103,7 +105,7 @@ async def test_what_is_too_large_is_counted_once(count):
 @pytest.mark.parametrize("answer", [None, "ten", -1, 2.5])
 async def test_what_is_no_number_of_tokens(answer):
     """What is no number of tokens is refused, and the error names the counter."""
-    made = ContextBuilder(50, counter=Costs(answer), format="openai-chat").add(block("a", chat("u1")))
+    made = ContextBuilder(Budget(50), counter=Costs(answer), format="openai-chat").add(block("a", chat("u1")))
     with pytest.raises(ConfigError, match=r"Costs: a message was counted as .*; expected a whole number of tokens"):
         await made.build()
 
@@ -119,7 +121,7 @@ class Floating:
 async def test_what_is_no_number_of_tokens_of_a_text():
     """The same for a counter of text alone."""
     with pytest.raises(ConfigError, match=r"Floating: a text of 4 characters was counted as 2\.0"):
-        await ContextBuilder(50, counter=Floating(), format="openai-chat").add(block("a", chat("u1"))).build()
+        await ContextBuilder(Budget(50), counter=Floating(), format="openai-chat").add(block("a", chat("u1"))).build()
 
 
 class Indexed:
@@ -132,7 +134,11 @@ class Indexed:
 
 async def test_integers_of_other_libraries():
     """Integers of other libraries are integers."""
-    out = await ContextBuilder(25, counter=Costs(Indexed()), format="openai-chat").add(block("a", chat("u1"))).build()
+    out = (
+        await ContextBuilder(Budget(25), counter=Costs(Indexed()), format="openai-chat")
+        .add(block("a", chat("u1")))
+        .build()
+    )
     assert out.report.used_tokens == 10
 
 
@@ -140,7 +146,7 @@ async def test_integers_of_other_libraries():
 def test_something_that_cannot_count(counter):
     """Something that cannot count is refused at once."""
     with pytest.raises(ConfigError, match="counter must be a function of a text, or an object with count, got "):
-        ContextBuilder(100, counter=counter)
+        ContextBuilder(Budget(100), counter=counter)
 
 
 @pytest.mark.both_loops
@@ -170,7 +176,7 @@ async def test_a_fixed_cost_has_no_overhead():
 
 async def test_without_a_counter_the_models_encoding_counts():
     """Without a counter the model's own encoding counts."""
-    out = await ContextBuilder(100).add(Block("sys", chat("s1"), Tier.SYSTEM)).build()
+    out = await ContextBuilder(Budget(100)).add(Block("sys", chat("s1"), Tier.SYSTEM)).build()
     assert 0 < out.report.used_tokens < 10
 
 
@@ -198,7 +204,7 @@ class Broken:
 async def test_a_counters_error_is_named_as_the_counters(breaks_at):
     """A counter's error is named as the counter's, with its words, in the report, too."""
     blocks = block("a", chat("u1", "u2", "u3"), TruncateOldest()), block("b", chat("s4"))
-    made = ContextBuilder(25, counter=Broken(breaks_at), format="openai-chat").add(*blocks)
+    made = ContextBuilder(Budget(25), counter=Broken(breaks_at), format="openai-chat").add(*blocks)
     with pytest.raises(ConfigError, match="counter Broken raised ArithmeticError: the counter is broken"):
         await made.build()
     assert made.report.error.startswith("ConfigError: counter Broken raised ArithmeticError: the counter is broken")

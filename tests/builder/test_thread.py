@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from agentctx import ConfigError
+from agentctx import Budget, ConfigError
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import ContextOverflow, InvalidInput, StoreConflict, StoreUnavailable
 from agentctx.stores import MemoryStore
@@ -17,7 +17,7 @@ def says(text, role="user"):
 
 
 def builder(budget=8_000, evict=None, block="history"):
-    return ContextBuilder(budget, format="openai-chat").add(Block(block, [], evict=evict or TruncateOldest()))
+    return ContextBuilder(Budget(budget), format="openai-chat").add(Block(block, [], evict=evict or TruncateOldest()))
 
 
 class Store:

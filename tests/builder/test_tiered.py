@@ -54,7 +54,7 @@ def left(view):
 
 async def prepared(stage, messages, tokens, **options):
     """The view in so many tokens, ten a message."""
-    return await Pipeline(stage, budget=tokens, counter=FixedCounter(10), **options).prepare(messages)
+    return await Pipeline(stage, budget=Budget(tokens), counter=FixedCounter(10), **options).prepare(messages)
 
 
 @pytest.mark.anyio
@@ -238,7 +238,7 @@ def test_linear(work):
 
     def divided(rounds):
         pipeline = Pipeline(
-            Tiered([TierRule(Tier.RAG, share=0.3)], tier_of=SEARCHED), budget=rounds * 5, counter=counter
+            Tiered([TierRule(Tier.RAG, share=0.3)], tier_of=SEARCHED), budget=Budget(rounds * 5), counter=counter
         )
         messages = agent(rounds)
         return lambda: anyio.run(partial(pipeline.prepare, messages, format="openai-chat"))

@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
-from agentctx import ConfigError, Pipeline, Session, Sessions, wrap
+from agentctx import Budget, ConfigError, Pipeline, Session, Sessions, wrap
 from agentctx.session.sessions import PAUSE
 from agentctx.testing.servers import chat_completions
 
@@ -480,7 +480,7 @@ def test_numbers_that_make_no_sense(options):
 
 def test_sessions_without_a_key_or_of_another_pipeline():
     """Sessions that nothing could ever be put into are refused, and so are those of another pipeline."""
-    given, other = OpenAI(api_key="none"), Pipeline(agentctx.FitContextWindow(), budget=1_000)
+    given, other = OpenAI(api_key="none"), Pipeline(agentctx.FitContextWindow(), budget=Budget(1_000))
     with pytest.raises(ConfigError, match=r"^wrap\.key must be a function where there are sessions="):
         wrap(given, PLAN, sessions=Sessions(PLAN))
     with pytest.raises(ConfigError, match=r"^wrap\.sessions must be made with the same pipeline, got "):

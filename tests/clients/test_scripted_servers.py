@@ -13,7 +13,7 @@ from google import genai
 from google.genai import errors
 
 import agentctx
-from agentctx import ConfigError, FitContextWindow, Pipeline
+from agentctx import ConfigError, FitContextWindow, Pipeline, presets
 from agentctx.economics import SilentTruncationSuspected
 from agentctx.testing import ServerFault, assert_fits, assert_task_survives, assistant, call, thinking, user
 from agentctx.testing.servers import provider_server
@@ -178,6 +178,24 @@ async def test_a_loop_tells_of_a_silent_truncation_of_the_script(serve):
     await loop(server, Pipeline(FitContextWindow(), budget=40_000, on_compact=heard.append), 10)
     assert [type(event) for event in heard] == [SilentTruncationSuspected]
     server.assert_complete()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("preset", [presets.assistant, presets.coding_agent, presets.general, presets.thrifty])
+async def test_an_integer_budget_leaves_room_for_the_longest_answer(serve, preset):
+    """A provider that refuses prompt and longest answer above its window refuses nothing of a loop that outgrows it."""
+    window, model, largest = 8_000, "claude-sonnet-5-5", 0
+    server, messages = serve("anthropic", ["Go on."] * 16, window=window), [{"role": "user", "content": "Mend it."}]
+    session = preset(window).session(model=model, format="anthropic")
+    async with anthropic.AsyncAnthropic(base_url=server.base_url, api_key="none", max_retries=0) as client:
+        for number in range(16):
+            view = await session.prepare(messages)
+            largest = max(largest, view.report.tokens_after)
+            answer = await client.messages.create(model=model, max_tokens=window // 4, messages=view.messages)
+            said = f"{number}: " + "so much that was said. " * 150
+            messages += [{"role": "assistant", "content": answer.content[0].text}, {"role": "user", "content": said}]
+    server.assert_complete()
+    assert largest > window // 2
 
 
 def test_what_no_server_can_do_is_refused():

@@ -34,7 +34,7 @@ async def test_a_client_of_the_user_s_is_asked(serve, closing, kind, wrapped):
     ready = OpenAISummarizer if of_openai else AnthropicSummarizer
     model = "gpt-4o" if of_openai else "claude-sonnet-5-5"
     asked = wrap(client, Pipeline(Summarize(), budget=100_000)) if wrapped else client
-    pipeline = Pipeline(Summarize(ready(asked, model, timeout=30)), budget=1_000)
+    pipeline = Pipeline(Summarize(ready(asked, model, timeout=30)), budget=Budget(1_000))
     turns = [turn for place in range(12) for turn in (user(f"note {place}"), assistant("so " * 150))]
     view = await pipeline.prepare(transcript("openai-chat", user("the task"), *turns, user("on")))
     assert len(desk.requests) == 1
@@ -58,7 +58,7 @@ async def test_a_request_and_its_answer_fit_the_window(serve, closing, kind, win
     )
     client = closing(kind(base_url=f"{url}/v1" if of_openai else url, api_key="none", max_retries=0))
     model = "gpt-4o-mini" if of_openai else "claude-haiku-4-5"
-    pipeline = Pipeline(Summarize(ready(client, model, window=window, timeout=30), fallback=None), budget=6_000)
+    pipeline = Pipeline(Summarize(ready(client, model, window=window, timeout=30), fallback=None), budget=Budget(6_000))
     turns = [turn for place in range(40) for turn in (user(f"note {place}"), assistant(f"{place} so " * 200))]
     view = await pipeline.prepare(transcript("openai-chat", user("the task"), *turns, user("on")))
     assert desk.requests

@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 from attrs import evolve
 
-from agentctx import ConfigError, FitContextWindow, InvalidInput, Pipeline
+from agentctx import Budget, ConfigError, FitContextWindow, InvalidInput, Pipeline
 from agentctx.comparison import Contender, Failed, Measured, Results, compare, measure, processes, read_contenders
 from agentctx.comparison.contenders import READY, contender
 from agentctx.comparison.run import read_rows
@@ -188,7 +188,7 @@ def test_a_session_without_model_or_window():
         measure(recording, Contender.of("plain", preset="oldest_out"))
 
 
-OWN = Pipeline(FitContextWindow(), budget=2_000)
+OWN = Pipeline(FitContextWindow(), budget=Budget(2_000))
 
 
 def make(budget, model):

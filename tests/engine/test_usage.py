@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentctx import InvalidInput, Pipeline
+from agentctx import Budget, InvalidInput, Pipeline
 from agentctx.engine.usage import MOST, _say_unreadable, is_one_prompt, output_tokens, prompt_tokens
 
 
@@ -55,7 +55,7 @@ class Broken:
 @pytest.mark.anyio
 async def test_a_usage_that_raises_teaches_nothing(field, caplog):
     """The answer is paid for: no error of a usage object's own code comes out of ``record``; it is said once."""
-    session = Pipeline(budget=1_000).session()
+    session = Pipeline(budget=Budget(1_000)).session()
     await session.prepare([{"role": "user", "content": "hello"}])
     before = session.billed_tokens, session.budget
     _say_unreadable.cache_clear()

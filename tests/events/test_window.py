@@ -140,7 +140,9 @@ async def test_the_live_view_on_a_terminal_that_takes_ascii_only():
     for encoding in ("utf-8", "ascii"):
         shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         with LiveView(Console(file=shown, width=120)) as live:
-            session = Pipeline(FitContextWindow(), budget=2_000, sinks=[live]).session(id="a" * 30, model="gpt-5.4")
+            session = Pipeline(FitContextWindow(), budget=Budget(2_000), sinks=[live]).session(
+                id="a" * 30, model="gpt-5.4"
+            )
             for count in (1, 9, 13):
                 await session.prepare(rounds(count))
         shown.flush()
@@ -152,7 +154,7 @@ async def test_the_live_view_on_a_terminal_that_takes_ascii_only():
 async def test_a_view_is_seen_by_a_sink():
     """A step is told with what is to be sent."""
     events = []
-    await Pipeline(budget=9_000, sinks=[events.append]).prepare(rounds(2))
+    await Pipeline(budget=Budget(9_000), sinks=[events.append]).prepare(rounds(2))
     assert isinstance(events[0].view, View)
     assert Window.of(events[0].view).tokens == events[0].report.tokens_after
 
@@ -160,11 +162,11 @@ async def test_a_view_is_seen_by_a_sink():
 def test_the_window_of_a_file():
     """For people and as JSON; exit code 1 above the limit, or one line of bad input; without a window the sums."""
     run = CliRunner().invoke
-    told = json.loads(run(app, ["window", str(SHIPPED), "--window", "64k", "--json"]).stdout)
+    told = json.loads(run(app, ["window", str(SHIPPED), "--window", "76k", "--json"]).stdout)
     assert sum(section["tokens"] for section in told["sections"]) == told["tokens"] > 50_000
-    assert told["limit"] == 60_000
+    assert told["limit"] == 76_000 - 16_384
     assert told["advice"]
-    drawn = run(app, ["window", str(SHIPPED), "--window", "64k"]).stdout
+    drawn = run(app, ["window", str(SHIPPED), "--window", "76k"]).stdout
     assert "it will be cut soon" in drawn
     for options in ((), ("--json",)):
         assert run(app, ["window", str(SHIPPED), "--window", "8k", *options]).exit_code == 1

@@ -94,7 +94,7 @@ async def test_a_cut_leaves_no_two_messages_of_the_user_in_a_row_where_they_are_
     """Where the answer between them goes, a word of the assistant stands for it."""
     said = (("user", "One?"), ("assistant", "1. " * 500), ("user", "Two?"), ("assistant", "2."), ("user", "Three?"))
     messages = [{"role": role, "content": [{"text": text}]} for role, text in said]
-    pipeline = Pipeline(FitContextWindow(), budget=200)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(200))
     view = await pipeline.prepare(messages, format="bedrock", model="anthropic.claude-3-5-sonnet-20240620-v1:0")
     assert view.messages[1] == {"role": "assistant", "content": [{"text": "[no answer]"}]}
     assert [view.messages[0], *view.messages[2:]] == [messages[0], *messages[2:]]

@@ -68,7 +68,7 @@ async def test_a_store_keeps_messages_of_any_shape(preparing, said, kept):
     register_format(Pairs())
     talk = [("user", "task"), *[("assistant", said), ("user", "more " * 20)] * 20]
     store = MemoryStore()
-    view = await preparing(Pipeline(FitContextWindow(), budget=300, store=store), "pairs")(talk)
+    view = await preparing(Pipeline(FitContextWindow(), budget=Budget(300), store=store), "pairs")(talk)
     (handle,) = {change.handle for change in view.report.changes if change.role == "assistant"}
     assert json.loads(await store.get(handle)) == ["assistant", kept]
 
@@ -125,7 +125,7 @@ class Lines(WireFormat):
 async def test_a_changed_message_is_seen_whatever_its_shape(wire, made):
     """A session takes in what the caller has changed: it is shown, counted, and held to the budget."""
     register_format(wire)
-    session = Pipeline(FitContextWindow(), budget=500).session(format=wire.name)
+    session = Pipeline(FitContextWindow(), budget=Budget(500)).session(format=wire.name)
     await session.prepare([made("user", "Hi"), made("assistant", "Yes?")])
     changed = [made("user", "Zzz, I changed my task"), made("assistant", "Yes?"), made("user", "Go on")]
     view = await session.prepare(changed)

@@ -100,7 +100,7 @@ MANY = [
 
 PIPELINES = {
     "wide": lambda: Pipeline(FitContextWindow(), budget=Budget(window=100_000)),
-    "narrow": lambda: Pipeline(FitContextWindow(), budget=300),
+    "narrow": lambda: Pipeline(FitContextWindow(), budget=Budget(300)),
     "cutting": lambda: Pipeline(TruncateToolOutputs(20), budget=Budget(window=100_000)),
 }
 

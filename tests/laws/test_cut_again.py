@@ -143,7 +143,7 @@ async def test_a_cache_marker_that_is_one_too_many_goes_from_what_is_cut_again()
     read = [assistant(call("c", "read"), call("d", "read")), result("c", lines), result("d", "word " * 280)]
     turns = [turn for number in range(3) for turn in (assistant("so"), user(f"word {number} " * 5))]
     messages = transcript("anthropic", user("task"), *read, *turns, assistant("so"), user("word 3 " * 330))
-    session = Pipeline(budget=1500, store=store).session(format="anthropic")
+    session = Pipeline(budget=Budget(1500), store=store).session(format="anthropic")
     shown = [messages[0]]
     for place in range(1, len(messages), 2):
         block = messages[place + 1]["content"]

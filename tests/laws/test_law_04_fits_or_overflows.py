@@ -446,6 +446,6 @@ async def test_a_refusal_names_the_limit_also_where_the_user_has_to_speak_last(p
     ]
     messages = [*said, {"role": "user", "content": [{"type": "text", "text": " "}]}]
     with pytest.raises(ContextOverflow) as refused:
-        await preparing(Pipeline(budget=100), "anthropic", "claude-opus-5-5")(messages)
+        await preparing(Pipeline(budget=Budget(100)), "anthropic", "claude-opus-5-5")(messages)
     assert refused.value.limit == 100
     assert refused.value.tokens > 200

@@ -135,7 +135,7 @@ async def test_what_stands_in_for_the_user_is_not_the_first_task(walk, format_na
     """Where the model speaks first, something stands before it for some providers: the task is still the user's."""
     greeting = [assistant("Hello."), user("the first task")]
     asked = transcript(format_name, *greeting, assistant("I begin."), *busy_rounds(12), user("latest wish"))
-    pipeline, least, cuts = Pipeline(*HARSH, budget=900), len(transcript(format_name, *greeting)), 0
+    pipeline, least, cuts = Pipeline(*HARSH, budget=Budget(900)), len(transcript(format_name, *greeting)), 0
     async for passed, view in walk(pipeline, asked, mode, format=format_name, model=model):
         assert len(passed) < least or "the first task" in json.dumps(view.messages)
         cuts += view.report.acted
@@ -271,7 +271,7 @@ async def test_what_nobody_has_read_stays_whoever_spoke_since(format_name, stage
 async def test_one_object_in_many_places_is_no_error(stage):
     """A caller may pass one message object many times: the first and the latest of them survive."""
     message = {"role": "user", "content": "again and again " * 10}
-    view = await Pipeline(stage, budget=300).prepare([message] * 60, format="openai-chat")
+    view = await Pipeline(stage, budget=Budget(300)).prepare([message] * 60, format="openai-chat")
     assert view.messages[0] is view.messages[-1] is message
     assert 1 <= len(view.messages) < 60
 

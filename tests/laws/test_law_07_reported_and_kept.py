@@ -352,7 +352,7 @@ ALL_FORMATS = [*FORMATS, "openai-responses"]
 @pytest.mark.parametrize("format_name", ALL_FORMATS)
 async def test_what_repair_puts_in_says_why(format_name, preparing):
     """What stands for a result that is lost names the call, in this step and in later ones."""
-    prepare = preparing(Pipeline(budget=9_000), format_name)
+    prepare = preparing(Pipeline(budget=Budget(9_000)), format_name)
     asked = transcript(format_name, user("task"), assistant(call("c1", "read"), call("c2", "read")), result("c1", "r"))
     for said in (["go"], ["go", "on"]):
         view = await prepare([*asked, *transcript(format_name, *map(user, said))])
@@ -369,7 +369,7 @@ async def test_what_makes_way_says_for_what(waits, preparing):
     asked = [user("task"), assistant(*(call(f"c{number}", "read") for number in range(5)))]
     answered = [result(f"c{number}", "r") for number in range(5)]
     messages = transcript("openai-chat", *asked, *map(user, waits), *answered)
-    view = await preparing(Pipeline(budget=9_000), "openai-chat")(messages)
+    view = await preparing(Pipeline(budget=Budget(9_000)), "openai-chat")(messages)
     why = "it makes way: the tool result was moved to its call"
     told = [(change.index, change.outcome, change.reason) for change in view.report.in_force]
     assert told == [(2 + number, Outcome.MOVED, why) for number in range(len(waits))]
@@ -387,7 +387,7 @@ async def test_half_of_a_server_call_says_why_it_goes(half, call_id, before, pre
     one = next(block for block in (asked, found) if block["type"] == half)
     messages = transcript("anthropic", user("task"), user("go"))
     messages.insert(1, {"role": "assistant", "content": [one, {"type": "text", "text": "so"}]})
-    view = await preparing(Pipeline(budget=9_000), "anthropic")(messages)
+    view = await preparing(Pipeline(budget=Budget(9_000)), "anthropic")(messages)
     (change,) = view.report.in_force
     assert (change.index, change.outcome) == (1, Outcome.EDITED)
     assert change.reason == f"{before}half of a call that the provider's server runs"
@@ -489,7 +489,7 @@ async def test_what_is_protected_loses_only_what_is_refused_and_the_report_says_
         turns += [assistant(thinking("hm", f"c2ln{place}"), call(f"t{place}", "bash")), result(f"t{place}", "r " * 100)]
     messages = transcript(format_name, *turns, assistant("done"), user("next"))
     model = {"anthropic": "claude-opus-5-5", "bedrock": "us.anthropic.claude-opus-5-5"}[format_name]
-    pipeline = Pipeline(FitContextWindow(), budget=900, protect=[Protect.pins(9)])
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(900), protect=[Protect.pins(9)])
     view = await pipeline.prepare(messages, model=model, format=format_name)
     (change,) = (change for change in view.report.in_force if change.index == 9)
     assert (change.outcome, change.stage) == (Outcome.EDITED, "DropBoundThinking")
@@ -505,7 +505,7 @@ async def test_what_is_protected_loses_only_what_is_refused_and_the_report_says_
 @pytest.mark.parametrize("system", [None, [{"text": "Mend."}, {"cachePoint": {"type": "default"}}]])
 async def test_markers_that_a_model_refuses_are_named_when_they_go(system, preparing):
     """Cache points that the model does not take are named where they stood, at every step, and cost nothing."""
-    prepare = preparing(Pipeline(budget=9_000), "bedrock", "mistral.mistral-large-2402-v1:0")
+    prepare = preparing(Pipeline(budget=Budget(9_000)), "bedrock", "mistral.mistral-large-2402-v1:0")
     tool = {"toolSpec": {"name": "read", "inputSchema": {"json": {"type": "object"}}}}
     messages = transcript("bedrock", user("task"))
     for _ in range(2):

@@ -174,7 +174,7 @@ async def test_what_inner_pipelines_bring_holds():
 async def test_what_an_inner_pipeline_pins_no_outer_stage_takes():
     """A rule of an inner pipeline holds for the stages around it, and for the fit guarantee."""
     inner = Pipeline(ClearToolResults(2), protect=[Protect.pins(2)])
-    session = Pipeline(inner, TrimRounds(1), budget=1_500).session(format="openai-chat")
+    session = Pipeline(inner, TrimRounds(1), budget=Budget(1_500)).session(format="openai-chat")
     history = transcript("openai-chat", user("task"))
     for step in range(20):
         history += rounds("openai-chat", step, step + 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx import ContextOverflow, FitContextWindow, Pack, Pipeline, Session, Tiered, count, validate
+from agentctx import Budget, ContextOverflow, FitContextWindow, Pack, Pipeline, Session, Tiered, count, validate
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_what_follows_after_a_cut_is_legal(stage, kind, history):
     full = count(history, model=model, format=name)
     sent = 0
     for window in range(40, full, 16):
-        pipeline = Pipeline(STAGES[stage](), budget=window)
+        pipeline = Pipeline(STAGES[stage](), budget=Budget(window))
         try:
             view = await pipeline.prepare(history, format=name, model=model)
         except ContextOverflow:

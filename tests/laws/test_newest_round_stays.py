@@ -111,6 +111,6 @@ def test_a_round_of_many_calls_is_one(cutting, old):
     newest = history[11:20]
     window = count([history[0], history[-1]]) + 2 * count(newest) + 50
     assert window < count(history)
-    view = blocking(Pipeline(cutting, FitContextWindow(), budget=window).prepare, history)
+    view = blocking(Pipeline(cutting, FitContextWindow(), budget=Budget(window)).prepare, history)
     assert view.messages[-11:-2] == newest
     assert view.report.changes

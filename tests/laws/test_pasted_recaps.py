@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentctx import FitContextWindow, Ledger, Pipeline, Session, TrimRounds, blocking
+from agentctx import Budget, FitContextWindow, Ledger, Pipeline, Session, TrimRounds, blocking
 from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.strategies import trail_in
 from agentctx.testing import assistant, call, result, transcript, user
@@ -63,7 +63,7 @@ def test_it_is_the_user_s_anywhere_but_behind_the_first_task(format_name, kind, 
     """It goes last as all words of the user, and nothing that it says is told as this conversation's."""
     messages, place = history(format_name, PASTED[kind], where)
     cuts = (TrimRounds(2),) if trims else ()
-    pipeline = Pipeline(*cuts, FitContextWindow(), Ledger(max_tokens=80), budget=1_200)
+    pipeline = Pipeline(*cuts, FitContextWindow(), Ledger(max_tokens=80), budget=Budget(1_200))
     view = prepared(pipeline, messages, format_name, mode)
     kept = messages[place] in view.messages
     assert kept or (trims and where not in ("first", "last"))
@@ -82,7 +82,7 @@ def test_it_is_the_user_s_anywhere_but_behind_the_first_task(format_name, kind, 
 def test_the_library_s_own_is_known_again(format_name, mode):
     """One recap stands behind the first task, and counts on, whatever the caller passes on of it."""
     messages, _ = history(format_name, "USER", "last", rounds=12)
-    pipeline = Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=900)
+    pipeline = Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=Budget(900))
     view = prepared(pipeline, messages, format_name, mode)
     later = [*view.messages, *transcript(format_name, assistant("Well. " * 300), user("so?"))]
     again = blocking(pipeline.prepare, later, format=format_name)
@@ -98,7 +98,7 @@ def test_the_library_s_own_is_known_again(format_name, mode):
 def test_what_a_session_has_heard_the_user_say_it_counts_as_one_message(format_name, mode, sections):
     """Where the user says it right behind the first task, also after loads: nothing that it counts is counted."""
     turns = [user("Task: another"), user(TEXT if sections else Recap(12, 6, 1).written().text)]
-    pipeline = Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=1_000)
+    pipeline = Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=Budget(1_000))
     session, shown, known, counted = pipeline.session(format=format_name), [], 0, 0
     for number in range(9):
         history = transcript(format_name, *turns)

@@ -56,7 +56,7 @@ async def test_what_fits_without_a_recap_is_sent(format_name, smaller, preparing
 async def test_a_protected_recap_stays():
     """What the caller protects is sent as it is, or nothing is."""
     view = await summed_up("openai-chat")
-    pipeline = Pipeline(budget=300, protect=[Protect.where(is_recap)])
+    pipeline = Pipeline(budget=Budget(300), protect=[Protect.where(is_recap)])
     with pytest.raises(ContextOverflow):
         await pipeline.prepare(view.messages, format="openai-chat")
 

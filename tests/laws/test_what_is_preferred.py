@@ -85,7 +85,7 @@ def test_a_cut_leaves_room_for_what_tells_of_it(stage, format_name, mode):
         turns += [assistant(f"A{number}", write), result(f"c{number}", "ok " * (200 if number % 3 else 5))]
         turns += [assistant("done"), user(f"USER{number} " + "and so on " * (number % 2 or 40))]
     messages = transcript(format_name, *turns, assistant("ok"), user("go on"))
-    pipeline = Pipeline(CUTTING[stage], Ledger(), budget=2_000)
+    pipeline = Pipeline(CUTTING[stage], Ledger(), budget=Budget(2_000))
     prepare = pipeline.session(format=format_name).prepare if mode == "session" else pipeline.prepare
     options = {} if mode == "session" else {"format": format_name}
     view = blocking(prepare, messages, **options)

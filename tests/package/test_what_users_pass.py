@@ -53,7 +53,7 @@ async def built(block=None, **options):
 
 async def opened(*names, **options):
     """Sessions by name, opened one after the other."""
-    sessions = Sessions(Pipeline(budget=500), **options)
+    sessions = Sessions(Pipeline(budget=Budget(500)), **options)
     for name in names:
         async with sessions.open(name):
             pass

@@ -251,7 +251,7 @@ def test_what_a_pipeline_raises_is_said(given):
         raise ConfigError(what)
 
     at = given()
-    stages = [(Pipeline(stage, budget=1_000), 500) for stage in (broken, leaving)]
+    stages = [(Pipeline(stage, budget=Budget(1_000)), 500) for stage in (broken, leaving)]
     for made, status in (*stages, (unknown, 400)):
         with proxying(Proxy(made, Upstreams(everything=at.url))) as url:
             answer = httpx.post(f"{url}/v1/messages", json=chat(), headers=KEYS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentctx import Pipeline
+from agentctx import Budget, Pipeline
 from agentctx.replay import Recording, replay
 from agentctx.report import session_data
 
@@ -52,4 +52,4 @@ def reverse_the_middle():
             tuple(context.messages[turned.get(place, place)] for place in range(len(context.messages)))
         )
 
-    return Pipeline(stage, budget=8_000)
+    return Pipeline(stage, budget=Budget(8_000))

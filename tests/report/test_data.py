@@ -150,7 +150,7 @@ def test_moved_messages_stand_in_their_new_order(follow, example, reverse_the_mi
 def test_a_call_that_overflows_shows_what_was_given(follow):
     """Where nothing could be sent, the page has the history as it is, and no tokens sent."""
     messages = [{"role": "user", "content": "word " * 3_000}, {"role": "assistant", "content": "Yes."}]
-    data, steps = follow(Recording(messages, format="openai-chat"), presets.coding_agent(2_000))
+    data, steps = follow(Recording(messages, format="openai-chat"), presets.coding_agent(Budget(2_000)))
     assert steps[0].overflow is not None
     assert data.calls[0].kinds == (0,) * len(KINDS)
     assert [index for index, state in rows_of(data, 1)] == [0]

@@ -17,12 +17,12 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from agentctx import FitContextWindow, Pipeline, Sessions, blocking
+from agentctx import Budget, FitContextWindow, Pipeline, Sessions, blocking
 from agentctx.session.session import current
 
 pytestmark = pytest.mark.both_loops
 
-PLAN = Pipeline(FitContextWindow(), budget=1_000)
+PLAN = Pipeline(FitContextWindow(), budget=Budget(1_000))
 PATIENCE = 60
 BEGIN = [{"role": "user", "content": "Begin."}]
 
@@ -192,7 +192,7 @@ async def test_a_step_in_a_block_is_no_part_of_its_conversation():
         seen.append(current())
         return context
 
-    session = Pipeline(stage, budget=1_000).session(format="openai-chat")
+    session = Pipeline(stage, budget=Budget(1_000)).session(format="openai-chat")
     with session:
         await session.prepare(BEGIN)
         assert current() is session

@@ -68,9 +68,13 @@ async def test_a_child_of_a_child_is_on_its_own():
     """Names tell the generations apart, each has its own budget, and each survives a restart."""
     plan, told = pipeline(), Recorder()
     parent = plan.session(format="openai-chat", on_compact=told)
-    child = parent.child(2_000)
+    child = parent.child(Budget(2_000))
     grandchild = child.child(Budget(900, trigger=600), id="helper")
-    assert [session.id for session in (child, grandchild, parent.child(500))] == ["session/1", "helper", "session/2"]
+    assert [session.id for session in (child, grandchild, parent.child(Budget(500)))] == [
+        "session/1",
+        "helper",
+        "session/2",
+    ]
     for session in (parent, child, grandchild):
         history = task("openai-chat", f"the task of {session.id}")
         for number in range(12):
@@ -92,7 +96,7 @@ async def test_a_child_begins_with_what_its_parent_learned():
         history += round_of("openai-chat", number, "word")
     view = await parent.prepare(history)
     parent.record({"prompt_tokens": view.report.tokens_after * 2})
-    child = parent.child(4_000)
+    child = parent.child(Budget(4_000))
     assert child.budget.limit < 4_000
     limit = parent.budget.limit
     await child.prepare(history)
@@ -110,7 +114,7 @@ async def test_a_child_goes_by_what_its_parent_goes_by(restarted):
     if restarted:
         parent = Session.load(plan, json.loads(json.dumps(parent.dump())), on_compact=told)
         parent.clock = lambda: 5.0
-    child = parent.child(1_500)
+    child = parent.child(Budget(1_500))
     history = task("anthropic", "the task")
     for number in range(4):
         history = [*history, *round_of("anthropic", number, "word")]

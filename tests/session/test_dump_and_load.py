@@ -199,7 +199,7 @@ async def test_a_history_of_sdk_objects_is_recognised_however_it_was_kept(after)
     asked = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     said = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [asked]})
     messages = [{"role": "user", "content": "task"}, said, {"role": "tool", "tool_call_id": "c", "content": "x " * 900}]
-    plan = Pipeline(TruncateToolOutputs(50), budget=5_000)
+    plan = Pipeline(TruncateToolOutputs(50), budget=Budget(5_000))
     session = plan.session(format="openai-chat")
     cut = (await session.prepare(messages)).messages[2]
     kept = {
@@ -224,7 +224,7 @@ async def test_blocks_of_sdk_objects_are_recognised():
     answer = AnthropicMessage.model_validate(body)
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": answer.content}]
     messages.append({"role": "user", "content": "more"})
-    plan = Pipeline(budget=5_000)
+    plan = Pipeline(budget=Budget(5_000))
     session = plan.session(format="anthropic")
     await session.prepare(messages)
     view = await hop(session, plan).prepare(messages)
@@ -244,7 +244,7 @@ async def test_bytes_come_back_as_bytes():
         {"role": "assistant", "content": [odd]},
         {"role": "user", "content": [answer]},
     ]
-    plan = Pipeline(budget=5_000)
+    plan = Pipeline(budget=Budget(5_000))
     session = plan.session(format="bedrock")
     await session.prepare(messages)
     loaded = hop(session, plan)
@@ -358,11 +358,11 @@ async def test_a_child_keeps_its_budget_and_its_name():
     """A child that was dumped has its own budget after a restart, and a child of it is named after it."""
     plan = pipeline()
     child = plan.session(format="openai-chat", id="main").child(Budget(900, 100, trigger=600))
-    first = child.child(300)
+    first = child.child(Budget(300))
     await child.prepare(rounds("openai-chat", 3))
     loaded = hop(child, plan)
     assert loaded.budget == child.budget == Budget(900, 100, trigger=600)
-    assert (first.id, loaded.id, loaded.child(300).id) == ("main/1/1", "main/1", "main/1/2")
+    assert (first.id, loaded.id, loaded.child(Budget(300)).id) == ("main/1/1", "main/1", "main/1/2")
     assert hop(first, plan).budget == Budget(300)
 
 

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 
-from agentctx import ContextOverflow, Outcome, Pipeline, PlaceCacheMarkers, Session, TruncateToolOutputs, count
+from agentctx import Budget, ContextOverflow, Outcome, Pipeline, PlaceCacheMarkers, Session, TruncateToolOutputs, count
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -39,7 +39,7 @@ async def test_what_goes_out_as_the_same_bytes_is_no_break():
 
 async def test_the_prefix_is_that_of_what_was_sent_also_after_an_overflow():
     """A step that overflowed sent nothing: the next is compared to the view before it."""
-    session = Pipeline(budget=60, counter=FixedCounter(10)).session(format="openai-chat")
+    session = Pipeline(budget=Budget(60), counter=FixedCounter(10)).session(format="openai-chat")
     messages = chat(system("rules"), user("task"), assistant(call("c", "f")))
     sent = (await session.prepare(messages)).messages
     full = [*messages, *chat(result("c", "ok"), *[user(f"{number}") for number in range(2)])]

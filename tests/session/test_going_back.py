@@ -146,7 +146,7 @@ async def test_a_wish_is_there_after_another_way_on_in_which_it_was_not_the_late
     shorter = transcript(format_name, *start, assistant("so"), user("another wish"))
     open_again = transcript(format_name, *start, *rounds(1, first=1))
     longer = [*open_again, *transcript(format_name, user("."), assistant("done"), user("the last"))[1:]]
-    session = Pipeline(TruncateOldest(), budget=200).session(format=format_name)
+    session = Pipeline(TruncateOldest(), budget=Budget(200)).session(format=format_name)
     for messages in (shorter, longer):
         assert "the wish" not in str((await session.prepare(messages)).messages)
     assert "the wish" in str((await session.prepare(open_again)).messages)

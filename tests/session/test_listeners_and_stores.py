@@ -327,7 +327,7 @@ async def test_a_plain_function_counts_everywhere(wrong):
         return (
             lambda: count(messages, format="openai-chat", counter=counter),
             lambda: convert(messages, "anthropic", counter=counter).report.tokens_before,
-            lambda: ContextBuilder(5_000, counter=counter),
+            lambda: ContextBuilder(Budget(5_000), counter=counter),
             lambda: Pipeline(counter=counter),
         )
 
@@ -358,7 +358,7 @@ class Raises:
 )
 async def test_a_counter_that_raises_is_named(counter):
     """Whatever a counter raises is the cause of one error that names the counter."""
-    pipeline = Pipeline(TruncateToolOutputs(5), FitContextWindow(), budget=1_000, counter=counter)
+    pipeline = Pipeline(TruncateToolOutputs(5), FitContextWindow(), budget=Budget(1_000), counter=counter)
     with pytest.raises(ConfigError, match=r"counter (<lambda>|Raises) raised ZeroDivisionError") as caught:
         await pipeline.prepare(rounds(3), format="openai-chat")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -111,7 +111,7 @@ HELLO, OTHER = {"role": "assistant", "content": "hello"}, {"role": "user", "cont
 )
 async def test_what_begins_otherwise_is_another_conversation(one, other):
     """Another task, also after the same words of the model, or another system prompt, begins another one."""
-    session = Pipeline(budget=1_000).session(format="openai-chat")
+    session = Pipeline(budget=Budget(1_000)).session(format="openai-chat")
     await session.prepare(one)
     assert holding(session, RequestParts([*one, HELLO]), "openai-chat") is session
     assert holding(session, RequestParts(other), "openai-chat") is not session

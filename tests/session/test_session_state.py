@@ -159,7 +159,7 @@ async def test_a_child_has_its_own_conversation_and_budget():
     """A sub-agent's session shares nothing with its parent but pipeline, model and what was learned."""
     parent = pipeline().session(format="openai-chat", id="main")
     await parent.prepare(transcript("openai-chat", *rounds(10)))
-    child = parent.child(budget=500)
+    child = parent.child(budget=Budget(500))
     view = await child.prepare(transcript("openai-chat", *rounds(10)))
     assert view.report.tokens_after <= 500
     assert child.id == "main/1"

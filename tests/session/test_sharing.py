@@ -160,7 +160,7 @@ async def test_what_is_asked_in_the_middle_of_a_step():
         assert session.dump() == before
         session.record({"prompt_tokens": first.report.tokens_after + 400})
         assert session.billed_tokens == first.report.tokens_after + 400
-        assert (await session.child(900).prepare(messages[:3])).messages == messages[:3]
+        assert (await session.child(Budget(900)).prepare(messages[:3])).messages == messages[:3]
         loaded = Session.load(plan, session.dump())
         assert (await loaded.prepare(messages[:11])).messages == first.messages
         tasks.start_soon(recover)
@@ -175,7 +175,7 @@ async def test_what_is_asked_in_the_middle_of_a_step():
 @pytest.mark.no_cover  # the same lines over and over
 async def test_a_loop_that_writes_the_view_back_does_not_grow():
     """Over 900 steps with many compactions a session that goes on from its views holds no more objects."""
-    plan = Pipeline(ClearToolResults(3), FitContextWindow(), budget=900, counter=FixedCounter(10))
+    plan = Pipeline(ClearToolResults(3), FitContextWindow(), budget=Budget(900), counter=FixedCounter(10))
     session, messages = plan.session(format="openai-chat"), conversation("long", 0)
     held = []
     for number in range(1_200):
@@ -190,13 +190,13 @@ async def test_a_loop_that_writes_the_view_back_does_not_grow():
 @pytest.mark.no_cover  # the same lines over and over
 async def test_sessions_that_ended_leave_nothing_behind():
     """After hundreds of short sessions, children and restarts, the pipeline holds no more objects than before."""
-    plan = Pipeline(TruncateToolOutputs(50), FitContextWindow(), budget=400, counter=FixedCounter(10))
+    plan = Pipeline(TruncateToolOutputs(50), FitContextWindow(), budget=Budget(400), counter=FixedCounter(10))
     held = []
     for number in range(300):
         session = plan.session(format="openai-chat", id=str(number))
         messages = conversation(f"canary{number}", 3)
         await session.prepare(messages[:3])
         await Session.load(plan, session.dump()).prepare(messages)
-        await session.child(300).prepare(messages)
+        await session.child(Budget(300)).prepare(messages)
         held.append(len(reachable(plan)))
     assert held[299] <= held[9]

@@ -54,7 +54,7 @@ async def test_a_round_that_is_whole_once_repaired_is_not_read_again():
     """A round that was left out stays out, also when its result came after a user's message."""
     messages = transcript("openai-chat", user("task"), assistant("old"), user("more"), assistant(call("c", "f")))
     messages += transcript("openai-chat", user("interrupts")) + transcript("openai-chat", result("c", "late"))
-    pipeline = Pipeline(FitContextWindow(), budget=35, counter=FixedCounter(10))
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(35), counter=FixedCounter(10))
     (view,) = await walk(pipeline.session(format="openai-chat"), messages, 6)
     assert view.messages == [messages[0], messages[4]]
 
@@ -189,7 +189,7 @@ async def test_what_is_moved_behind_an_open_round_is_not_lost_with_it():
         ("assistant", [found, {"type": "text", "text": "fine"}]),
     ]
     messages = [{"role": role, "content": content} for role, content in said]
-    pipeline = Pipeline(FitContextWindow(), budget=174)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(174))
     view = await accounted(pipeline, messages, (5, 9, 10), model="claude-opus-5-5", format="anthropic")
     assert messages[3] in view.messages
 
@@ -206,7 +206,7 @@ async def test_contents_that_repair_joined_are_the_same_once_loaded():
         ("user", [answers]),
     ]
     messages = [{"role": role, "parts": parts} for role, parts in said]
-    pipeline = Pipeline(FitContextWindow(), budget=300)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(300))
     view = await accounted(pipeline, messages, (2, 4), format="gemini")
     assert view.messages == (await pipeline.prepare(messages, format="gemini")).messages
 

@@ -342,7 +342,7 @@ async def test_secrets_are_taken_out_of_histories():
 async def test_twenty_writers_of_one_thread(make):
     """Twenty build requests of one thread at once, by two stores on one place: each message is there once."""
     stores = make(), make()
-    builder = ContextBuilder(200, format="openai-chat").add(Block("history", [], evict=TruncateOldest()))
+    builder = ContextBuilder(Budget(200), format="openai-chat").add(Block("history", [], evict=TruncateOldest()))
 
     async def write(number):
         text = f"message {number} " + "word " * 20

@@ -1,6 +1,6 @@
 """A small agent's transcript, packed: what the tests of packing share."""
 
-from agentctx import Pipeline
+from agentctx import Budget, Pipeline
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -26,5 +26,5 @@ def asked(view):
 
 async def packed(stage, messages, tokens, **options):
     """The view in so many tokens, ten a message unless another counter is given."""
-    pipeline = Pipeline(stage, budget=tokens, **{"counter": FixedCounter(10), **options})
+    pipeline = Pipeline(stage, budget=Budget(tokens), **{"counter": FixedCounter(10), **options})
     return await pipeline.prepare(messages, format="openai-chat")

@@ -177,7 +177,7 @@ async def test_a_condition_holds_for_it_as_for_any_stage():
     stage = ClearByProvider(1_000, 2)
     asking = Pipeline(when(over(1_500), stage)).session(format="anthropic")
     assert [bool((await asking.prepare(rounds(number))).options) for number in (4, 12)] == [False, True]
-    within = await Pipeline(Pipeline(stage, budget=9_000)).prepare(rounds(12), format="anthropic")
+    within = await Pipeline(Pipeline(stage, budget=Budget(9_000))).prepare(rounds(12), format="anthropic")
     assert within.options == (await Pipeline(stage).prepare(rounds(12), format="anthropic")).options
 
 

@@ -163,7 +163,7 @@ class Slow:
 )
 async def test_a_slow_store_costs_no_more_than_one_that_hangs(stage):
     """All that a step keeps is put side by side, and within the time of one call; the report says what is not kept."""
-    pipeline, handles = Pipeline(stage, FitContextWindow(), budget=400, store=(store := Slow(5.0))), []
+    pipeline, handles = Pipeline(stage, FitContextWindow(), budget=Budget(400), store=(store := Slow(5.0))), []
     for store.timeout in (5.0, 0.1):
         view = await pipeline.prepare(rounds(number=80), tools=tools("openai-chat"))
         assert store.most == 8
@@ -180,12 +180,12 @@ async def test_a_step_that_is_cancelled_while_the_store_hangs_leaves_no_trace():
     """The next step is as if it had not been."""
     store = MemoryStore()
     slow = broken(hangs)
-    session = Pipeline(FitContextWindow(), budget=1_200, store=slow).session(format="openai-chat")
+    session = Pipeline(FitContextWindow(), budget=Budget(1_200), store=slow).session(format="openai-chat")
     with anyio.move_on_after(0.05) as scope:
         await session.prepare(rounds(), tools=tools("openai-chat"))
     assert scope.cancelled_caught
     assert session.dump()["steps"] == 0 if "steps" in session.dump() else True
-    fresh = Pipeline(FitContextWindow(), budget=1_200, store=store).session(format="openai-chat")
+    fresh = Pipeline(FitContextWindow(), budget=Budget(1_200), store=store).session(format="openai-chat")
     type(slow).put = staticmethod(store.put)
     one = await session.prepare(rounds(), tools=tools("openai-chat"))
     other = await fresh.prepare(rounds(), tools=tools("openai-chat"))
@@ -214,7 +214,7 @@ class Numbers:
 async def test_a_store_with_handles_of_its_own_has_them_shown(stage):
     """What is named is what the store has given."""
     store = Numbers()
-    view = await Pipeline(stage, budget=2_000, store=store).prepare(rounds(), tools=tools("openai-chat"))
+    view = await Pipeline(stage, budget=Budget(2_000), store=store).prepare(rounds(), tools=tools("openai-chat"))
     named = [text.split("; recall ")[1].split("]")[0].split(" ")[0] for text in texts(view) if "; recall " in text]
     assert named
     assert {json.loads(await store.get(handle))["role"] for handle in named} == {"tool"}
@@ -230,7 +230,7 @@ def texts(view):
 async def test_what_is_left_out_names_its_handle_where_the_tool_is_there(stage, format_name):
     """And nowhere else; the tool's name is the one in the request."""
     messages, store = rounds(format_name), MemoryStore()
-    pipeline = Pipeline(stage, budget=2_000, store=store)
+    pipeline = Pipeline(stage, budget=Budget(2_000), store=store)
     view = await pipeline.prepare(messages, tools=tools(format_name, "look_back"))
     assert "; look_back " in json.dumps(view.messages)
     assert view.messages == (await pipeline.prepare(messages, tools=tools(format_name, "look_back"))).messages
@@ -403,7 +403,7 @@ async def test_rounds_that_were_dropped_can_be_had_back(format_name, way, stage)
     session, shown = pipeline.session(format=format_name), []
     recall = Recall(store, max_tokens=20_000, conversation=session.id)
     if way == "at once":
-        pipeline = Pipeline(stage, budget=1_500, store=store)
+        pipeline = Pipeline(stage, budget=Budget(1_500), store=store)
         recall, shown = Recall(store, max_tokens=20_000), [await prepared(pipeline, messages, format_name)]
     given, known = [], 0
     for stop in range(3, len(messages) + 1, 2) if way != "at once" else ():
@@ -435,10 +435,10 @@ async def test_where_nobody_can_ask_no_handles_are_told():
     """Without the tool, without a store, and where the store fails; the room is not kept free then either."""
     messages, views = rounds(number=24), []
     for store, given in ((None, tools("openai-chat")), (MemoryStore(), None), (broken(fails), tools("openai-chat"))):
-        view = await Pipeline(FitContextWindow(), budget=2_000, store=store).prepare(messages, tools=given)
+        view = await Pipeline(FitContextWindow(), budget=Budget(2_000), store=store).prepare(messages, tools=given)
         views.append(view)
         assert "## Handles" not in json.dumps(view.messages)
-    assert len(views[0].messages) == len((await Pipeline(FitContextWindow(), budget=2_000).prepare(
+    assert len(views[0].messages) == len((await Pipeline(FitContextWindow(), budget=Budget(2_000)).prepare(
         messages, tools=tools("openai-chat"))).messages)  # fmt: skip
 
 
@@ -457,7 +457,7 @@ def with_other_arguments(tool):
 async def test_a_foreign_tool_with_the_description_of_ours_is_not_ours(stage, format_name):
     """A copy of the definition under another name, or with other arguments, is never named to the model."""
     own, messages = tools(format_name), rounds(format_name)
-    pipeline = Pipeline(stage, budget=2_000, store=MemoryStore())
+    pipeline = Pipeline(stage, budget=Budget(2_000), store=MemoryStore())
     foreign = [renamed(own[0], "mcp_reader"), with_other_arguments(own[0])]
     without = (await pipeline.prepare(messages, tools=foreign, format=format_name)).messages
     assert "mcp_reader" not in json.dumps(without)
@@ -539,7 +539,7 @@ ODD_HANDLES = ["s" * 49, "s3://bucket/" + "p" * 800, "a b", "a\n", "a]", "a#", "
 @pytest.mark.parametrize("before", ODD_HANDLES, ids=range(len(ODD_HANDLES)))
 async def test_a_handle_that_is_no_short_word_is_not_shown(before):
     """It is a failure of the store, which the report names; the request fits, and names none."""
-    pipeline = Pipeline(FitContextWindow(), Ledger(), budget=1_200, store=Named(before))
+    pipeline = Pipeline(FitContextWindow(), Ledger(), budget=Budget(1_200), store=Named(before))
     view = await pipeline.prepare(rounds(), tools=tools("openai-chat"))
     assert "; recall" not in json.dumps(view.messages)
     assert before not in json.dumps(view.messages, ensure_ascii=False)

@@ -349,7 +349,7 @@ async def test_what_a_secrets_name_is_given_is_no_file():
     for command in (f"password -> {WRITTEN}", f"password: >\n  {WRITTEN}", f':password => "{WRITTEN}"'):
         shell = call("c1", "bash", {"command": f"echo done > out/log_7.txt; {command}"})
         given = transcript("openai-chat", user("Deploy"), assistant(shell), result("c1", "ok " * 60), assistant("x"))
-        view = await Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=110).prepare(
+        view = await Pipeline(FitContextWindow(), Ledger(max_tokens=80), budget=Budget(110)).prepare(
             [*given, *transcript("openai-chat", user("And?"))]
         )
         told = json.dumps(view.messages)
@@ -559,7 +559,7 @@ async def test_the_ledger_takes_a_tenth_of_the_room(window):
     """Where little can be cut, the share of the window is no more than a tenth of what the rest leaves."""
     head = user("Read the rules. " * 100)
     given_ = transcript("openai-chat", head, *rounds(0, 6, 12), user("And?"))
-    view = await Pipeline(FitContextWindow(), Ledger(share=0.4), budget=window).prepare(given_)
+    view = await Pipeline(FitContextWindow(), Ledger(share=0.4), budget=Budget(window)).prepare(given_)
     source = reader(given_)
     floor = source.meter.size(Context(tuple(source.messages([given_[0], given_[-1]]))))
     recap, _ = recap_in(view, "openai-chat")
@@ -734,7 +734,7 @@ async def test_what_several_results_say_is_searched_once():
 
     said = "class Order: ...\n" + "of-the-file " * 200
     reads = [turn for at in range(40) for turn in (assistant(call(f"r{at}", "read", {})), result(f"r{at}", said))]
-    pipeline = Pipeline(FitContextWindow(), Ledger(extractors=[extractor], redact=redact), budget=WINDOW)
+    pipeline = Pipeline(FitContextWindow(), Ledger(extractors=[extractor], redact=redact), budget=Budget(WINDOW))
     view = await pipeline.prepare(transcript("openai-chat", user("Look."), *reads, user("And?")))
     assert any(TRAIL in str(message) or "Recap of" in str(message) for message in view.messages)
     assert [searched.count(said), redacted.count(said)] == [1, 1]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentctx import Context, Message, Pipeline, StageError, Text, Tool, ToolCall, ToolResult, validate
+from agentctx import Budget, Context, Message, Pipeline, StageError, Text, Tool, ToolCall, ToolResult, validate
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.writers import WRITERS
 
@@ -51,7 +51,7 @@ MENDED = {
 async def test_what_the_provider_would_refuse_is_mended(preparing, format_name, what):
     """As in a history that comes in; what is sent breaks no rule, whatever the stage made."""
     messages = transcript(format_name, *TURNS)
-    view = await preparing(Pipeline(MENDED[what], budget=3_000), format_name)(messages)
+    view = await preparing(Pipeline(MENDED[what], budget=Budget(3_000)), format_name)(messages)
     json.dumps(view.messages, ensure_ascii=False).encode()
     found = validate({KEYS.get(format_name, "messages"): view.messages}, format_name)
     assert [str(each) for each in found if each.severity == "error"] == []
@@ -70,7 +70,7 @@ async def test_what_redaction_leaves_blank_goes_and_is_reported(preparing):
         )
 
     messages = transcript("anthropic", user("task"), assistant("hm"), user("secret"), assistant("ok"), user("go"))
-    view = await preparing(Pipeline(redact, budget=3_000), "anthropic")(messages)
+    view = await preparing(Pipeline(redact, budget=Budget(3_000)), "anthropic")(messages)
     assert [each["content"] for each in view.messages] == ["task", "hm", "ok", "go"]
     (change,) = view.report.changes
     assert (change.index, change.outcome, change.stage) == (2, "dropped", "redact")
@@ -80,7 +80,7 @@ async def test_what_redaction_leaves_blank_goes_and_is_reported(preparing):
 
 async def test_what_is_legal_stays_as_the_stage_made_it(preparing):
     """A stage whose output needs no repair is taken at its word, and nothing is said of it."""
-    view = await preparing(Pipeline(put(Message("user", (Text("more"),))), budget=3_000), "anthropic")(
+    view = await preparing(Pipeline(put(Message("user", (Text("more"),))), budget=Budget(3_000)), "anthropic")(
         transcript("anthropic", *TURNS)
     )
     assert view.messages[3] == {"role": "user", "content": "more"}
@@ -110,7 +110,7 @@ REFUSED = {
 async def test_what_cannot_be_mended_is_the_stages_error(preparing, said):
     """It names the stage, the message and what is wrong; never a bare error of Python."""
     with pytest.raises(StageError) as caught:
-        await preparing(Pipeline(REFUSED[said], budget=3_000), "openai-chat")(transcript("openai-chat", *TURNS))
+        await preparing(Pipeline(REFUSED[said], budget=Budget(3_000)), "openai-chat")(transcript("openai-chat", *TURNS))
     assert caught.value.stage == REFUSED[said].__name__
     assert said in caught.value.what
 

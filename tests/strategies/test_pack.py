@@ -82,7 +82,7 @@ async def test_relevance_reads_calls_and_results():
 async def test_the_report_says_why():
     """What was left out, and what was cut short, each have their reason."""
     messages = agent(20, {number: f"line {number} of a long output\n" * 40 for number in range(20)})
-    view = await Pipeline(Pack("compression"), budget=2_500).prepare(messages)
+    view = await Pipeline(Pack("compression"), budget=Budget(2_500)).prepare(messages)
     assert {(each.outcome, each.reason) for each in view.report.changes} == {
         ("dropped", "worth less than what stays in 2,500 tokens (compression)"),
         ("edited", "old tool result cut short, so that more units fit"),
@@ -115,7 +115,7 @@ async def test_compression_restores_what_fits():
 async def test_what_is_not_cut_after_all_leaves_room_for_the_note():
     """Results that are a little too long get back what the note leaves, and no later stage has to cut again."""
     messages = agent(40, {number: "word " * (215 + number) for number in range(40)})
-    view = await Pipeline(Pack("compression", note=True), budget=4_000).prepare(messages)
+    view = await Pipeline(Pack("compression", note=True), budget=Budget(4_000)).prepare(messages)
     assert [each.stage for each in view.report.stages] == ["Pack"]
     assert sum(each.reason == "says what was left out" for each in view.report.changes) == 1
     assert 3_950 < view.report.tokens_after <= 4_000
@@ -133,7 +133,7 @@ async def test_a_note_is_not_bought_with_a_unit():
     """Where the note would cost a whole unit there is none; where it costs a few tokens there is."""
     messages = agent(9, dict.fromkeys(range(9), "word " * 400))
     for tokens, notes in ((1_305, 0), (1_400, 1)):
-        view = await Pipeline(Pack("recent", note=True), budget=tokens).prepare(messages)
+        view = await Pipeline(Pack("recent", note=True), budget=Budget(tokens)).prepare(messages)
         assert len(answered(view)) == 3
         assert sum(str(message["content"]).startswith("[Earlier: ") for message in view.messages) == notes
         assert sum(each.reason == "says what was left out" for each in view.report.changes) == notes

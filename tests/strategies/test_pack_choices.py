@@ -201,7 +201,7 @@ async def test_parallel_calls_stay_with_all_their_results(strategy, parallel):
 
 async def test_a_large_recent_result_holds_the_budget():
     """A large recent result never takes the request over its budget, and the share told is the true one."""
-    view = await Pipeline(Pack(), budget=1_000).prepare(agent(4, {3: "word " * 17_000}))
+    view = await Pipeline(Pack(), budget=Budget(1_000)).prepare(agent(4, {3: "word " * 17_000}))
     assert view.report.tokens_after <= 1_000
 
 
@@ -274,7 +274,7 @@ def test_the_same_bytes_from_200_runs():
 async def test_a_note_stands_behind_the_task():
     """What was dropped is in the report, and with ``note`` in a message that is counted and legal."""
     messages = agent(30, {number: f"output of step {number}" for number in range(30)})
-    view = await Pipeline(Pack(note=True), budget=500).prepare(messages)
+    view = await Pipeline(Pack(note=True), budget=Budget(500)).prepare(messages)
     [note] = [message for message in view.context.messages if is_note(message)]
     assert view.messages[1] is messages[1]
     assert view.context.messages[2] is note

@@ -269,7 +269,7 @@ async def test_what_tools_say_of_handles_is_no_way_in():
         turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", text)]
     turns += [assistant("ok"), user("more")]
     messages = transcript("openai-chat", *turns)
-    pipeline = Pipeline(ClearToolResults(keep_last=2), FitContextWindow(), budget=1_500, store=store)
+    pipeline = Pipeline(ClearToolResults(keep_last=2), FitContextWindow(), budget=Budget(1_500), store=store)
     view = await pipeline.prepare(messages, tools=tools(recall, "openai-chat"))
     assert "Nothing is kept" in await recall({"handle": "0123456789abcdef"})
     for text in texts:

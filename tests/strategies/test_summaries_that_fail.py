@@ -93,7 +93,7 @@ async def test_a_fault_at_any_call_costs_no_more_than_the_words(anyio_backend, f
     faulty = Faulty(what, at)
     timeout = 0.2 if fault == "timeout" else 60
     stage = Summarize(faulty, window=900, timeout=timeout, **FALLBACKS[fallback])
-    session = Pipeline(stage, budget=1_000).session(format="openai-chat")
+    session = Pipeline(stage, budget=Budget(1_000)).session(format="openai-chat")
     view = await session.prepare(given)
     assert faulty.calls == at + 1
     assert given == before
@@ -115,7 +115,9 @@ async def test_a_summarizer_that_hangs_is_not_waited_for_without_end(anyio_backe
     stages, told = ((Summarize(faulty, window=900),), None) if of == "a stage" else ((FitContextWindow(),), faulty)
     faulty.window = 900
     with anyio.fail_after(60):
-        view = await Pipeline(*stages, budget=1_000, summarizer=told).session(format="openai-chat").prepare(given)
+        view = (
+            await Pipeline(*stages, budget=Budget(1_000), summarizer=told).session(format="openai-chat").prepare(given)
+        )
     assert faulty.calls == at + 1
     assert view.report.tokens_after <= 1_000
     assert given == history()
@@ -130,7 +132,7 @@ async def test_a_summarizer_may_be_waited_for_as_long_as_it_takes(anyio_backend,
         await anyio.sleep(0.05)
         return GOOD
 
-    view = await Pipeline(Summarize(Faulty(slow), timeout=math.inf), budget=1_000).prepare(history())
+    view = await Pipeline(Summarize(Faulty(slow), timeout=math.inf), budget=Budget(1_000)).prepare(history())
     assert summaries(view) == [GOOD]
 
 
@@ -140,8 +142,8 @@ async def test_a_fault_of_the_pipeline_s_summarizer(anyio_backend, fault):
     what, why = FAULTS[fault]
     faulty = Faulty(what)
     faulty.timeout = 0.2 if fault == "timeout" else 60
-    view = await Pipeline(FitContextWindow(), budget=1_000, summarizer=faulty).prepare(history())
-    plain = await Pipeline(FitContextWindow(), budget=1_000).prepare(history())
+    view = await Pipeline(FitContextWindow(), budget=Budget(1_000), summarizer=faulty).prepare(history())
+    plain = await Pipeline(FitContextWindow(), budget=Budget(1_000)).prepare(history())
     assert view.messages == plain.messages
     assert why in notes(view)
 
@@ -150,13 +152,13 @@ async def test_a_fault_of_the_pipeline_s_summarizer(anyio_backend, fault):
 async def test_a_cancelled_step_leaves_nothing(anyio_backend, at):
     """The step that is taken again is as if the cancelled one had never been."""
     faulty, given = Faulty(anyio.sleep_forever, at), history()
-    session = Pipeline(Summarize(faulty, window=900), budget=1_000).session(format="openai-chat")
+    session = Pipeline(Summarize(faulty, window=900), budget=Budget(1_000)).session(format="openai-chat")
     with anyio.move_on_after(0.2) as scope:
         await session.prepare(given)
     assert scope.cancelled_caught
     assert given == history()
     faulty.fault = GOOD
-    fresh = Pipeline(Summarize(fixed_summarizer(GOOD)), budget=1_000).session(format="openai-chat")
+    fresh = Pipeline(Summarize(fixed_summarizer(GOOD)), budget=Budget(1_000)).session(format="openai-chat")
     assert (await session.prepare(given)).messages == (await fresh.prepare(given)).messages
 
 
@@ -195,7 +197,9 @@ async def test_without_a_fallback_what_is_no_summary_leaves_nothing_out(anyio_ba
 async def test_without_a_fallback_what_the_summarizer_raises_is_raised(anyio_backend, preparing):
     """In its own words, with the name of the stage; nothing was changed."""
     given = history()
-    prepare = preparing(Pipeline(Summarize(Faulty(OSError("down")), fallback=None), budget=1_000), "openai-chat")
+    prepare = preparing(
+        Pipeline(Summarize(Faulty(OSError("down")), fallback=None), budget=Budget(1_000)), "openai-chat"
+    )
     with pytest.raises(OSError, match="down") as caught:
         await prepare(given)
     assert any("Summarize" in note for note in caught.value.__notes__)
@@ -205,7 +209,7 @@ async def test_without_a_fallback_what_the_summarizer_raises_is_raised(anyio_bac
 async def test_no_secret_passes_the_borders(anyio_backend):
     """Neither into the summarizer nor out of it, with and without a model."""
     for summarizer in (Faulty(f"The token is {SECRET}."), Extractive()):
-        view = await Pipeline(Summarize(summarizer), budget=1_000).prepare(history())
+        view = await Pipeline(Summarize(summarizer), budget=Budget(1_000)).prepare(history())
         [said] = summaries(view)
         assert "[redacted]" in said
         assert SECRET not in said
@@ -222,7 +226,7 @@ def raising(text, _name):
 @pytest.mark.parametrize("summarizer", [Faulty(GOOD), Extractive()])
 async def test_a_redactor_that_fails_closes_the_border(anyio_backend, redact, summarizer):
     """Nobody is asked, no summary is made, the request fits, and the report quotes nothing of what was told."""
-    view = await Pipeline(Summarize(summarizer, redact=redact), budget=1_000).prepare(history())
+    view = await Pipeline(Summarize(summarizer, redact=redact), budget=Budget(1_000)).prepare(history())
     assert not summaries(view)
     assert not getattr(summarizer, "calls", 0)
     assert view.report.tokens_after <= 1_000
@@ -236,7 +240,7 @@ async def test_a_redactor_that_fails_on_the_answer_closes_the_border_out(anyio_b
     def not_the_answer(text, name):
         return raising(text, name) if "mend it" in text else text
 
-    view = await Pipeline(Summarize(Faulty(GOOD, at=1), redact=not_the_answer), budget=1_000).prepare(history())
+    view = await Pipeline(Summarize(Faulty(GOOD, at=1), redact=not_the_answer), budget=Budget(1_000)).prepare(history())
     assert view.report.tokens_after <= 1_000
     assert "the redactor raised ValueError" in notes(view)
     assert "mend it" not in notes(view)
@@ -246,9 +250,9 @@ async def test_a_redactor_that_fails_on_the_answer_closes_the_border_out(anyio_b
 async def test_a_redactor_of_one_s_own(anyio_backend):
     """It stands in the place of the library's patterns."""
     faulty = Faulty("Note: api_3 stays.")
-    view = await Pipeline(Summarize(faulty, redact=lambda text, _name: text.replace("api", "…")), budget=1_000).prepare(
-        history()
-    )
+    view = await Pipeline(
+        Summarize(faulty, redact=lambda text, _name: text.replace("api", "…")), budget=Budget(1_000)
+    ).prepare(history())
     assert summaries(view) == ["Note: …_3 stays."]
     assert "api" not in repr(faulty.told)
 
@@ -257,7 +261,7 @@ async def test_a_redactor_of_one_s_own(anyio_backend):
 async def test_no_part_is_larger_than_the_window(anyio_backend, window):
     """Whole units, each once, in as many calls as there are parts; each part has the record of those before."""
     faulty = Faulty(GOOD, at=1_000)
-    view = await Pipeline(Summarize(faulty, window=window), budget=1_000).prepare(history())
+    view = await Pipeline(Summarize(faulty, window=window), budget=Budget(1_000)).prepare(history())
     parts = [[message for message in told if recap_of(message) is None] for told in faulty.told]
     assert [record_in(told).goal for told in faulty.told] == ["", *["mend it"] * (len(parts) - 1)]
     told = [message.text for part in parts for message in part if message.role == "assistant"]
@@ -289,18 +293,18 @@ class Small:
 async def test_an_overflow_in_the_summarizer_halves_the_part(anyio_backend):
     """In few calls; where even small parts are refused, the record is made without a model."""
     small = Small(30)
-    view = await Pipeline(Summarize(small), budget=1_000).prepare(history())
+    view = await Pipeline(Summarize(small), budget=Budget(1_000)).prepare(history())
     assert summaries(view) == [GOOD]
     assert small.calls <= 12
     none = Small(0)
-    view = await Pipeline(Summarize(none), budget=1_000).prepare(history())
+    view = await Pipeline(Summarize(none), budget=Budget(1_000)).prepare(history())
     assert none.calls <= 8
     assert "keep api_" in summaries(view)[0]
 
 
 async def test_without_a_model_the_record_says_what_was_said(anyio_backend):
     """Rules, decisions and files; the earlier record goes on in the next one, and the goal stays."""
-    session = Pipeline(Summarize(), budget=1_500).session(format="openai-chat")
+    session = Pipeline(Summarize(), budget=Budget(1_500)).session(format="openai-chat")
     first = SummaryRecord.read(summaries(await session.prepare(history()))[0])
     assert any("you must keep" in rule for rule in first.constraints)
     assert any("I will use tabs" in text for text in first.decisions)
@@ -320,7 +324,7 @@ async def test_what_a_model_leaves_out_of_the_record_stays(anyio_backend):
         "openai-chat", user("task"), user(before.text), *(assistant("w " * 400) for _ in range(6)), user("x")
     )
     faulty = Faulty("## Decisions\n- spaces\n**Next step:** write b")
-    view = await Pipeline(Summarize(faulty), budget=1_000).prepare(messages)
+    view = await Pipeline(Summarize(faulty), budget=Budget(1_000)).prepare(messages)
     assert SummaryRecord.read(summaries(view)[0]) == SummaryRecord(
         goal="mend it", constraints=("no tabs",), decisions=("spaces",), next_step="write b"
     )

@@ -70,12 +70,12 @@ async def test_an_empty_summary_without_a_fallback_costs_nothing(preparing):
         return " "
 
     messages = transcript("openai-chat", *rounds(30))
-    view = await preparing(Pipeline(Summarize(nothing, fallback=None), budget=1_000), "openai-chat")(messages)
+    view = await preparing(Pipeline(Summarize(nothing, fallback=None), budget=Budget(1_000)), "openai-chat")(messages)
     [stage] = [stage for stage in view.report.stages if stage.stage == "Summarize"]
     assert not stage.changes
     assert stage.notes == ("the summary was empty; nothing was left out",)
     assert view.report.tokens_after <= 1_000
-    view = await preparing(Pipeline(Summarize(nothing), budget=1_000), "openai-chat")(messages)
+    view = await preparing(Pipeline(Summarize(nothing), budget=Budget(1_000)), "openai-chat")(messages)
     assert any("the summary was empty" in note for stage in view.report.stages for note in stage.notes)
 
 
@@ -126,7 +126,7 @@ async def test_one_summary_behind_the_task_is_replaced_at_each_cut(format_name, 
 
 async def test_the_report_names_what_the_summary_stands_for():
     """What went is summarised, the summary is added, and the sum of both is what came out."""
-    view = await Pipeline(FitContextWindow(), budget=2_000, summarizer=Telling()).prepare(
+    view = await Pipeline(FitContextWindow(), budget=Budget(2_000), summarizer=Telling()).prepare(
         transcript("openai-chat", *rounds(30)), format="openai-chat"
     )
     fates = view.report.in_force
@@ -163,7 +163,7 @@ def plain(_messages, _most):
 async def test_a_summarizer_that_fails_costs_nothing(summarizer, why):
     """The cut is made without a summary, and the report says why there is none."""
     messages = transcript("openai-chat", *rounds(30))
-    view = await Pipeline(FitContextWindow(), budget=2_000, summarizer=summarizer).prepare(
+    view = await Pipeline(FitContextWindow(), budget=Budget(2_000), summarizer=summarizer).prepare(
         messages, format="openai-chat"
     )
     assert not said(view)
@@ -198,7 +198,7 @@ async def test_words_of_the_user_that_look_like_a_summary_are_the_user_s(summari
     """As the first task and as the latest words: what the user said is not ours to leave out."""
     first, last = "[Summary of 3 earlier messages, 0a1b2c3d]\nmine", "[Summary of 9 earlier messages]\nmine, too"
     messages = transcript("openai-chat", user(first), *rounds(30)[1:], user(last), *rounds(30)[1:])
-    pipeline = Pipeline(FitContextWindow(), budget=2_000, summarizer=summarizer)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(2_000), summarizer=summarizer)
     sent = [message["content"] for message in (await preparing(pipeline, "openai-chat")(messages)).messages]
     assert first in sent
     assert last in sent
@@ -211,7 +211,9 @@ async def test_a_summary_that_is_too_long_is_cut():
         return "and then " * 600
 
     messages = transcript("openai-chat", *rounds(30))
-    view = await Pipeline(FitContextWindow(), budget=2_000, summarizer=chatty).prepare(messages, format="openai-chat")
+    view = await Pipeline(FitContextWindow(), budget=Budget(2_000), summarizer=chatty).prepare(
+        messages, format="openai-chat"
+    )
     [(_place, text)] = said(view)
     assert 100 < len(text) < 2_000
     assert view.report.tokens_after <= 2_000

@@ -69,7 +69,7 @@ async def test_all_rules_are_named_that_there_is_room_for():
     """The record without a model says more than a dozen of them where there is room, all of the same weight."""
     rules = [user(f"Never touch /x/{place}.py.") for place in range(40)]
     messages = transcript("openai-chat", user("Go."), *rules, assistant("so " * 3_000), user("On."))
-    view = await Pipeline(Summarize(), budget=2_500).prepare(messages)
+    view = await Pipeline(Summarize(), budget=Budget(2_500)).prepare(messages)
     assert all(f"/x/{place}.py" in str(view.messages) for place in range(40))
 
 

@@ -49,7 +49,7 @@ SAID = {
 @pytest.mark.parametrize("stage", SAID)
 async def test_what_is_no_context_is_the_stages_error(preparing, stage, place):
     """The error names the stage itself, and what is wrong with what it gave."""
-    prepare = preparing(Pipeline(PLACES[place](stage), budget=1_000), "openai-chat")
+    prepare = preparing(Pipeline(PLACES[place](stage), budget=Budget(1_000)), "openai-chat")
     with pytest.raises(StageError) as caught:
         await prepare(MESSAGES)
     assert caught.value.stage == stage.__name__
@@ -87,7 +87,7 @@ async def test_an_overflow_names_messages_by_the_callers_indexes(preparing):
     turns = [turn for number in range(6) for turn in (user(f"{number} " * 30), assistant("ok " * 30))]
     messages = transcript("openai-chat", system("rules"), user("task"), *turns, user("big " * 900))
     with pytest.raises(ContextOverflow) as caught:
-        await preparing(Pipeline(budget=400), "openai-chat")(messages)
+        await preparing(Pipeline(budget=Budget(400)), "openai-chat")(messages)
     assert (caught.value.biggest[0].place, caught.value.biggest[0].kind) == (f"messages[{len(messages) - 1}]", "user")
     with pytest.raises(ContextOverflow) as caught:
         await preparing(Pipeline(budget=Budget(100_000, request_bytes=2_000)), "openai-chat")(messages)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agentctx import ConfigError, FitContextWindow, Pipeline
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.marks import Recap
 from agentctx.testing import (
     Recorder,
@@ -45,7 +45,7 @@ def turns(rounds):
 async def test_what_a_session_sends_holds(format_name):
     """Views of a session that compacts fit, keep the task, and begin as the one before but where an event says so."""
     recorder = Recorder()
-    pipeline = Pipeline(FitContextWindow(), budget=BUDGET, on_compact=recorder)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(BUDGET), on_compact=recorder)
     session = pipeline.session(format=format_name)
     views = [await session.prepare(transcript(format_name, *turns(rounds))) for rounds in range(1, 12)]
     assert recorder.events

@@ -468,7 +468,7 @@ async def test_a_stage_without_a_budget_is_asked_for_it():
 OWN = {
     "when": when(over(0.5), TrimRounds(2)),
     "first_of": first_of(ClearToolResults(2), FitContextWindow()),
-    "nested": Pipeline(Pipeline(TrimRounds(2)), budget=300),
+    "nested": Pipeline(Pipeline(TrimRounds(2)), budget=Budget(300)),
     "markers": PlaceCacheMarkers(),
 }
 

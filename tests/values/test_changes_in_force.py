@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import Change, FitContextWindow, Outcome, Pipeline
+from agentctx import Budget, Change, FitContextWindow, Outcome, Pipeline
 from agentctx.changes import ChangeLog, numbers
 from agentctx.message import ROLES
 from agentctx.testing import assistant, transcript, user
@@ -149,7 +149,7 @@ async def test_a_report_has_the_sizes_of_the_moment():
     messages = transcript(
         "openai-chat", *[turn for number in range(300) for turn in (user(f"{number}?"), assistant("Yes."))]
     )
-    pipeline = Pipeline(FitContextWindow(), budget=500)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(500))
     before = (await pipeline.prepare(deepcopy(messages))).report
     report = (await pipeline.prepare(messages)).report
     for message in messages:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx import FitContextWindow, Pipeline
+from agentctx import Budget, FitContextWindow, Pipeline
 from agentctx.builder import Block, ContextBuilder
 from agentctx.characters import said_by
 from agentctx.sources import PromptSection, StablePrompt, gather
@@ -48,9 +48,9 @@ async def test_a_source_that_raises_it_costs_only_itself():
 
 async def test_a_summarizer_and_an_extractor_that_raise_it_cost_only_their_words():
     """The step and the build go on, and their reports say what was raised."""
-    view = await Pipeline(Summarize(fails_late), FitContextWindow(), budget=300).prepare(MESSAGES)
+    view = await Pipeline(Summarize(fails_late), FitContextWindow(), budget=Budget(300)).prepare(MESSAGES)
     notes = [note for stage in view.report.stages for note in stage.notes]
-    builder = ContextBuilder(300, facts=fails_late, format="openai-chat")
+    builder = ContextBuilder(Budget(300), facts=fails_late, format="openai-chat")
     built = await builder.add(Block("history", MESSAGES, evict=TruncateOldest())).build()
     assert "the summarizer raised MuteError" in notes
     assert built.report.notes == ("the fact extractor raised MuteError",)
@@ -58,7 +58,7 @@ async def test_a_summarizer_and_an_extractor_that_raise_it_cost_only_their_words
 
 async def test_a_stage_that_raises_it_reaches_the_caller_with_its_name():
     """What a block's stage raises is raised as it is, and the report of the build names it."""
-    builder = ContextBuilder(300, format="openai-chat").add(Block("history", MESSAGES, evict=fails))
+    builder = ContextBuilder(Budget(300), format="openai-chat").add(Block("history", MESSAGES, evict=fails))
     with pytest.raises(MuteError) as raised:
         await builder.build()
     assert "while stage fails of block 'history' was running" in raised.value.__notes__[0]
