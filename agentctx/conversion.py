@@ -53,7 +53,7 @@ class Translator:
     """Turns the messages of one conversation into plain values, one after the other."""
 
     target: Capabilities
-    source: WireFormat
+    taken: frozenset[str]
     ids: Respelling
     names: Respelling
     _called: dict[str, str] = field(factory=dict, init=False)
@@ -61,7 +61,12 @@ class Translator:
     @classmethod
     def to(cls, target: Capabilities, source: WireFormat) -> Translator:
         """A translator for a conversation that begins."""
-        return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
+        return cls(
+            target,
+            source.capabilities(None, None).keys,
+            Respelling(target.ids, target.unique_ids),
+            Respelling(target.names),
+        )
 
     def message(self, message: Message) -> Spoken:
         """What a message says, without anything that belongs to its provider."""
@@ -69,7 +74,7 @@ class Translator:
         takes = self.target.in_user if message.role in {"user", "tool"} else {}
         for part in message.parts:
             spoken.parts.extend(self._part(part, takes, spoken))
-        left = _beside(message, self.source, spoken.named)
+        left = _beside(message, self.taken, spoken.named)
         if alone := [key for key in left if key not in self.target.also]:
             spoken.why.append(f"only its own format has a place for: {', '.join(alone)}")
         if shared := [key for key in left if key in self.target.also]:
@@ -385,9 +390,8 @@ _NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "t
 _CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
 
 
-def _beside(message: Message, wire: WireFormat, named: AbstractSet[int]) -> list[str]:
+def _beside(message: Message, taken: frozenset[str], named: AbstractSet[int]) -> list[str]:
     """The keys of a native message that say something which is not taken along, each once."""
-    taken = wire.keys_taken
     for part in message.parts:
         if isinstance(part, Media) and type(part.source) is dict and len(part.source) == 1:
             taken |= part.source.keys()  # the part is the value of this key of the message
@@ -813,7 +817,7 @@ def _across(given: Context, log: _Log, target: Capabilities) -> tuple[list[Any],
     turns, translator = _turns(given, log, target)
     lead = next((n for n, turn in enumerate(turns) if turn.role not in SYSTEM_ROLES), len(turns))
     system = None
-    if wire.system_apart:
+    if wire.keys.system is not None:
         said = (part for turn in turns[:lead] for part in turn.parts)
         texts = tuple(part for part in said if isinstance(part, Text) and part.text.strip())
         system = wire.write_system(Message("system", texts)) if texts else None

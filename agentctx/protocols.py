@@ -740,7 +740,7 @@ class Call:
     def _leading(self, context: Context) -> frozenset[int]:
         """What the open tool round begins with on models that think when they are told to, and must not be without."""
         adaptive = self.profile is not None and self.profile.adaptive_thinking
-        if adaptive or self.wire is None or not self.wire.wants_reasoning_back:
+        if adaptive or self.wire is None or not self.wire.rounds.reasoning_back:
             return frozenset()
         return leading_thought(context.messages)
 

@@ -263,8 +263,8 @@ class _Walk:
     def violations(self, given: Sequence[Any], view: View) -> tuple[Violation, ...]:
         """The provider's rules that the request sent would break."""
         wire, system = self.source.wire, self.recording.system
-        request = wire.request(view.messages, system, view.tools)
-        return self.validator(request, wire.request(given, system, self.recording.tools))
+        request = wire.keys.request(view.messages, system, view.tools)
+        return self.validator(request, wire.keys.request(given, system, self.recording.tools))
 
 
 @frozen

@@ -311,28 +311,57 @@ def segments(messages: Sequence[Message], groups: Iterable[Unit] | None = None) 
     return tuple(bundles)
 
 
-def broken_pair(
-    messages: Sequence[Message], *, merges_turns: bool = True, results_anywhere: bool = False, known: int = 0
-) -> str | None:
+@frozen
+class RoundRules:
+    """Rules of a format for tool rounds: for calls, for their ids, and for the places of their results.
+
+    Args:
+        merges_turns: Whether the results of a run of assistant messages may follow the run as a whole; else each
+            assistant message must be answered before the next.
+        results_anywhere: Whether a result may stand anywhere after its call.
+        unique_ids: Whether a call id may occur only once in a request.
+        most_calls: The most calls that one message may hold; None where there is no limit.
+        server_results: Whether a call that the provider's server runs is refused without its result, once the turn is
+            over.
+        reasoning_back: Whether a request can tell the model to think, and then the open round has to begin with the
+            reasoning of the model.
+
+    Example:
+        >>> from agentctx.formats import RoundRules
+        >>> RoundRules(unique_ids=True).results_anywhere
+        False
+    """
+
+    merges_turns: bool = False
+    results_anywhere: bool = False
+    unique_ids: bool = False
+    most_calls: int | None = None
+    server_results: bool = False
+    reasoning_back: bool = False
+
+
+MERGED = RoundRules(merges_turns=True)
+"""The rules where no format is known: results may follow a run of assistant messages."""
+
+
+def broken_pair(messages: Sequence[Message], rules: RoundRules = MERGED, *, known: int = 0) -> str | None:
     """The first broken pair, named by message index and call id, or None when all pairs are whole.
 
     Args:
         messages: The transcript.
-        merges_turns: Whether the results of a run of assistant messages may follow the run as a whole; else each
-            assistant message must be answered before the next.
-        results_anywhere: Whether a result may stand anywhere after its call.
+        rules: The rules of the format.
         known: So many messages at the start stand as they did in a transcript whose pairs are all whole. They are not
             looked at again, but for the round that ``known`` is in; where results may stand anywhere, all are.
     """
     waiting: dict[str, int] = {}
     optional: set[str] = set()
     in_run = False
-    start = _run_start(messages, known) if known and not results_anywhere else 0
+    start = _run_start(messages, known) if known and not rules.results_anywhere else 0
     places = range(start, len(messages))
     for index in places:
         message = messages[index]
         if message.role == "assistant":
-            if waiting and not results_anywhere and not (in_run and merges_turns):
+            if waiting and not rules.results_anywhere and not (in_run and rules.merges_turns):
                 return _unanswered(waiting)
             in_run = True
             twice = _open_calls(message, index, waiting, optional)
@@ -340,7 +369,7 @@ def broken_pair(
                 return twice
             continue
         in_run = False
-        problem = _take_results(message, index, waiting, anywhere=results_anywhere)
+        problem = _take_results(message, index, waiting, anywhere=rules.results_anywhere)
         if problem is not None:
             return problem
     if not waiting:

@@ -6,10 +6,10 @@ A format is one class that inherits ``WireFormat`` and says what is otherwise th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from agentctx.errors import InvalidInput
 from agentctx.message import (
@@ -27,6 +27,7 @@ from agentctx.message import (
     is_marker_tool,
 )
 from agentctx.models.profile import ModelProfile
+from agentctx.unit import RoundRules
 
 USUAL = "openai-chat"
 """The format of values that were read in none, and of messages that every format would write alike."""
@@ -96,6 +97,47 @@ class TokenOverheads:
     result: int = 2
     envelope: int = 0
     schema_as_json: bool = False
+
+
+@frozen
+class RequestKeys:
+    """Where the parts of a request stand in it.
+
+    Args:
+        messages: The key of the messages.
+        system: The key of a system prompt that is kept apart; None where it stands among the messages.
+        system_leads: Whether system messages may lead the messages although a system prompt has a key of its own.
+        model: The key of the model's name.
+        config: The key of the object that holds the tools; empty where they stand in the request itself.
+
+    Example:
+        >>> from agentctx.formats import RequestKeys
+        >>> RequestKeys("contents", system="system_instruction").request(["Hi"], "Be brief.")
+        {'contents': ['Hi'], 'system_instruction': 'Be brief.'}
+    """
+
+    messages: str = "messages"
+    system: str | None = None
+    system_leads: bool = field(default=Factory(lambda self: self.system is None, takes_self=True), kw_only=True)
+    model: str = field(default="model", kw_only=True)
+    config: str = field(default="", kw_only=True)
+
+    def request(
+        self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
+    ) -> dict[str, Any]:
+        """Put a request together, as ``validate`` takes one and the API does.
+
+        Args:
+            messages: Native messages.
+            system: The native system prompt; left out where the format keeps none apart.
+            tools: Native tool definitions; None: none are sent.
+            model: The model's name; None: the request does not name one.
+        """
+        parts: dict[str, Any] = {self.model: model, self.messages: messages}
+        if self.system is not None:
+            parts[self.system] = system
+        parts[self.config or "tools"] = {"tools": tools} if self.config and tools is not None else tools
+        return {key: part for key, part in parts.items() if part is not None}
 
 
 @frozen
@@ -181,27 +223,6 @@ def _in_digits(number: int, length: int) -> str:
     return digits
 
 
-@frozen
-class Clearing:
-    """What a request asks its provider to clear before the model reads the request.
-
-    Args:
-        trigger: The size of a request, in tokens, above which it clears uses of tools.
-        keep: How many uses of tools, counted from the end, stay.
-        at_least: Uses of tools are only cleared if so many tokens go; None: any number.
-        exclude: Names of tools whose uses stay.
-        inputs: Whether the arguments of the calls go as well as the results.
-        thinking: How many of the last turns of the assistant keep their reasoning, or ``"all"``; None: it is not said.
-    """
-
-    trigger: int
-    keep: int
-    at_least: int | None = None
-    exclude: frozenset[str] = frozenset()
-    inputs: bool = False
-    thinking: int | Literal["all"] | None = None
-
-
 MediaTypes = Mapping[str, frozenset[str]]
 """The MIME types that may be carried inline, by the kind of media."""
 
@@ -231,6 +252,7 @@ class Capabilities:
         arguments_object: Whether the arguments of a call are an object.
         names_files: Where documents have a name: ``"file"`` and ``"input_file"`` (which need one when they are carried
             inline), or ``"title"``; None where none is given.
+        keys: The keys of messages, on every level, whose values are taken along or reported as left behind.
         also: Keys of documents that other formats have as well, and that are not taken along.
         unsigned_call: What stands for the signature of a call that another model made; None when none is needed.
         called_tools: Whether each tool that was called has to be defined, also when it is not on offer any more.
@@ -258,6 +280,7 @@ class Capabilities:
     details: bool = False
     arguments_object: bool = True
     names_files: Literal["file", "input_file", "title"] | None = None
+    keys: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     unsigned_call: str | None = None
     called_tools: bool = False
@@ -272,8 +295,8 @@ class WireFormat(Protocol):
     Example:
         >>> from agentctx.formats.registry import format_named
         >>> wire = format_named("anthropic")
-        >>> wire.read_message({"role": "user", "content": "Hi"}, 0).text, wire.system_apart
-        ('Hi', True)
+        >>> wire.read_message({"role": "user", "content": "Hi"}, 0).text, wire.keys.system
+        ('Hi', 'system')
     """
 
     @property
@@ -286,59 +309,16 @@ class WireFormat(Protocol):
 
     # Where things stand in a request, and how the messages follow each other.
 
-    @property
-    def messages_key(self) -> str:
-        """Where the messages stand in a request."""
-        return "messages"
-
-    @property
-    def system_key(self) -> str:
-        """Where the system prompt stands in a request, if it is kept apart."""
-        return "system"
-
-    @property
-    def system_apart(self) -> bool:
-        """Whether the system prompt is kept apart from the messages."""
-        return False
-
-    @property
-    def system_leads(self) -> bool:
-        """Whether system messages may stand before all others."""
-        return not self.system_apart
-
-    @property
-    def roles(self) -> frozenset[str]:
-        """The roles that its messages have."""
-        return frozenset({"user", "assistant"})
+    keys: RequestKeys = RequestKeys()
+    """Where the parts of a request stand in it."""
 
     @property
     def user_first(self) -> bool:
         """Whether some model that is called in it wants the user to begin."""
         return True
 
-    merges_turns: bool = False
-    """Whether neighbouring messages of one role count as one turn, so that results may follow a run of them."""
-
-    results_anywhere: bool = False
-    """Whether a result may stand anywhere after its call, and not only directly after the turn of its call."""
-
-    unique_ids: bool = False
-    """Whether a call id may occur only once in a request."""
-
-    most_calls: int | None = None
-    """The most calls that one message may hold; None where there is no limit."""
-
-    answers_server_calls: bool = False
-    """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
-
-    reads_places: bool = False
-    """Whether the place of a message says what is not written in it: ``pair`` finds out, and ``arrange`` is asked."""
-
-    names_items: bool = False
-    """Whether a message may have a name of its own, which no other message of a request may have."""
-
-    minds_the_end: bool = False
-    """Whether a request that ends on some messages is refused, or taken for the start of the answer."""
+    rounds: RoundRules = RoundRules()
+    """The rules for tool rounds: for calls, for their ids, and for the places of their results."""
 
     # What its messages cost, and what the provider keeps and reasons.
 
@@ -358,11 +338,6 @@ class WireFormat(Protocol):
         return None
 
     @property
-    def wants_reasoning_back(self) -> bool:
-        """Whether a request can tell the model to think, and then wants the reasoning of the open round back."""
-        return False
-
-    @property
     def overflow_words(self) -> re.Pattern[str] | None:
         """The words, in small letters, in which its provider refuses a request larger than the model's window.
 
@@ -377,21 +352,9 @@ class WireFormat(Protocol):
         """What people call it who do not know its name."""
         return ()
 
-    @property
-    def dialects(self) -> tuple[str, ...]:
-        """The names of its dialects."""
-        return ()
-
     def usual_for(self, family: str, /) -> int:
         """How usual it is to call a model of this family in it, 0 to 3; asked when a request fits several formats."""
         return 0
-
-    def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
-        """It in the dialect of this name, for a model; None when there is none.
-
-        The empty name is that of the dialect in which the model is called: the format itself, if it has no dialects.
-        """
-        return None if name else self
 
     # Reading and writing.
 
@@ -449,37 +412,24 @@ class WireFormat(Protocol):
         said = {"description": tool.description} if tool.description else {}
         return {"name": tool.name, **said, "parameters": tool.parameters}
 
-    def request(
-        self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
-    ) -> dict[str, Any]:
-        """A request, as ``validate`` takes one and the API does.
-
-        Args:
-            messages: Native messages.
-            system: The native system prompt; left out where the format keeps none apart.
-            tools: Native tool definitions; None: none are sent.
-            model: The model's name; None: it is not said.
-        """
-        apart = system if self.system_apart else None
-        said = {"model": model, self.messages_key: messages, self.system_key: apart, "tools": tools}
-        return {key: value for key, value in said.items() if value is not None}
-
     # Repair: what the format refuses, and what is made in its place.
 
     def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
         """What this format refuses and can be repaired in place; ``earlier`` are named messages before, by name."""
         return ()
 
-    def item_name(self, message: Message, /) -> str | None:
-        """The name of a message, where they have one."""
+    @property
+    def item_name(self) -> Callable[[Message], str | None] | None:
+        """Reads the name of a message, which no other message of a request may have; None where none has a name."""
         return None
 
-    def pair(self, messages: list[Message], standing_before: Sequence[Message] = (), /) -> list[Message]:
-        """The messages, read one by one, with each result under the id of the call that it answers.
+    @property
+    def pair(self) -> Callable[[Sequence[Message], Sequence[Message]], list[Message]] | None:
+        """Puts each result under the id of the call that it answers; None where a message says that by itself.
 
-        ``standing_before`` are the messages before them, at least from the tail of the last step on.
+        It gets the messages, read one by one, and those before them, at least from the tail of the last step on.
         """
-        return messages
+        return None
 
     def arrange(self, messages: Sequence[Message], standing_before: Message | None = None, /) -> Sequence[Arranged]:
         """What has to change so that messages with whole pairs may follow each other.
@@ -507,17 +457,8 @@ class WireFormat(Protocol):
         return messages
 
     def may_end_on(self, message: Message, /) -> bool:
-        """Whether the model answers a request that ends on this message."""
-        return message.role != "assistant" or not self.minds_the_end
-
-    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
-        """The message with no word of these server-side calls, whose code made others: the model made those itself.
-
-        Args:
-            message: A message of the model, with server-side calls or with calls that their code made.
-            callers: The ids of the server-side calls.
-        """
-        return message
+        """Whether a request may end on this message; else it is refused, or taken for the start of the answer."""
+        return True
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others: as the provider takes it.
@@ -535,10 +476,6 @@ class WireFormat(Protocol):
         results = tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)
         return (Message("user", results),) if results else ()
 
-    def clearing_options(self, _clearing: Clearing, /) -> Mapping[str, Any]:
-        """Return the options of a request that ask the provider to clear it; empty when the provider never clears."""
-        return {}
-
     def validate(
         self, _request: Mapping[str, Any], _profile: ModelProfile | None, _before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
@@ -552,11 +489,6 @@ class WireFormat(Protocol):
         return ()
 
     # Taking a conversation to it, and from it.
-
-    @property
-    def keys_taken(self) -> frozenset[str]:
-        """The keys of its messages, on every level, whose values are taken along or said to be left."""
-        return frozenset()
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model.

@@ -361,7 +361,7 @@ async def _shortened(name: str, recorded: Recorded, given: list[Any], window: in
 
 def _is_legal(recorded: Recorded, natives: Sequence[Any], given: Sequence[Any]) -> bool:
     source, recording = recorded.source, recorded.recording
-    request, before = (source.wire.request(each, recording.system, recording.tools) for each in (natives, given))
+    request, before = (source.wire.keys.request(each, recording.system, recording.tools) for each in (natives, given))
     return not any(found.severity == "error" for found in find_violations(source.wire, request, source.profile, before))
 
 

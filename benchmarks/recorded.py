@@ -91,7 +91,7 @@ def lines_of_sessions() -> Iterator[tuple[str, str]]:
 def read(kind: str, record: dict[str, Any]) -> Recorded:
     """One line of a file of sessions."""
     format_, system, tools = record["format"], record.get("system"), record.get("tools")
-    if system is not None and not format_named(format_).system_apart:
+    if system is not None and format_named(format_).keys.system is None:
         record["messages"].insert(0, {"role": "system", "content": system})
         system = None
     return of_recording(kind, Recording(record["messages"], system, tools, format_, id=record["id"], pending=False))

@@ -602,7 +602,7 @@ def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireF
     The Responses format has ``instructions``, and takes system messages among its items as well: there they stay.
     """
     count = 0
-    if not wire.system_leads:
+    if not wire.keys.system_leads:
         count = next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
     if count == 0:
         return Context(tuple(messages), None, tools)

@@ -259,7 +259,7 @@ def _request(entry: Transcript, format: str | None) -> dict[str, Any]:
     if format is None or not entry.recorded:
         return entry.request()
     wire, recording = format_named(format), entry.recording
-    return wire.request(_before_the_answer(recording.messages, wire), recording.system, recording.tools)
+    return wire.keys.request(_before_the_answer(recording.messages, wire), recording.system, recording.tools)
 
 
 def _before_the_answer(messages: Sequence[Any], wire: WireFormat) -> Sequence[Any]:
@@ -417,7 +417,7 @@ def _document(entry: Transcript, done: Converted, to: str, model: str | None) ->
         return {**kept, "format": to, "system": done.system, "tools": done.tools, "messages": done.messages}
     if entry.key is None and done.system is None and done.tools is None:
         return done.messages
-    return format_named(to).request(done.messages, done.system, done.tools, model)
+    return format_named(to).keys.request(done.messages, done.system, done.tools, model)
 
 
 def _plain(value: object) -> Native:

@@ -528,8 +528,6 @@ async def let_answers_follow(
         role_at: The role of the message of the history at an index.
         standing_before: The last message before the trail's, with its index in the history.
     """
-    if call.wire is None or not call.wire.minds_the_end:
-        return
     new, start = trail.context.messages, 0 if standing_before is None else 1
     known = [*([] if standing_before is None else [standing_before]), *zip(new, trail.origins, strict=True)]
     answers = {
@@ -588,7 +586,7 @@ async def _arrange(trail: Trail, call: Call) -> None:
         return context if made is context.messages else context.with_messages(tuple(made))
 
     await run_stage(Adjustment(_ARRANGES, arranged), trail, call, by="fit", trusted=True)
-    if trail.reports and wire.reads_places:
+    if trail.reports:
         await run_stage(Adjustment(_ARRANGES, neighboured), trail, call, by="fit", trusted=True)
 
 

@@ -65,7 +65,7 @@ class Reader:
             if is_registered(self.wire):
                 raise _unreadable(self.wire, natives, first, error) from error
             raise
-        messages = self.wire.pair(messages, standing_before)
+        messages = with_calls_named(self.wire, messages, standing_before)
         return messages if first or standing_before else knowing_the_recap(messages)
 
     def head(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
@@ -87,6 +87,13 @@ class Reader:
             InvalidInput: As ``messages`` and ``head`` do.
         """
         return Context(tuple(self.messages(natives)), *self.head(system, tools))
+
+
+def with_calls_named(
+    wire: WireFormat, messages: list[Message], standing_before: Sequence[Message] = ()
+) -> list[Message]:
+    """The messages, read one by one, with each result under the id of the call that it answers."""
+    return messages if wire.pair is None else wire.pair(messages, standing_before)
 
 
 def _unreadable(wire: WireFormat, natives: Sequence[Any], first: int, error: Exception) -> InvalidInput:

@@ -15,9 +15,10 @@ from attrs import define, evolve, field, frozen
 from agentctx.changes import Matched
 from agentctx.engine.options import library_stage
 from agentctx.errors import BrokenPair, StageError
+from agentctx.formats.native import without_callers
 from agentctx.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.protocols import Call, ContextStrategy
-from agentctx.unit import broken_pair, only_results, open_at_end, server_calls
+from agentctx.unit import RoundRules, broken_pair, only_results, open_at_end, server_calls
 from agentctx.wire_format import Repaired, WireFormat
 
 
@@ -59,19 +60,18 @@ class _Waiting:
     result: tuple[int, ToolResult] | None = None
 
 
-def pair_results(messages: Sequence[Message], *, merges_turns: bool, results_anywhere: bool = False) -> Pairs:
+def pair_results(messages: Sequence[Message], rules: RoundRules) -> Pairs:
     """Give every result its call: the nearest open one before it with its id, else the nearest open one after it.
 
     Args:
         messages: The transcript.
-        merges_turns: Whether a run of assistant messages is one turn.
-        results_anywhere: Whether a result that stands anywhere after its call is in its place.
+        rules: The rules of the format for tool rounds.
     """
-    ends = _run_ends(messages, merges_turns=merges_turns)
+    ends = _run_ends(messages, merges_turns=rules.merges_turns)
     calls, spare = _assign(messages, ends)
     _assign_early(calls, spare)
     pairs = Pairs()
-    _place(messages, calls, pairs, anywhere=results_anywhere)
+    _place(messages, calls, pairs, anywhere=rules.results_anywhere)
     return pairs
 
 
@@ -321,15 +321,17 @@ def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) ->
         wire: The format.
         earlier: What stands before them.
     """
-    if _needs_a_closer_look(messages, wire.most_calls):
+    if _needs_a_closer_look(messages, wire.rounds.most_calls):
         return False
-    if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], earlier.ids):
+    if wire.rounds.unique_ids and not _are_unique(
+        [part.id for message in messages for part in message.calls], earlier.ids
+    ):
         return False
     if wire.repair(messages, earlier.items):
         return False
-    if broken_pair(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere) is not None:
+    if broken_pair(messages, wire.rounds) is not None:
         return False
-    return not (wire.reads_places and wire.arrange(messages, earlier.last))
+    return not wire.arrange(messages, earlier.last)
 
 
 def _needs_a_closer_look(messages: Sequence[Message], most: int | None) -> bool:
@@ -365,7 +367,7 @@ def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: 
         wire: As of ``repair``.
         earlier: As of ``repair``.
     """
-    sided = _of_so_many_calls(_on_their_sides(messages, call), call, wire.most_calls)
+    sided = _of_so_many_calls(_on_their_sides(messages, call), call, wire.rounds.most_calls)
     fixed = _mend(sided, call, wire, earlier.items)
     current = sided if fixed is None else fixed
     if not has_server_calls(current):
@@ -393,13 +395,13 @@ def paired(
         earlier: As of ``repair``.
     """
     current = messages
-    broken = broken_pair(current, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere) is not None
+    broken = broken_pair(current, wire.rounds) is not None
     if broken:
         current = _rebuild(current, call, wire, lost_result)
-    if broken or wire.unique_ids:
+    if broken or wire.rounds.unique_ids:
         ids = _Renaming(wire, set() if seen is None else seen, earlier.ids)
         current = _rename_repeated(current, call, ids)
-    return arranged_by(current, call, wire, earlier.last) if wire.reads_places else current
+    return arranged_by(current, call, wire, earlier.last)
 
 
 def arranged_by(
@@ -437,9 +439,9 @@ def has_server_calls(messages: Sequence[Message]) -> bool:
 
 def names_of(messages: Sequence[Message], wire: WireFormat) -> dict[str, Message]:
     """The messages that have a name which no other message of a request may have, by that name."""
-    if not wire.names_items:
+    if (name_of := wire.item_name) is None:
         return {}
-    return {name: message for message in messages if (name := wire.item_name(message)) is not None}
+    return {name: message for message in messages if (name := name_of(message)) is not None}
 
 
 def _mend(
@@ -559,7 +561,7 @@ def _halves(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> 
     orphans: list[Opaque] = []
     waiting: dict[str, Opaque] = {}
     for message in messages:
-        if message.role != "assistant" and not wire.results_anywhere and not only_results(message):
+        if message.role != "assistant" and not wire.rounds.results_anywhere and not only_results(message):
             unanswered += waiting.values()
             waiting.clear()
         for part in message.parts:
@@ -570,13 +572,13 @@ def _halves(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> 
                 waiting[part.opens] = part
             if part.closes is not None and waiting.pop(part.closes, None) is None:
                 orphans.append(part)
-    if orphans and wire.results_anywhere:
+    if orphans and wire.rounds.results_anywhere:
         _, opened = server_calls(earlier.messages())
         orphans = [part for part in orphans if part.closes not in opened]
-    if waiting and wire.answers_server_calls:
+    if waiting and wire.rounds.server_results:
         still = open_at_end(messages)
         unanswered += (part for name, part in waiting.items() if name not in still)
-    return set(map(id, (*orphans, *unanswered) if wire.answers_server_calls else orphans))
+    return set(map(id, (*orphans, *unanswered) if wire.rounds.server_results else orphans))
 
 
 def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
@@ -586,7 +588,7 @@ def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: E
         return messages
     if gone := named - server_calls(messages)[0]:
         gone -= server_calls(earlier.messages())[0]
-    early = _answered_too_late(messages) if wire.answers_server_calls else {}
+    early = _answered_too_late(messages) if wire.rounds.server_results else {}
     if not gone and not early:
         return messages
     out: list[Message] = []
@@ -595,7 +597,7 @@ def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: E
         if wrong.isdisjoint(_callers(message)):
             out.append(message)
             continue
-        out.append(wire.without_callers(message, wrong))
+        out.append(without_callers(message, wrong))
         for each in (message, out[-1]):
             call.note(each, "the code that made the call is not in the request, or had ended")
     return out
@@ -632,7 +634,7 @@ def _without(message: Message, halves: set[int]) -> Message | None:
 
 
 def _rebuild(messages: Sequence[Message], call: Call, wire: WireFormat, lost_result: str) -> list[Message]:
-    pairs = pair_results(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
+    pairs = pair_results(messages, wire.rounds)
     for message, why in pairs.reasons:
         call.note(message, why)
     out: list[Message] = []
@@ -678,7 +680,7 @@ class _Renaming:
     names: dict[str, deque[str]] = field(factory=dict)
 
     def begin_turn(self) -> None:
-        if not self.wire.unique_ids:
+        if not self.wire.rounds.unique_ids:
             self.names.clear()
             self.seen.clear()
 
@@ -689,7 +691,7 @@ class _Renaming:
         return name
 
     def _taken(self, name: str) -> bool:
-        return name in self.seen or (self.wire.unique_ids and name in self.earlier)
+        return name in self.seen or (self.wire.rounds.unique_ids and name in self.earlier)
 
     def _free(self, call_id: str) -> str:
         """The id with a number that is free, the one below being taken: found by doubling, since one may come often."""
@@ -804,7 +806,7 @@ def _faults(messages: Sequence[Message], places: Sequence[int], call: Call, wire
     """What repair finds wrong with the messages at these places."""
     new, looked_at = set(places), _with_what_follows(messages, places)
     others: Iterable[Message] = ()
-    if wire.names_items and any(wire.item_name(messages[place]) is not None for place in places):
+    if names_of([messages[place] for place in places], wire):
         others = (*_before(call), *(message for place, message in enumerate(messages) if place not in new))
     found = wire.repair([messages[place] for place in looked_at], names_of(list(others), wire))
     return [(looked_at[index], instead, why) for index, instead, why in found if looked_at[index] in new]
@@ -827,7 +829,7 @@ def _only_thinks(message: Message) -> bool:
 
 def _repeats_an_id(messages: Sequence[Message], places: Sequence[int], call: Call, wire: WireFormat) -> bool:
     """Whether the id of a call in these messages is that of another call, where the provider refuses that."""
-    if not wire.unique_ids or not any(messages[place].calls for place in places):
+    if not wire.rounds.unique_ids or not any(messages[place].calls for place in places):
         return False
     ids = [each.id for message in (*_before(call), *messages) for each in message.calls]
     return len(set(ids)) < len(ids)
@@ -863,7 +865,7 @@ def _made_whole(
         messages=lambda: earlier,
     )
     whole = tuple(paired(mended, call, wire, earlier=known))
-    problem = broken_pair(whole, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
+    problem = broken_pair(whole, wire.rounds)
     if problem is not None:
         raise BrokenPair(name, f"returned what cannot be mended: {problem}")
     return whole

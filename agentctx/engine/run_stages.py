@@ -29,7 +29,7 @@ from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, i
 from agentctx.offload import in_threads_of_their_own, offload
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When
 from agentctx.reports import StageReport
-from agentctx.unit import always, broken_pair, signed_thinking, words
+from agentctx.unit import MERGED, always, broken_pair, signed_thinking, words
 from agentctx.users_code import FAILURES
 from agentctx.wire_format import CacheMarkers, head_markers
 
@@ -387,7 +387,7 @@ async def _run_one(
         if after is before and not call.notes.remarks:
             return None
         await call.meter.settle(after.messages[shared:])
-        anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
+        anywhere = call.wire is not None and call.wire.rounds.results_anywhere  # then all pairs are looked at
         compare = partial(_compared, stage, before, Made(after, shared), call, trail, by, trusted=trusted)
         diff, account, shared = await offload(compare, len(before.messages) - (0 if anywhere else shared))
         report = _report(diff, account, trail.tokens, started)
@@ -527,9 +527,7 @@ def _answer_the_same(old: Message, new: Message) -> bool:
 
 def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
     """All pairs are whole; up to ``start`` the messages say what they said before, when all were."""
-    wire = call.wire
-    merges, anywhere = (True, False) if wire is None else (wire.merges_turns, wire.results_anywhere)
-    problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere, known=start)
+    problem = broken_pair(after.messages, MERGED if call.wire is None else call.wire.rounds, known=start)
     if problem is not None:
         raise BrokenPair(name, f"broke a pair: {problem}")
 

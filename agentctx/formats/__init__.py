@@ -7,9 +7,11 @@ from agentctx.lazy import lazily
 if TYPE_CHECKING:
     from agentctx.formats.overflow import Overflow as Overflow
     from agentctx.formats.registry import register_format as register_format
+    from agentctx.unit import RoundRules as RoundRules
     from agentctx.wire_format import (
         CacheMarkers as CacheMarkers,
         Capabilities as Capabilities,
+        RequestKeys as RequestKeys,
         Spelling as Spelling,
         TokenOverheads as TokenOverheads,
         UsageKeys as UsageKeys,
@@ -22,6 +24,9 @@ else:
         {
             "agentctx.formats.overflow": "Overflow",
             "agentctx.formats.registry": "register_format",
-            "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads UsageKeys Violation WireFormat",
+            "agentctx.unit": "RoundRules",
+            "agentctx.wire_format": (
+                "CacheMarkers Capabilities RequestKeys Spelling TokenOverheads UsageKeys Violation WireFormat"
+            ),
         },
     )

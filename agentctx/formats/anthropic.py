@@ -27,6 +27,7 @@ from agentctx.formats.native import (
     json_object,
     json_of,
     mapping_or_none,
+    may_end_on,
     placed,
     put_results_first,
     same,
@@ -53,7 +54,8 @@ from agentctx.message import (
 from agentctx.models.profile import BOUND_THINKING, NO_PREFILL, SYSTEM_IN_MESSAGES, ModelProfile
 from agentctx.reports import View
 from agentctx.tokens.media import base64_of
-from agentctx.wire_format import Capabilities, Clearing, Note, Repaired, Spelling, TokenOverheads, WireFormat
+from agentctx.unit import RoundRules
+from agentctx.wire_format import Capabilities, Note, Repaired, RequestKeys, Spelling, TokenOverheads, WireFormat
 
 Block = Mapping[str, Any]
 
@@ -166,16 +168,6 @@ def write_content(parts: tuple[Part, ...], old: object = None) -> str | list[obj
     if isinstance(text, Text) and mapping_or_none(text.source) is None:
         return text.text
     return [write_block(part) for part in parts]
-
-
-def freed(part: Part, callers: AbstractSet[str]) -> Part:
-    """The part as what the model itself called, when code of one of these callers called it; else the part itself."""
-    if not isinstance(part, (ToolCall, Opaque)) or part.caller not in callers:
-        return part
-    block = {key: value for key, value in fields_of(part.source).items() if key != "caller"}
-    if isinstance(part, Opaque):
-        return evolve(part, caller=None, source=block, data=block)
-    return evolve(part, caller=None, source=block)
 
 
 def _string(block: Block, key: str) -> str:
@@ -375,26 +367,40 @@ BETA = "context-management-2025-06-27"
 USES, REASONING = "clear_tool_uses_20250919", "clear_thinking_20251015"
 
 
-def clearing_options(clearing: Clearing, /) -> Mapping[str, Any]:
+def clearing_options(
+    trigger: int,
+    keep: int,
+    *,
+    at_least: int | None,
+    exclude: AbstractSet[str],
+    inputs: bool,
+    thinking: int | str | None,
+) -> Mapping[str, Any]:
     """Return the edits that ask for the clearing, with the beta feature that they need.
 
     Source: https://platform.claude.com/docs/en/build-with-claude/context-editing. The API wants the edit that clears
     reasoning first.
 
     Args:
-        clearing: The options of the clearing.
+        trigger: The size of a request, in tokens, above which the provider clears uses of tools.
+        keep: How many uses of tools, counted from the end, stay.
+        at_least: Uses of tools are only cleared if so many tokens go; None: any number.
+        exclude: Names of tools whose uses stay.
+        inputs: Whether the arguments of the calls go as well as the results.
+        thinking: How many of the last turns of the assistant keep their reasoning, or ``"all"``; None: the provider's
+            own rule.
     """
     edits: list[Mapping[str, Any]] = []
-    if clearing.thinking is not None:
-        turns = {"type": "thinking_turns", "value": clearing.thinking}
-        edits.append({"type": REASONING, "keep": "all" if clearing.thinking == "all" else turns})
-    uses: dict[str, Any] = {"type": USES, "trigger": {"type": "input_tokens", "value": clearing.trigger}}
-    uses["keep"] = {"type": "tool_uses", "value": clearing.keep}
-    if clearing.at_least is not None:
-        uses["clear_at_least"] = {"type": "input_tokens", "value": clearing.at_least}
-    if clearing.exclude:
-        uses["exclude_tools"] = sorted(clearing.exclude)
-    if clearing.inputs:
+    if thinking is not None:
+        turns = {"type": "thinking_turns", "value": thinking}
+        edits.append({"type": REASONING, "keep": "all" if thinking == "all" else turns})
+    uses: dict[str, Any] = {"type": USES, "trigger": {"type": "input_tokens", "value": trigger}}
+    uses["keep"] = {"type": "tool_uses", "value": keep}
+    if at_least is not None:
+        uses["clear_at_least"] = {"type": "input_tokens", "value": at_least}
+    if exclude:
+        uses["exclude_tools"] = sorted(exclude)
+    if inputs:
         uses["clear_tool_inputs"] = True
     return {"context_management": {"edits": [*edits, uses]}, "betas": [BETA]}
 
@@ -512,6 +518,13 @@ def _content(blocks: list[Any] | tuple[Any, ...]) -> int | None:
 _MEDIA = {"image": PICTURES, "document": PDF}
 
 
+_TAKEN_ALONG = frozenset(
+    {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
+    | {"url", "file_id"}
+)
+"""The keys of messages whose values a conversion takes along, or reports as left behind."""
+
+
 @frozen
 class Anthropic(WireFormat):
     """The Anthropic Messages format."""
@@ -519,21 +532,12 @@ class Anthropic(WireFormat):
     name = "anthropic"
     provider = "anthropic"
     other_names = ("claude", "vertex")
-    roles = frozenset(ROLES)
-    system_apart = True
-    merges_turns = True
-    unique_ids = True
-    answers_server_calls = True
-    minds_the_end = True
-    wants_reasoning_back = True
+    keys = RequestKeys(system="system")
+    rounds = RoundRules(merges_turns=True, unique_ids=True, server_results=True, reasoning_back=True)
     cache_markers = CONTROL_MARKERS
     # Estimates: 3 to 5 tokens a message were seen; calls and results stand in markup. The surcharge for having tools at
     # all is published and stands in the model table.
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
-    keys_taken = frozenset(
-        {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
-        | {"url", "file_id"}
-    )
 
     def usual_for(self, family: str, /) -> int:
         """Claude's own."""
@@ -541,21 +545,18 @@ class Anthropic(WireFormat):
 
     recognises = staticmethod(recognise)
     repair = staticmethod(repair)
+    may_end_on = staticmethod(may_end_on)
     arrange_for = staticmethod(place_system)
     numbered = staticmethod(IDS.numbered)
     read_message = staticmethod(read_message)
     read_system = staticmethod(read_system)
     read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
-    clearing_options = staticmethod(clearing_options)
-
-    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
-        """The message with no word of these callers: what they called, the model called itself."""
-        return message.with_parts(tuple(freed(part, callers) for part in message.parts))
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model: system messages in the middle only where the model takes them."""
         return Capabilities(
+            keys=_TAKEN_ALONG,
             system_between="system" if traits(model, profile).system_in_messages else "user",
             user_first=True,
             in_user=_MEDIA,

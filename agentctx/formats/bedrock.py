@@ -37,6 +37,7 @@ from agentctx.formats.native import (
     json_object,
     json_of,
     mapping_or_none,
+    may_end_on,
     needed_string,
     object_spelled,
     placed,
@@ -66,8 +67,17 @@ from agentctx.message import (
 )
 from agentctx.models.profile import ModelProfile
 from agentctx.reports import View
-from agentctx.unit import GO_ON, NOT_SHOWN
-from agentctx.wire_format import CacheWish, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
+from agentctx.unit import GO_ON, NOT_SHOWN, RoundRules
+from agentctx.wire_format import (
+    CacheWish,
+    Capabilities,
+    Note,
+    Repaired,
+    RequestKeys,
+    Spelling,
+    TokenOverheads,
+    WireFormat,
+)
 
 Block = Mapping[str, Any]
 
@@ -517,6 +527,13 @@ class PointMarkers:
         return message.with_parts(tuple(parts))
 
 
+_TAKEN_ALONG = frozenset(
+    {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
+    | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
+)
+"""The keys of messages whose values a conversion takes along, or reports as left behind."""
+
+
 @frozen
 class Bedrock(WireFormat):
     """The Converse format.
@@ -528,18 +545,10 @@ class Bedrock(WireFormat):
     name = "bedrock"
     provider = "aws.bedrock"
     other_names = ("aws", "converse")
-    system_apart = True
-    merges_turns = True
-    unique_ids = True
-    answers_server_calls = True
-    minds_the_end = True
-    wants_reasoning_back = True
+    keys = RequestKeys(system="system", model="modelId", config="toolConfig")
+    rounds = RoundRules(merges_turns=True, unique_ids=True, server_results=True, reasoning_back=True)
     cache_markers = PointMarkers()
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)  # as of Anthropic
-    keys_taken = frozenset(
-        {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
-        | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
-    )
 
     def usual_for(self, family: str, /) -> int:
         """After Claude's own API; of open models after Chat Completions."""
@@ -551,22 +560,16 @@ class Bedrock(WireFormat):
     read_tools = staticmethod(read_tools)
     write_message = staticmethod(write_message)
     repair = staticmethod(repair)
+    may_end_on = staticmethod(may_end_on)
     arrange_for = staticmethod(arrange_for)
     numbered = staticmethod(IDS.numbered)
     is_object = staticmethod(is_object)
-
-    def request(
-        self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
-    ) -> dict[str, Any]:
-        """A request of Converse."""
-        said = {"modelId": model, "messages": messages, "system": system}
-        config = None if tools is None else {"tools": tools}
-        return {key: value for key, value in {**said, "toolConfig": config}.items() if value is not None}
 
     def capabilities(self, model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model: some refuse results and words in one turn."""
         apart = model is not None and REFUSES_MIXED.search(model.lower()) is not None
         return Capabilities(
+            keys=_TAKEN_ALONG,
             grouping="all results" if apart else "one turn",
             user_first=True,
             user_after_results=not apart,

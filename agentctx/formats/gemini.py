@@ -35,6 +35,7 @@ from agentctx.formats.native import (
     finite_json,
     json_object,
     json_of,
+    may_end_on,
     needed_string,
     object_spelled,
     placed,
@@ -48,7 +49,16 @@ from agentctx.formats.registry import Adapter, Body, RequestParts, get
 from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.models.profile import ModelProfile
 from agentctx.unit import NOT_SHOWN
-from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
+from agentctx.wire_format import (
+    Arranged,
+    Capabilities,
+    Note,
+    Repaired,
+    RequestKeys,
+    Spelling,
+    TokenOverheads,
+    WireFormat,
+)
 
 _SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
 _MADE = re.compile(r".*#\d+\Z", re.DOTALL)
@@ -815,6 +825,14 @@ def _sign(native: object) -> int:
     return _LIKELY if role in ROLES else 0
 
 
+_TAKEN_ALONG = frozenset(
+    {"role", "parts", "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"}
+    | {"fileData", "name", "args", "response", "id", "mimeType", "data", "fileUri", "uri"}
+    | {"thought_signature", "mime_type", "file_uri"}  # as google-genai spells them
+)
+"""The keys of messages whose values a conversion takes along, or reports as left behind."""
+
+
 @frozen
 class Gemini(WireFormat):
     """The generateContent format.
@@ -825,18 +843,8 @@ class Gemini(WireFormat):
     name = "gemini"
     provider = "gcp.gemini"
     other_names = ("google", "vertex")
-    messages_key = "contents"
-    system_key = "system_instruction"
-    system_apart = True
-    roles = frozenset({"user", "model", "function", "tool"})
-    reads_places = True
-    minds_the_end = True
+    keys = RequestKeys("contents", system="system_instruction")
     overheads = TokenOverheads(message=4, call=8, result=8, schema_as_json=True)  # estimates
-    keys_taken = frozenset(
-        {"role", "parts", "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"}
-        | {"fileData", "name", "args", "response", "id", "mimeType", "data", "fileUri", "uri"}
-        | {"thought_signature", "mime_type", "file_uri"}  # as google-genai spells them
-    )
 
     def usual_for(self, family: str, /) -> int:
         """Gemini's own."""
@@ -851,6 +859,7 @@ class Gemini(WireFormat):
     arrange = staticmethod(arrange)
     arrange_for = staticmethod(with_signatures)
     repair = staticmethod(repair)
+    may_end_on = staticmethod(may_end_on)
     is_object = staticmethod(is_object)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
@@ -863,6 +872,7 @@ class Gemini(WireFormat):
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""
         return Capabilities(
+            keys=_TAKEN_ALONG,
             names=Spelling("a-zA-Z0-9_.:-", 64),
             in_user={
                 "image": PICTURES | {"image/heic", "image/heif"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import cache
 from operator import is_
 from typing import Any, TypeVar
@@ -14,7 +14,19 @@ from attrs import evolve
 
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
-from agentctx.message import Media, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
+from agentctx.message import (
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    is_marker,
+)
 from agentctx.tokens.media import base64_of
 
 T = TypeVar("T")
@@ -149,6 +161,38 @@ def base64_or_text(data: object) -> str | None:
     if isinstance(data, (bytes, bytearray)):
         return b64encode(data).decode()
     return data if isinstance(data, str) else None
+
+
+def without_callers(message: Message, callers: AbstractSet[str]) -> Message:
+    """The message with no word of these server-side calls, whose code made others: the model made those itself.
+
+    The providers write the caller under the key ``caller`` of a block, or of an item.
+
+    Args:
+        message: A message of the model, with server-side calls or with calls that their code made.
+        callers: The ids of the server-side calls.
+    """
+    parts: list[Part] = []
+    for part in message.parts:
+        if not isinstance(part, (ToolCall, ToolResult, Opaque)) or part.caller not in callers:
+            parts.append(part)
+            continue
+        block = {key: each for key, each in fields_of(part.source).items() if key != "caller"}
+        if isinstance(part, Opaque):
+            parts.append(evolve(part, caller=None, source=block, data=block))
+        else:
+            parts.append(evolve(part, caller=None, source=block))
+    item = fields_or_none(message.source) or {}
+    if "caller" not in item:
+        return message.with_parts(tuple(parts))
+    role, read = (message.role, tuple(parts)) if message.as_read else (None, None)
+    source = {key: each for key, each in item.items() if key != "caller"}
+    return message.replaced(Message(message.role, tuple(parts), source=source, read_role=role, read_parts=read))
+
+
+def may_end_on(message: Message) -> bool:
+    """Whether a request may end on this message: words of the assistant there are refused, or the answer goes on."""
+    return message.role != "assistant"
 
 
 def tool_as_read(definition: Mapping[str, Any], schema: object, source: Native) -> Tool:

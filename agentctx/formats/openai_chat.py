@@ -43,7 +43,7 @@ from agentctx.formats.native import (
     surest,
     tool_as_read,
 )
-from agentctx.formats.registry import Adapter, Body, get
+from agentctx.formats.registry import FORMATS, Adapter, Body, get
 from agentctx.message import (
     BREAKPOINT,
     CONTROL,
@@ -62,7 +62,9 @@ from agentctx.message import (
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of
 from agentctx.tokens.media import media_of
+from agentctx.unit import RoundRules
 from agentctx.wire_format import (
+    USUAL,
     Arranged,
     Capabilities,
     Repaired,
@@ -665,6 +667,16 @@ def cache_marker(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | 
     return breakpoint_of(ttl, profile)
 
 
+_ROUNDS = RoundRules(most_calls=CALLS_MAX)
+_TAKEN_ALONG = frozenset(
+    {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}
+    | {"function", "custom", "id", "index", "arguments", "input", "format", "file_data", "file_id", "input_audio"}
+    | {"image_url", "video_url", "file", "detail", "extra_content", "expires_at", "transcript"}
+    | {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
+)
+"""The keys of messages whose values a conversion takes along, or reports as left behind."""
+
+
 @frozen
 class OpenAIChat(WireFormat):
     """The Chat Completions format.
@@ -675,39 +687,20 @@ class OpenAIChat(WireFormat):
 
     name: str = "openai-chat"
     provider = "openai"
-    unique_ids: bool = False
-
+    rounds: RoundRules = _ROUNDS
     other_names = ("openai", "chat")
-    roles = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
     user_first = False
-    most_calls = CALLS_MAX
-    dialects = tuple(DIALECTS)
     cache_markers = KeyMarkers((BREAKPOINT, CONTROL), cache_marker, _TAKE_CONTROL)
     # Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
     # the harmony format, rather too high: a round that gpt-3.5-turbo billed with 24 tokens (community.openai.com,
     # 538914) counts 29.
     overheads = TokenOverheads(message=3, reply=3, name=1, call=7, result=2)
-    keys_taken = frozenset(
-        {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}
-        | {"function", "custom", "id", "index", "arguments", "input", "format", "file_data", "file_id", "input_audio"}
-        | {"image_url", "video_url", "file", "detail", "extra_content", "expires_at", "transcript"}
-        | {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
-    )
 
     def usual_for(self, family: str, /) -> int:
         """What most models are called in, but for Claude's and Gemini's."""
         if "claude" in family or "gemini" in family:
             return 1
         return 2 if OPENAI_MODELS.search(family) or OPEN_MODELS.search(family) else 0
-
-    def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
-        """It in the dialect of this name, or in the one in which a model is called; None when there is none."""
-        if name not in ("", FRAMEWORK):
-            return in_dialect(DIALECTS[name].of_model(model)) if name in DIALECTS else None
-        spoken = None if model is None else dialect_of(model) or dialect_of(family_of(model))
-        if spoken is None:
-            return self
-        return in_dialect(spoken.in_framework() if name else spoken)
 
     recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
@@ -741,6 +734,7 @@ class OpenAIChat(WireFormat):
         """What it can say."""
         return Capabilities(
             Spelling("a-zA-Z0-9_-", ID_MAX),
+            keys=_TAKEN_ALONG,
             unique_ids=False,
             grouping="one result",
             system_between="system",
@@ -760,13 +754,6 @@ class ChatDialect(OpenAIChat):
     """Chat Completions as one provider takes them: some want certain roles to follow each other."""
 
     spoken: Dialect = field(kw_only=True)
-
-    reads_places = True
-    minds_the_end = True
-
-    def dialect(self, name: str, _model: str | None, /) -> WireFormat | None:
-        """Itself: it was chosen; it has no dialects of its own."""
-        return None if name else self
 
     def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
         """What is refused by all, and what the dialect refuses, repaired in one message."""
@@ -807,10 +794,20 @@ class ChatDialect(OpenAIChat):
         )
 
 
+def chat_named(dialect: str, model: str | None) -> WireFormat | None:
+    """Chat Completions in the dialect of this name, or in that of the model if it has no name; None: there is none."""
+    if dialect not in ("", FRAMEWORK):
+        return in_dialect(DIALECTS[dialect].of_model(model)) if dialect in DIALECTS else None
+    spoken = None if model is None else dialect_of(model) or dialect_of(family_of(model))
+    if spoken is None:
+        return FORMATS[USUAL]
+    return in_dialect(spoken.in_framework() if dialect else spoken)
+
+
 @cache
 def in_dialect(spoken: Dialect) -> ChatDialect:
     """Chat Completions in a dialect; the same object for the same dialect."""
-    return ChatDialect(spoken.full_name, spoken.unique_ids, spoken=spoken)
+    return ChatDialect(spoken.full_name, evolve(_ROUNDS, unique_ids=spoken.unique_ids), spoken=spoken)
 
 
 @frozen

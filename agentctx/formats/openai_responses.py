@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from mimetypes import guess_type
 from typing import Any
@@ -53,7 +53,17 @@ from agentctx.message import (
 )
 from agentctx.models.profile import ModelProfile
 from agentctx.reports import View
-from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
+from agentctx.unit import RoundRules
+from agentctx.wire_format import (
+    Arranged,
+    Capabilities,
+    Note,
+    Repaired,
+    RequestKeys,
+    Spelling,
+    TokenOverheads,
+    WireFormat,
+)
 
 ROLES = ("user", "assistant", "system", "developer")
 """Who may speak in a message."""
@@ -587,23 +597,18 @@ def _unknown(parts: tuple[Part, ...], item: dict[str, Native], source: object) -
 
 def without_id(message: Message) -> Message:
     """The message as its item without the id, which ties it to reasoning; itself when that has none."""
-    return without_field(message, "id")
-
-
-def without_field(message: Message, name: str) -> Message:
-    """The message as its item without a field; itself when that has none."""
     fields = fields_of(message.source)
-    if name not in fields:
+    if "id" not in fields:
         return message
-    native = {key: value for key, value in fields.items() if key != name}
+    native = {key: value for key, value in fields.items() if key != "id"}
     parts: list[Part] = []
     for part in message.parts:
         # A part may have been read from this item, or from an equal one, since callers make theirs anew.
         source = fields_or_none(part.source) or {}
-        if name not in source or source[name] != fields[name]:
+        if source.get("id", fields) != fields["id"]:
             parts.append(part)
         elif isinstance(part, Opaque):
-            data = {key: value for key, value in fields_of(part.data).items() if key != name}
+            data = {key: value for key, value in fields_of(part.data).items() if key != "id"}
             parts.append(evolve(part, data=data, source=native))
         else:
             parts.append(evolve(part, source=native))
@@ -851,6 +856,14 @@ def _blocks(content: object) -> int:
     return POSSIBLE
 
 
+_TAKEN_ALONG = frozenset(
+    {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
+    | {"image_url", "file_id", "file_data", "file_url", "detail", "input_audio", "data", "format", "status"}
+    | {"logprobs", "result"}
+)
+"""The keys of messages whose values a conversion takes along, or reports as left behind."""
+
+
 @frozen
 class OpenAIResponses(WireFormat):
     """The Responses format.
@@ -863,27 +876,14 @@ class OpenAIResponses(WireFormat):
     name = "openai-responses"
     provider = "openai"
     other_names = ("openai", "responses")
-    messages_key = "input"
-    system_key = "instructions"
-    system_apart = True
-    system_leads = True
+    keys = RequestKeys("input", system="instructions", system_leads=True)
     user_first = False
-    roles = frozenset(ROLES)
-    merges_turns = True
-    results_anywhere = True
-    unique_ids = True
-    reads_places = True
-    names_items = True
+    rounds = RoundRules(merges_turns=True, results_anywhere=True, unique_ids=True)
     cache_markers = KeyMarkers(
         (BREAKPOINT,), breakpoint_of, text_type="input_text", roles=frozenset({"user", "system", "developer"})
     )
     # Like Chat. The envelope: encrypted items of 26 to 1,792 reasoning tokens had 1,080 to 9,572 characters.
     overheads = TokenOverheads(envelope=900)
-    keys_taken = frozenset(
-        {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
-        | {"image_url", "file_id", "file_data", "file_url", "detail", "input_audio", "data", "format", "status"}
-        | {"logprobs", "result"}
-    )
 
     def usual_for(self, family: str, /) -> int:
         """After Chat Completions."""
@@ -902,13 +902,6 @@ class OpenAIResponses(WireFormat):
         """Which answers have to be of another kind, that of their calls."""
         return tuple(of_their_kind(messages))
 
-    def without_callers(self, message: Message, _callers: AbstractSet[str], /) -> Message:
-        """The item without its caller: what a program called, the model called itself."""
-        bare = without_field(message, "caller")
-        called = (ToolCall, ToolResult, Opaque)
-        parts = tuple(evolve(part, caller=None) if isinstance(part, called) else part for part in bare.parts)
-        return evolve(bare, parts=parts, read_parts=parts if bare.as_read else bare.read_parts)
-
     def arrange_for(
         self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None, /
     ) -> Sequence[Message]:
@@ -925,6 +918,7 @@ class OpenAIResponses(WireFormat):
         """What it can say."""
         media = {"image": PICTURES, "document": PDF}
         return Capabilities(
+            keys=_TAKEN_ALONG,
             grouping="one item",
             system_between="developer",
             says_failed=False,

@@ -16,7 +16,7 @@ from agentctx.message import Native
 from agentctx.models.table import family_of
 from agentctx.reports import View
 from agentctx.validators import MustBe, must_be
-from agentctx.wire_format import UsageKeys, WireFormat
+from agentctx.wire_format import USUAL, UsageKeys, WireFormat
 
 Body = Mapping[str, Any]
 """A request's body: what the API calls its parameters."""
@@ -279,7 +279,7 @@ def may_be_in(wire: WireFormat, native: Native) -> bool:
     """Whether a message may be in a format; one that was added has to recognise it, since it may read anything."""
     if not is_registered(wire):
         return True
-    said = _recognised(wire, {wire.messages_key: [native]})
+    said = _recognised(wire, {wire.keys.messages: [native]})
     return isinstance(said, int) and said > 0
 
 
@@ -292,7 +292,7 @@ def _scores(request: Mapping[str, Any]) -> tuple[dict[str, int], list[str]]:
 
 def messages_of(request: Mapping[str, Native]) -> Native:
     """What stands in a request where its messages belong, whatever its format; None when there is nothing."""
-    keys = dict.fromkeys(wire.messages_key for wire in FORMATS.values())
+    keys = dict.fromkeys(wire.keys.messages for wire in FORMATS.values())
     return next((request[key] for key in keys if key in request), None)
 
 
@@ -303,18 +303,27 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
         InvalidInput: If there is none; the message lists the names.
     """
     base, _, dialect = name.partition("/") if isinstance(name, str) else ("", "", "")
-    found = FORMATS.get(base)
-    spoken = None if found is None else found.dialect(dialect, model)
-    if spoken is not None:
+    if base in FORMATS and (spoken := _in_dialect(FORMATS[base], dialect, model)) is not None:
         return spoken
     from difflib import get_close_matches  # noqa: PLC0415 - for the error alone
 
-    names = [*FORMATS, *(f"{wire.name}/{each}" for wire in FORMATS.values() for each in wire.dialects)]
+    from agentctx.formats.dialects import DIALECTS  # noqa: PLC0415 - for the error alone
+
+    names = [*FORMATS, *(f"{USUAL}/{each}" for each in DIALECTS)]
     given = name.lower() if isinstance(name, str) else ""
     near = [wire.name for wire in FORMATS.values() if given in wire.other_names] or get_close_matches(given, names, 2)
     meant = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     where = "format"
     raise InvalidInput(where, f"no wire format is called {name!r}{meant}; there are {_listed(names)}")
+
+
+def _in_dialect(wire: WireFormat, dialect: str, model: str | None) -> WireFormat | None:
+    """A format in the dialect of this name, or in that of the model; Chat Completions alone has any."""
+    if wire.name != USUAL:
+        return None if dialect else wire
+    from agentctx.formats.openai_chat import chat_named  # noqa: PLC0415 - which imports this file
+
+    return chat_named(dialect, model)
 
 
 @frozen(eq=False, repr=False)
@@ -365,7 +374,7 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     if len(likely) > 1 and not _read_alike(request, likely):
         raise AmbiguousFormat("messages", _listed(likely))
     wire = FORMATS[likely[0]]
-    return Detected(wire.dialect("", named) or wire, certain=len(fitting) == 1)
+    return Detected(_in_dialect(wire, "", named) or wire, certain=len(fitting) == 1)
 
 
 def _read_alike(request: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -391,6 +400,10 @@ def _is_plain(native: Native) -> bool:
     return native["role"] in ("user", "assistant") and isinstance(native["content"], str)
 
 
+_ROLES = ("assistant", "developer", "function", "model", "system", "tool", "user")
+"""The roles that the formats of the library know."""
+
+
 def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
     """What is wrong with a request that is in no format: names the first message that is in none by itself."""
     silent = [wire.name for wire in FORMATS.values() if type(wire).recognises is WireFormat.recognises]
@@ -404,7 +417,7 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
             return InvalidInput(where, what)
         if not any(_scores({"messages": [message]})[0].values()):
             role = known.get("role")
-            if "role" in known and not any(role in tuple(wire.roles) for wire in FORMATS.values()):
+            if "role" in known and role not in _ROLES:
                 return InvalidInput(f"{where}.role", f"no wire format knows the role {role!r}")
             return InvalidInput(where, f"it is {none}")
     return InvalidInput("messages", f"they are {none}")

@@ -19,6 +19,7 @@ from agentctx.characters import shown
 from agentctx.economics import Suspicion
 from agentctx.engine.guarantee import head_of
 from agentctx.engine.plan import Plan
+from agentctx.engine.reading import with_calls_named
 from agentctx.engine.usage import (
     BELIEVABLE,
     MOST_MODELS,
@@ -592,11 +593,11 @@ def _read(known: Fields, name: str, wire: WireFormat) -> tuple[list[Any], list[M
             raise InvalidInput(where, f"no base64: {error}") from error
         except RecursionError:
             raise InvalidInput(where, "it is nested too deep to be read") from None
-    return natives, wire.pair(messages)
+    return natives, with_calls_named(wire, messages)
 
 
 def _check_pairs(known: Fields, view: Sequence[Message], wire: WireFormat) -> None:
-    broken = broken_pair(view, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
+    broken = broken_pair(view, wire.rounds)
     if broken is not None:
         raise known.fail("out", broken)
 

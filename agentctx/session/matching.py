@@ -19,6 +19,7 @@ from attrs import evolve
 from agentctx.changes import By
 from agentctx.engine.cut import Pins
 from agentctx.engine.guarantee import understands
+from agentctx.engine.reading import with_calls_named
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import snapshot
@@ -196,9 +197,9 @@ def _whole_until(record: Record, natives: Sequence[Any], length: int, ctx: StepC
     wire = ctx.reader.wire
     there = {origin for origin in record.origins if origin is not None and origin < length}
     gone = set(range(length)) - there
-    if not gone or length >= len(natives) or not wire.merges_turns:
+    if not gone or length >= len(natives) or not wire.rounds.merges_turns:
         return length
-    if length - 1 in there and not wire.results_anywhere:
+    if length - 1 in there and not wire.rounds.results_anywhere:
         return length
     read = [(index, each) for index in range(len(natives)) for each in legible(natives, index, wire)]
     groups = units([message for _, message in read])
@@ -227,7 +228,7 @@ def _wrong_now(record: Record, given: int, ctx: StepContext) -> int | None:
     if arranged is not view:
         return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
     last = view[-1:] if len(record.seen) == given else []
-    ends = not wire.names_items and any(message.role == "assistant" for message in last)
+    ends = wire.item_name is None and any(message.role == "assistant" for message in last)
     return len(view) - 1 if ends and wire.repair(last, {}) else None
 
 
@@ -449,7 +450,7 @@ def answered_from(record: Record, natives: Sequence[Any], new: Sequence[Message]
     if late:
         # where the place tells which call a result answers, it may be any of that tool
         names = {each.name for message in new for each in message.results if each.call_id in late}
-        found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
+        found += _in_view(record, natives, late, wire, set() if wire.pair is None else names)
         gone = late - {call.id for message in record.view[: record.final] for call in message.calls}
         if gone and len(record.view) < len(record.seen):
             found += _among_dropped(record, natives, gone, wire)
@@ -563,7 +564,7 @@ def read_missing(record: Record, passed: Mapping[int, Native], natives: Sequence
     assert record.missing is not None  # noqa: S101 - asked only then
     places = [place for place, native in enumerate(record.out) if native is not None or place in passed]
     out = {place: passed.get(place, record.out[place]) for place in places}
-    read = wire.pair([wire.read_message(out[place], place) for place in places])
+    read = with_calls_named(wire, [wire.read_message(out[place], place) for place in places])
     made = {place for place, message in enumerate(record.view) if id(message) in record.made}
     known = [
         message
@@ -580,7 +581,7 @@ def read_missing(record: Record, passed: Mapping[int, Native], natives: Sequence
     record.ids = call_ids(record.view[: record.final])
     if len(natives) >= len(record):
         ours = {origin for message, origin in zip(known, origins, strict=True) if message.as_recap}
-        tail = wire.pair([wire.read_message(natives[index], index) for index in record.tail_origin])
+        tail = with_calls_named(wire, [wire.read_message(natives[index], index) for index in record.tail_origin])
         record.tail = as_recap(as_system(tail, record.tail_origin, record.missing.system), record.tail_origin, ours)
     if len(places) == len(record.out) and (len(natives) >= len(record) or not record.tail):
         record.missing = None

@@ -315,10 +315,10 @@ class Record:
 
     def note_names(self, wire: WireFormat, gone: Sequence[Message], new: Sequence[Message]) -> None:
         """Note the ids and the names that are taken in the final part of the view, and those that are not any more."""
-        if wire.unique_ids:
+        if wire.rounds.unique_ids:
             self.ids -= call_ids(gone)
             self.ids |= call_ids(new)
-        if self.items is None or not wire.names_items:
+        if self.items is None or wire.item_name is None:
             return
         for name, message in names_of(gone, wire).items():
             if self.items.get(name) is message:

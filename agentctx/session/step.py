@@ -148,7 +148,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     """
     known, reader, again = len(record.seen), ctx.reader, len(record.tail)
     arrived = natives[known:]
-    if again and reader.wire.reads_places:
+    if again and reader.wire.pair is not None:
         read = reader.messages([*(each.source for each in record.tail), *arrived], known - again)
         ours = {place for place, message in enumerate(record.tail) if message.as_recap}
         read = [
@@ -179,16 +179,15 @@ async def _make_legal(step: Step, *, as_it_stands: bool) -> None:
     Raises:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
     """
-    read, wire = step.read, step.ctx.reader.wire
+    read = step.read
     if as_it_stands:
         if step.remembered and read.messages[-1].role not in _ANSWERING:
             step.tail_from = begins_at(read.messages, read.origins)
     else:
         await _repair(step)
-    if wire.minds_the_end:
-        record, place = step.record, step.trail.start - 1
-        standing_before = (record.view[place], record.origins[place]) if step.trail.start else None
-        await let_answers_follow(step.trail, step.call(), step.role_at, standing_before)
+    record, place = step.record, step.trail.start - 1
+    standing_before = (record.view[place], record.origins[place]) if step.trail.start else None
+    await let_answers_follow(step.trail, step.call(), step.role_at, standing_before)
     if step.trail.start == 0:
         refuse_empty(step.trail)
 
@@ -376,10 +375,9 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
     call, trail, view = step.ctx.bare_call, step.trail, step.record.view
     if step.reasoning_made_with is not None or trail.unbound_from is not None:
         return True  # where reasoning lost its prefix is a place of the whole view
-    if step.ctx.reader.wire.minds_the_end:
-        last = trail.context.messages[-1:] or view[trail.start - 1 : trail.start]
-        if any(lacks_end(message, step.last_role, call) for message in last):
-            return True  # the last of the history's messages stands further up
+    last = trail.context.messages[-1:] or view[trail.start - 1 : trail.start]
+    if any(lacks_end(message, step.last_role, call) for message in last):
+        return True  # the last of the history's messages stands further up
     return await offload(partial(_is_misplaced, step), len(step.read.messages))
 
 
@@ -752,7 +750,7 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         final -= 1  # it is added for this step only
     if start < len(replaced):  # then less has to be weighed when it is all weighed again
         start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
-        record.ids = set() if ctx.reader.wire.unique_ids else record.ids
+        record.ids = set() if ctx.reader.wire.rounds.unique_ids else record.ids
         record.items = None
     new, meter = record.view[start:final], ctx.reader.meter
     if step.trail.reports or replaced or len(new) != len(read.seen):
@@ -763,7 +761,7 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         record.view_bytes += sum(read.sizes.bytes)
     record.final = final
     wire = ctx.reader.wire
-    if wire.unique_ids or wire.names_items:
+    if wire.rounds.unique_ids or wire.item_name is not None:
         record.note_names(wire, replaced, new)
 
 

@@ -24,7 +24,6 @@ from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.message import Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When
 from agentctx.validators import NAMES, NOT_BLANK, MustBe, as_names, whole_number
-from agentctx.wire_format import Clearing
 
 
 class _OldestFirst(ContextStrategy):
@@ -255,7 +254,11 @@ class ClearByProvider(ContextStrategy):
     thinking: int | Literal["all"] | None = field(default=None, validator=_TURNS, kw_only=True)
 
     def apply(self, context: Context, call: Call, /) -> Context:
-        """Ask for the clearing and return the context as it is."""
+        """Ask for the clearing and return the context as it is; providers of other formats clear nothing."""
+        from agentctx.formats.anthropic import Anthropic, clearing_options  # noqa: PLC0415 - for this stage alone
+
+        if not isinstance(call.wire, Anthropic):
+            return context
         messages, frozen = context.messages, call.frozen(context)
         unread = sum(len(messages[index].results) for index in call.unread(context))
         results = results_of(messages) if frozen else ()
@@ -265,14 +268,12 @@ class ClearByProvider(ContextStrategy):
             index for index, each in enumerate(messages) if any(isinstance(part, Thinking) for part in each.parts)
         }
         thinking = self.thinking if reasons else None
-        wanted = Clearing(
+        call.notes.asked = clearing_options(
             self.trigger,
             max(self.keep, unread),
-            self.at_least,
-            self.exclude.union(filter(None, protected)),
-            self.inputs,
-            "all" if thinking is not None and not frozen.isdisjoint(reasons) else thinking,
+            at_least=self.at_least,
+            exclude=self.exclude.union(filter(None, protected)),
+            inputs=self.inputs,
+            thinking="all" if thinking is not None and not frozen.isdisjoint(reasons) else thinking,
         )
-        if call.wire is not None and (options := call.wire.clearing_options(wanted)):
-            call.notes.asked = options
         return context

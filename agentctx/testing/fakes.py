@@ -184,7 +184,7 @@ class ScriptedModel:
 
     async def __call__(self, messages: Sequence[Native], tools: Native = None) -> list[Any]:
         """The next answer, as messages of the format."""
-        key = format_named(self.format).messages_key
+        key = format_named(self.format).keys.messages
         told = {} if tools is None else {"tools": deepcopy(tools)}
         self.requests.append({key: deepcopy(list(messages)), **told})
         await anyio.lowlevel.checkpoint()

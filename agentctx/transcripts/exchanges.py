@@ -111,8 +111,8 @@ def _continues(before: Recording, after: Recording) -> bool:
 
 def system_of(request: Fields) -> Native:
     """What stands in a request where its system prompt belongs, whatever its format; None when there is nothing."""
-    keys = dict.fromkeys((*(wire.system_key for wire in FORMATS.values()), "systemInstruction"))
-    return next((request[key] for key in keys if request.get(key) is not None), None)
+    keys = (*(wire.keys.system for wire in FORMATS.values()), "systemInstruction")
+    return next((request[key] for key in keys if key is not None and request.get(key) is not None), None)
 
 
 def tools_of(request: Fields) -> Native:

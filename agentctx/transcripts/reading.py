@@ -582,8 +582,8 @@ def _noted(found: Iterable[Transcript], lines: LogLines) -> Iterator[Transcript]
 @cache
 def _keys() -> Mapping[str, str]:
     """Where the providers' requests keep their messages, with the format that this tells; "" where it tells none."""
-    keys = [wire.messages_key for wire in FORMATS.values()]
-    return {wire.messages_key: name if keys.count(wire.messages_key) == 1 else "" for name, wire in FORMATS.items()}
+    keys = [wire.keys.messages for wire in FORMATS.values()]
+    return {wire.keys.messages: name if keys.count(wire.keys.messages) == 1 else "" for name, wire in FORMATS.items()}
 
 
 def _is_message(value: object) -> bool:
@@ -643,9 +643,9 @@ def _of_a_tool(read: Read, source: str, place: str) -> Transcript:
     recording = with_format(read.recording)
     if recording.pending and recording.format is not None:
         wire = format_named(recording.format, recording.model)
-        asked = wire.request(recording.messages, recording.system, recording.tools, recording.model)
+        asked = wire.keys.request(recording.messages, recording.system, recording.tools, recording.model)
         named = {} if recording.id is None else {"id": recording.id}
-        return Transcript(recording, {**named, **asked}, wire.messages_key, Layout.LINE, place, source, read.notes)
+        return Transcript(recording, {**named, **asked}, wire.keys.messages, Layout.LINE, place, source, read.notes)
     document = {
         "id": recording.id,
         "source": source,

@@ -39,7 +39,7 @@ def hops(format_name, messages, system, tools, models):
 
 def refused(format_name, done, model):
     """What the provider would refuse of what came out."""
-    request = format_named(format_name).request(done.messages, done.system, done.tools)
+    request = format_named(format_name).keys.request(done.messages, done.system, done.tools)
     found = validate(request, format=format_name, model=model)
     return [str(violation) for violation in found if violation.severity == "error"]
 

@@ -27,7 +27,17 @@ from agentctx import (
 )
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.engine.usage import output_tokens, prompt_tokens
-from agentctx.formats import Capabilities, TokenOverheads, UsageKeys, Violation, WireFormat, register_format, registry
+from agentctx.formats import (
+    Capabilities,
+    RequestKeys,
+    RoundRules,
+    TokenOverheads,
+    UsageKeys,
+    Violation,
+    WireFormat,
+    register_format,
+    registry,
+)
 from agentctx.formats.registry import detected, format_named
 from agentctx.replay import Recording, replay
 
@@ -43,14 +53,11 @@ class Toy(WireFormat):
 
     name = "toy"
     other_names = ("plaything",)
-    messages_key = "talk"
-    system_key = "manners"
-    system_apart = True
-    unique_ids = True
+    keys = RequestKeys("talk", system="manners")
+    rounds = RoundRules(unique_ids=True)
     overheads = TokenOverheads(message=2, reply=5, call=3, result=1)
     usage_keys = UsageKeys(("heard",), parts=("remembered",), answer=("spoken",))
     overflow_words = re.compile(r"you talk too much")
-    keys_taken = frozenset({"speaker", "text", "do", "of", "number", "tool", "with"})
 
     def usual_for(self, family, /):
         """Its own models."""
@@ -103,7 +110,8 @@ class Toy(WireFormat):
 
     def capabilities(self, _model, _profile, /):
         """Each result is a message, and says nothing of failure."""
-        return Capabilities(grouping="one result", texts_in_one=True, results_in_one=True, says_failed=False)
+        keys = frozenset({"speaker", "text", "do", "of", "number", "tool", "with"})
+        return Capabilities(grouping="one result", texts_in_one=True, results_in_one=True, says_failed=False, keys=keys)
 
 
 @pytest.fixture(autouse=True)
@@ -220,7 +228,7 @@ async def test_a_conversation_is_taken_to_every_other_and_back(name):
     """Words, calls and answers arrive, legal there; nothing of its own shape is said to be lost."""
     talk = history(2, long=2)
     there = agentctx.convert(talk, name, system="Be brief.", tools=TOOLS)
-    assert agentctx.validate(format_named(name).request(there.messages, there.system, there.tools), name) == ()
+    assert agentctx.validate(format_named(name).keys.request(there.messages, there.system, there.tools), name) == ()
     assert not [change for change in there.report.changes if "only its own format" in change.reason]
     back = agentctx.convert(there.messages, "toy", format=name, system=there.system, tools=there.tools)
     assert [each["text"] for each in back.messages] == [each["text"] for each in talk]

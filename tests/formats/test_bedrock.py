@@ -37,7 +37,7 @@ def test_it_is_a_wire_format():
     """The class has the shape of a wire format; places need no reading, since every result names its call."""
     checked: WireFormat = wire
     assert checked.name == "bedrock"
-    assert not checked.reads_places
+    assert checked.pair is None
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_nobody_touched_goes_back(plan):
     assert all(wire.write_message(said) is native for said, native in zip(read_all, natives, strict=True))
     again = [wire.write_message(said.with_parts(tuple(part for part in said.parts))) for said in read_all]
     assert again == natives
-    assert broken_pair(read_all, merges_turns=True) is None
+    assert broken_pair(read_all, wire.rounds) is None
 
 
 def sample(shape, depth=0):

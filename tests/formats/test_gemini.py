@@ -44,7 +44,7 @@ def test_it_is_a_wire_format():
     """The class has the shape of a wire format, and of one that reads places."""
     checked: WireFormat = wire
     assert checked.name == "gemini"
-    assert checked.reads_places
+    assert checked.pair is not None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_results_find_their_calls_by_name_and_order():
     messages = read(content("user", {"text": "x"}), content("model", *calls), content("user", *answers))
     assert [call.id for call in messages[1].calls] == ["f#0", "g#0", "f#1"]
     assert [result.call_id for result in messages[2].results] == ["g#0", "f#0", "f#1"]
-    assert broken_pair(messages, merges_turns=False) is None
+    assert broken_pair(messages, wire.rounds) is None
     assert [len(unit) for unit in units(messages)] == [1, 2]
 
 
@@ -161,7 +161,7 @@ def test_the_right_number_of_results_answers_though_names_differ():
     asked = content("model", {"functionCall": {"name": "f"}})
     answered = content("user", {"functionResponse": {"name": "default_api:f"}})
     messages = read(asked, answered)
-    assert broken_pair(messages, merges_turns=False) is None
+    assert broken_pair(messages, wire.rounds) is None
     assert wire.write_message(messages[1]) is answered
 
 
@@ -342,7 +342,7 @@ def test_what_nobody_touched_goes_back(plan, call_ids, result_ids):
     rewritten = [wire.write_message(message.with_parts(tuple(part for part in message.parts))) for message in messages]
     assert all(new is native for new, native in zip(rewritten, natives, strict=True))
     if not any(call_ids and len({call.id for call in message.calls}) < len(message.calls) for message in messages):
-        assert broken_pair(messages, merges_turns=False) is None
+        assert broken_pair(messages, wire.rounds) is None
 
 
 PLAIN = {str: "x", bytes: b"\xffx", bool: True, int: 1, float: 0.5, dict: {"key": "value"}}

@@ -135,7 +135,7 @@ def refused(natives, spoken):
     """What an API refuses that takes any id: calls without a result, and results without a call."""
     wire = format_named(spoken)
     messages = [wire.read_message(native, index) for index, native in enumerate(natives)]
-    return broken_pair(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
+    return broken_pair(messages, wire.rounds)
 
 
 def refused_by_openai(natives, spoken):

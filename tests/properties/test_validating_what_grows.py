@@ -77,9 +77,9 @@ def test_remembering_finds_what_validating_anew_finds(format_name, data):
     wire, profile = format_named(format_name, model), known_profile(model)
     validator = rules_validator(wire, profile)
     for length in range(1, len(given_all) + 1):
-        before = wire.request(given_all[:length], history.system, history.tools)
+        before = wire.keys.request(given_all[:length], history.system, history.tools)
         sent = [native for place in made[:length] for native in place]
-        request = wire.request(sent, history.system, history.tools)
+        request = wire.keys.request(sent, history.system, history.tools)
         assert find_violations(wire, request, profile, before) == validator(request, before)
         assert find_violations(wire, request, profile, None) == validator(request)
 
@@ -149,8 +149,8 @@ def test_what_is_remembered_is_never_out_of_date(format_name, data):
     validator = rules_validator(wire, profile)
     for step in [("grow", 5, 0, 0, None), *data.draw(STEPS)]:
         loop.take(*step)
-        request = wire.request(loop.sent, history.system, history.tools)
-        before = wire.request(loop.given, history.system, history.tools)
+        request = wire.keys.request(loop.sent, history.system, history.tools)
+        before = wire.keys.request(loop.given, history.system, history.tools)
         assert find_violations(wire, request, profile, before) == validator(request, before)
         assert find_violations(wire, request, profile, None) == validator(request)
 
@@ -178,8 +178,8 @@ def test_every_change_in_the_middle_is_found():
                 for leaf in (*LEAVES, "t1", "s1", [{"encrypted_index": "e"}]):
                     copy = deepcopy(messages[place])
                     list(holders(copy))[held][name] = leaf
-                    request = wire.request([*messages[:place], copy, *messages[place + 1 :]])
-                    for before in (None, wire.request(messages)):
+                    request = wire.keys.request([*messages[:place], copy, *messages[place + 1 :]])
+                    for before in (None, wire.keys.request(messages)):
                         anew = find_violations(wire, request, None, before)
                         assert anew == validator(request, before)
                         found.update(violation.rule for violation in anew)
@@ -201,8 +201,8 @@ def test_remembering_costs_little(format_name):
     """In a long session of tool rounds, a request that grew costs less than a tenth of validating it anew."""
     messages, wire = rounds(format_name), format_named(format_name)
     validator = rules_validator(wire, None)
-    validator(wire.request(messages[:-3]), wire.request(messages[:-3]))
-    request = wire.request(messages)
+    validator(wire.keys.request(messages[:-3]), wire.keys.request(messages[:-3]))
+    request = wire.keys.request(messages)
     anew = calls_made(lambda: find_violations(wire, request, None, request))
     assert 10 * calls_made(lambda: validator(request, request)) < anew
 
@@ -257,8 +257,8 @@ def test_what_bears_the_name_of_something_else_is_found(format_name, model, kept
     wire = format_named(format_name, model)
     validator = rules_validator(wire, profile)
     for sent in ([task, *kept, *after, then], [task, *kept, *after, *last, *after, then]):
-        request = wire.request(sent)
+        request = wire.keys.request(sent)
         for given_all in ([task, *kept, *after], [task, *kept, *after, *last, *after, then]):
-            before = wire.request(given_all)
+            before = wire.keys.request(given_all)
             assert find_violations(wire, request, profile, before) == validator(request, before)
         assert [found.rule for found in validator(request, before) if found.severity == "error"]

@@ -38,7 +38,7 @@ def add_up(record, natives, around):
         assert list(record.before_run(natives)[2:]) == [natives[origin] for origin in known[:run]]
     final = record.view[: record.final]
     assert (record.view_tokens, record.view_bytes) == (sum(map(meter.message, final)), sum(map(meter.weight, final)))
-    assert not around.reader.wire.unique_ids or record.ids == call_ids(final)
+    assert not around.reader.wire.rounds.unique_ids or record.ids == call_ids(final)
     assert {key: id(message) for key, (message, _) in record.made.items()} == {key: key for key in record.made}
     assert record.made.keys() <= set(map(id, record.view))
     assert record.digested() == Record(seen=record.seen, sizes=record.sizes).digested()

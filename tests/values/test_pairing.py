@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.unit import broken_pair, only_results, open_at_end, server_calls, tail_from, waits
+from agentctx.unit import RoundRules, broken_pair, only_results, open_at_end, server_calls, tail_from, waits
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
 TOLD = Message("tool", (ToolResult("a", (Text("done"),)),))
+ANYWHERE = RoundRules(merges_turns=True, results_anywhere=True)
 BETWEEN = Message("developer", (Text("mind the gap"),))
 
 
@@ -15,14 +16,14 @@ def test_a_result_may_stand_apart_where_the_format_has_it_so():
     """Words between a call and its result break the pair, but for formats whose results may stand anywhere after."""
     apart = [ASKED, BETWEEN, TOLD]
     assert broken_pair(apart) is not None
-    assert broken_pair(apart, results_anywhere=True) is None
+    assert broken_pair(apart, ANYWHERE) is None
 
 
 @pytest.mark.parametrize("messages", [[TOLD, ASKED], [ASKED, BETWEEN], [ASKED, TOLD, TOLD], [ASKED, ASKED, TOLD]])
 def test_anywhere_is_still_once_and_after_the_call(messages):
     """A result before its call, twice, or not at all is a broken pair in every format."""
     assert broken_pair(messages) is not None
-    assert broken_pair(messages, results_anywhere=True) is not None
+    assert broken_pair(messages, ANYWHERE) is not None
 
 
 def some_messages():
@@ -38,19 +39,19 @@ def some_messages():
     return st.lists(st.one_of(turns, told), max_size=8)
 
 
-def whole(messages, **rules):
+def whole(messages, rules):
     """The longest start of messages whose pairs are all whole."""
-    return next(messages[:stop] for stop in range(len(messages), -1, -1) if not broken_pair(messages[:stop], **rules))
+    return next(messages[:stop] for stop in range(len(messages), -1, -1) if not broken_pair(messages[:stop], rules))
 
 
 @given(some_messages(), some_messages(), st.integers(0, 8), st.booleans(), st.booleans())
 def test_what_was_whole_need_not_be_looked_at_again(before, new, kept, merges, anywhere):
     """Whatever follows the first messages of a whole transcript: looking from there finds what looking at all finds."""
-    rules = {"merges_turns": merges, "results_anywhere": anywhere}
-    before = whole(before, **rules)
+    rules = RoundRules(merges_turns=merges, results_anywhere=anywhere)
+    before = whole(before, rules)
     kept = min(kept, len(before))
     after = [*before[:kept], *new]
-    assert broken_pair(after, **rules) == broken_pair(after, **rules, known=kept)
+    assert broken_pair(after, rules) == broken_pair(after, rules, known=kept)
 
 
 class Watched(list):
@@ -76,7 +77,7 @@ def test_a_result_may_come_long_after_its_call():
     told = Message("tool", (ToolResult("b", ()),))
     asked = Message("assistant", (ToolCall("b", "read", "{}", optional=True),))
     known = [asked, BETWEEN, Message("assistant", (Text("so"),)), BETWEEN]
-    assert broken_pair([*known, told], results_anywhere=True, known=len(known)) is None
+    assert broken_pair([*known, told], ANYWHERE, known=len(known)) is None
 
 
 def test_a_cache_marker_between_results_breaks_no_pair():
@@ -113,8 +114,8 @@ def test_a_turn_is_answered_before_the_next_where_turns_are_not_merged():
     """A run of assistant messages may be answered as a whole only in formats that make one turn of it."""
     run = [ASKED, Message("assistant", (ToolCall("b", "read", "{}"),)), TOLD, Message("tool", (ToolResult("b", ()),))]
     assert broken_pair(run) is None
-    assert broken_pair(run, merges_turns=False) is not None
-    assert broken_pair([ASKED, TOLD, *run], merges_turns=True) is None
+    assert broken_pair(run, RoundRules()) is not None
+    assert broken_pair([ASKED, TOLD, *run], RoundRules(merges_turns=True)) is None
 
 
 def test_a_message_without_parts_answers_nothing():
