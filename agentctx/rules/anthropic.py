@@ -8,7 +8,6 @@ The requests of one conversation are validated without a look at all of their me
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
@@ -28,9 +27,11 @@ from agentctx.rules.rule import (
     GrowingRequest,
     LaidOut,
     Natives,
+    Place,
     Rule,
     Rules,
     Seen,
+    Severity,
     Turn as TurnOf,
     checked,
     entries_of,
@@ -47,6 +48,12 @@ from agentctx.wire_format import Violation, WireFormat
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 refused = refusing("anth", "messages")
+
+
+def refused_at(rule: str, at: Place, text: str, inner: str = "", severity: Severity = "error") -> Violation:
+    """A violation whose words begin with its place: that of a message or of a block, or one within."""
+    path = f"{at.path}{inner}"
+    return refused(rule, at, f"{path}: {text}", path, severity)
 
 
 @frozen
@@ -90,15 +97,6 @@ class MessagesRequest(LaidOut[ContentBlock]):
     def option(self, key: str) -> Mapping[str, Any]:
         """An option of the request that is an object; empty when it is not."""
         return mapping_or_none(self.data.get(key)) or NOTHING
-
-    def message(self, index: int) -> Message:
-        """The message with an index; where not all messages are laid out, it is not its place among them."""
-        return self.entries[bisect_left(self.entries, index, key=lambda entry: entry.index)]
-
-
-def lay_out_message(native: object, index: int) -> Message:
-    """Lay one message out."""
-    return entry_of(native, index, mapping_or_none, _blocks)
 
 
 def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> MessagesRequest:
@@ -158,8 +156,7 @@ def signatures(request: MessagesRequest) -> Iterator[Violation]:
     """Reasoning is signed. A block of a stream that broke off is not; some endpoints let it pass."""
     for block in request.blocks:
         if block.kind == "thinking" and not block.string("signature"):
-            text = f"{block.path}: Invalid `signature` in `thinking` block"
-            yield refused("signature_missing", block, text, severity="warn")
+            yield refused_at("signature_missing", block, "Invalid `signature` in `thinking` block", severity="warn")
 
 
 def compaction(request: MessagesRequest) -> Iterator[Violation]:
@@ -170,17 +167,16 @@ def compaction(request: MessagesRequest) -> Iterator[Violation]:
     """
     for block in request.blocks:
         if block.kind == "compaction" and block.data.get("content") == "":
-            path = f"{block.path}.compaction.content"
-            yield refused("compaction_empty", block, f"{path}: compaction content must be non-empty", path)
+            yield refused_at("compaction_empty", block, "compaction content must be non-empty", ".compaction.content")
     signed = [block for block in request.blocks if block.kind == "compaction" and block.string("signature")]
     first = next(request.blocks, None)
     for number, block in enumerate(signed):
         if number:
-            text = f"{block.path}: compaction_block_ambiguous: exactly one signed compaction block may be sent"
-            yield refused("compaction_ambiguous", block, text)
+            text = "compaction_block_ambiguous: exactly one signed compaction block may be sent"
+            yield refused_at("compaction_ambiguous", block, text)
         elif block is not first:
-            text = f"{block.path}: compaction_block_misplaced: the compaction block must be the first block of messages"
-            yield refused("compaction_misplaced", block, text)
+            text = "compaction_block_misplaced: the compaction block must be the first block of messages"
+            yield refused_at("compaction_misplaced", block, text)
     if request.option("compaction") and request.option("context_management"):
         text = "compaction: cannot be combined with `context_management`"
         yield refused("compaction_conflict", None, text, "compaction")
@@ -198,9 +194,6 @@ def edits(request: MessagesRequest) -> Iterator[Violation]:
     if kinds[0] != REASONING:
         text = f"context_management.edits: `{REASONING}` must be the first edit"
         yield refused("clearing_order", None, text, "context_management.edits")
-
-
-THINKING_RULES = (leads_round, signatures, compaction, edits)
 
 
 def open_round(request: MessagesRequest) -> tuple[Turn, ...]:
@@ -234,8 +227,7 @@ def sealed(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violat
         if original is not None or block.index == latest:
             yield _modified(block)
         else:
-            text = f"{block.path}: Invalid `signature` in `{block.kind}` block"
-            yield refused("signature_invalid", block, text)
+            yield refused_at("signature_invalid", block, f"Invalid `signature` in `{block.kind}` block")
 
 
 def latest_whole(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
@@ -292,10 +284,10 @@ def bound(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violati
                     " Content that preceded this block when it was created is missing from this request, "
                     f"starting at `{now.blocks[common].path}`."
                 )
-            yield refused(
+            yield refused_at(
                 "thinking_bound",
                 block,
-                f"{block.path}: Invalid `signature` in `thinking` block. The block is bound to a different "
+                "Invalid `signature` in `thinking` block. The block is bound to a different "
                 "conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
                 f'"drop_block".{where}',
             )
@@ -308,8 +300,7 @@ def encrypted(request: MessagesRequest, before: MessagesRequest) -> Iterator[Vio
     known = {value for block in before.blocks for value in _encrypted(block)}
     for block in request.blocks:
         if any(value not in known for value in _encrypted(block)):
-            text = f"{block.path}: Invalid `encrypted_content` in `{block.kind}` block"
-            yield refused("encrypted_modified", block, text)
+            yield refused_at("encrypted_modified", block, f"Invalid `encrypted_content` in `{block.kind}` block")
 
 
 RULES_OF_WHAT_CAME_BEFORE: tuple[Comparison[MessagesRequest], ...] = (
@@ -376,10 +367,10 @@ def _latest_message(request: MessagesRequest) -> int | None:
 
 
 def _modified(block: ContentBlock) -> Violation:
-    return refused(
+    return refused_at(
         "thinking_modified",
         block,
-        f"{block.path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+        "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
         "These blocks must remain as they were in the original response.",
     )
 
@@ -441,29 +432,24 @@ def order(request: MessagesRequest) -> Iterator[Violation]:
 
 def places(request: MessagesRequest) -> Iterator[Violation]:
     """Thinking, empty text, messages that will be cleared and deferred tools carry no marker."""
+    cleared = {entry.index for entry in request.entries if string_of(entry.data, "clear_at") not in (None, "never")}
     for marker in _markers(request):
         block = marker.block
         if block is None:
             continue
         if block.kind in THINKING:
-            path = f"{block.path}.{block.kind}.cache_control"
-            yield refused("cache_on_thinking", block, f"{path}: Extra inputs are not permitted", path)
+            inner = f".{block.kind}.cache_control"
+            yield refused_at("cache_on_thinking", block, "Extra inputs are not permitted", inner)
         elif block.kind == "text" and block.data.get("text") == "":
-            path = f"{block.path}.text"
-            yield refused("cache_on_empty", block, f"{path}: cache_control cannot be set for empty text blocks", path)
-        elif block.index is not None:
-            clear_at = string_of(request.message(block.index).data, "clear_at")
-            if clear_at not in (None, "never"):
-                text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
-                yield refused("cache_on_clear_at", block, text, marker.path)
+            yield refused_at("cache_on_empty", block, "cache_control cannot be set for empty text blocks", ".text")
+        elif block.index in cleared:
+            text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
+            yield refused("cache_on_clear_at", block, text, marker.path)
     for index, tool in enumerate(request.tools):
         if tool.get("defer_loading") is True and marker_of(tool) is not None:
             path = f"tools.{index}.cache_control"
             text = f"{path}: cache_control cannot be set on tools with `defer_loading`"
             yield refused("cache_on_deferred", None, text, path)
-
-
-CACHE_RULES = (count, order, places)
 
 
 def marker_of(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -507,12 +493,11 @@ def images(request: MessagesRequest) -> Iterator[Violation]:
         source = mapping_or_none(block.data.get("source")) or NOTHING
         size = image_size(string_of(source, "data") or "")
         if size is not None and max(size) > _LONGEST_SIDE:
-            path = f"{block.path}.image.source"
             text = (
-                f"{path}: At least one of the image dimensions exceed max allowed size for many-image requests: "
+                "At least one of the image dimensions exceed max allowed size for many-image requests: "
                 f"{_LONGEST_SIDE} pixels"
             )
-            yield refused("image_side", block, text, path)
+            yield refused_at("image_side", block, text, ".image.source")
 
 
 ID = r"^[a-zA-Z0-9_-]+$"
@@ -527,10 +512,10 @@ def unanswered(request: MessagesRequest) -> Iterator[Violation]:
         for entry in turn.entries:
             ids = [block.string("id") for block in entry.blocks if block.kind == "tool_use"]
             if missing := [call for call in ids if call is not None and call not in given]:
-                yield refused(
+                yield refused_at(
                     "tool_use_unanswered",
                     entry,
-                    f"{entry.path}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                    "`tool_use` ids were found without `tool_result` blocks immediately after: "
                     f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in "
                     "the next message.",
                 )
@@ -546,10 +531,10 @@ def orphans(request: MessagesRequest) -> Iterator[Violation]:
         for block in _results(turn):
             name = block.string("tool_use_id")
             if name is not None and name not in calls:
-                yield refused(
+                yield refused_at(
                     "tool_result_orphan",
                     block,
-                    f"{block.path}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
+                    f"unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
                     "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
                 )
 
@@ -559,9 +544,7 @@ def results_first(request: MessagesRequest) -> Iterator[Violation]:
     for turn in request.turns:
         if turn.role == "user":
             for block in _results(turn)[len(_leading_results(turn)) :]:
-                yield refused(
-                    "tool_result_late", block, f"{block.path}: `tool_result` blocks must come first in the content"
-                )
+                yield refused_at("tool_result_late", block, "`tool_result` blocks must come first in the content")
 
 
 def single_result(request: MessagesRequest) -> Iterator[Violation]:
@@ -569,18 +552,14 @@ def single_result(request: MessagesRequest) -> Iterator[Violation]:
     for turn in request.turns:
         if turn.role == "user":
             for block, name in _repeated(_results(turn), "tool_use_id"):
-                yield refused(
-                    "tool_result_dup",
-                    block,
-                    f"{block.path}: each tool_use must have a single result. "
-                    f"Found multiple `tool_result` blocks with id: {name}",
-                )
+                text = f"each tool_use must have a single result. Found multiple `tool_result` blocks with id: {name}"
+                yield refused_at("tool_result_dup", block, text)
 
 
 def unique_calls(request: MessagesRequest) -> Iterator[Violation]:
     """The ids of all ``tool_use`` blocks of the request differ."""
     for block, _ in _repeated((block for block in request.blocks if block.kind == "tool_use"), "id"):
-        yield refused("tool_use_dup", block, f"{block.path}: `tool_use` ids must be unique")
+        yield refused_at("tool_use_dup", block, "`tool_use` ids must be unique")
 
 
 def roles(request: MessagesRequest) -> Iterator[Violation]:
@@ -600,14 +579,13 @@ def ids(request: MessagesRequest) -> Iterator[Violation]:
         key = "id" if block.kind in _INPUT_KINDS else "tool_use_id" if block.kind.endswith("tool_result") else ""
         if not key:
             continue
-        path = f"{block.path}.{block.kind}.{key}"
-        name = block.string(key)
+        inner, name = f".{block.kind}.{key}", block.string(key)
         pattern = _SERVER_ID if block.kind == "server_tool_use" else ID
         if name is None:
             wrong = "Field required" if block.data.get(key) is None else "Input should be a valid string"
-            yield refused("tool_use_id_missing", block, f"{path}: {wrong}", path)
+            yield refused_at("tool_use_id_missing", block, wrong, inner)
         elif not re.fullmatch(pattern[1:-1], name):
-            yield refused("id_pattern", block, f"{path}: String should match pattern '{pattern}'", path)
+            yield refused_at("id_pattern", block, f"String should match pattern '{pattern}'", inner)
 
 
 def inputs(request: MessagesRequest) -> Iterator[Violation]:
@@ -616,13 +594,11 @@ def inputs(request: MessagesRequest) -> Iterator[Violation]:
         if block.kind not in _INPUT_KINDS:
             continue
         if mapping_or_none(block.data.get("input")) is None:
-            path = f"{block.path}.{block.kind}.input"
             wrong = "Input should be a valid dictionary" if "input" in block.data else "Field required"
-            yield refused("input_type", block, f"{path}: {wrong}", path)
+            yield refused_at("input_type", block, wrong, f".{block.kind}.input")
         if not block.string("name"):
-            path = f"{block.path}.{block.kind}.name"
             wrong = "Input should be a valid string" if "name" in block.data else "Field required"
-            yield refused("tool_name_missing", block, f"{path}: {wrong}", path)
+            yield refused_at("tool_name_missing", block, wrong, f".{block.kind}.name")
 
 
 def programmatic(request: MessagesRequest) -> Iterator[Violation]:
@@ -633,8 +609,8 @@ def programmatic(request: MessagesRequest) -> Iterator[Violation]:
         if answer is None or only_results(answer) or not by_code:
             continue
         block = next(block for block in answer.blocks if block.kind != "tool_result")
-        text = f"{block.path}: only `tool_result` blocks are allowed while programmatic tool calls are pending"
-        yield refused("programmatic_mixed", block, text)
+        text = "only `tool_result` blocks are allowed while programmatic tool calls are pending"
+        yield refused_at("programmatic_mixed", block, text)
 
 
 def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
@@ -654,10 +630,10 @@ def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
             elif answered is not None:
                 waiting.pop(answered, None)
                 if answered not in opened:
-                    yield refused(
+                    yield refused_at(
                         "server_result_orphan",
                         block,
-                        f"{block.path}: unexpected `tool_use_id` found in `{block.kind}` blocks: {answered}. Each "
+                        f"unexpected `tool_use_id` found in `{block.kind}` blocks: {answered}. Each "
                         f"`{block.kind}` block must have a corresponding `server_tool_use` block before it.",
                     )
     # Calls may be open at the end: the turn paused, or it waits for the caller's own tools.
@@ -690,12 +666,6 @@ def choice(request: MessagesRequest) -> Iterator[Violation]:
         yield refused("tool_choice_name", None, text, "tool_choice.name")
 
 
-TOOL_RULES = (
-    unanswered, orphans, results_first, single_result, unique_calls, roles, ids, inputs, programmatic, server_pairs,
-    choice,
-)  # fmt: skip
-
-
 def _rounds(request: MessagesRequest) -> Iterator[tuple[Turn, Turn | None]]:
     """Each assistant turn with the user turn after it."""
     return ((turn, after) for turn, after in pairwise((*request.turns, None)) if turn and turn.role == "assistant")
@@ -726,10 +696,10 @@ def _tool_of(block: ContentBlock) -> str:
 def _unpaired(block: ContentBlock) -> Violation:
     tool = _tool_of(block)
     result = "tool_search" if tool.startswith("tool_search") else tool
-    return refused(
+    return refused_at(
         "server_tool_unpaired",
         block,
-        f"{block.path}: `{tool}` tool use with id `{block.string('id')}` was found without a corresponding "
+        f"`{tool}` tool use with id `{block.string('id')}` was found without a corresponding "
         f"`{result}_tool_result` block",
     )
 
@@ -743,11 +713,8 @@ def _without_tool(request: MessagesRequest, waiting: Iterable[ContentBlock]) -> 
         tool = _tool_of(block)
         family = "code_execution" if tool.endswith("code_execution") else tool
         if block.kind == "server_tool_use" and not any(family in name for name in names):
-            text = (
-                f"{block.path}: `{tool}` tool use with id `{block.string('id')}` was found, "
-                f"but no `{family}` tool was provided"
-            )
-            yield refused("server_tool_missing", block, text)
+            text = f"`{tool}` tool use with id `{block.string('id')}` was found, but no `{family}` tool was provided"
+            yield refused_at("server_tool_missing", block, text)
 
 
 _MOST_MESSAGES = 100_000
@@ -785,8 +752,7 @@ def role(request: MessagesRequest) -> Iterator[Violation]:
     """Messages have a role that the model knows."""
     for entry in request.entries:
         if entry.role not in {"user", "assistant", "system"}:
-            path = f"{entry.path}.role"
-            yield refused("role", entry, f"{path}: Input should be 'user' or 'assistant'", path)
+            yield refused_at("role", entry, "Input should be 'user' or 'assistant'", ".role")
 
 
 def first_role(request: MessagesRequest) -> Iterator[Violation]:
@@ -807,12 +773,11 @@ def content(request: MessagesRequest) -> Iterator[Violation]:
         if not isinstance(native, (str, list, tuple)):
             settings_only = native is None and entry.role == "system" and entry.data.get("output_config")
             if not settings_only:
-                path = f"{entry.path}.content"
                 wrong = "Input should be a valid list" if "content" in entry.data else "Field required"
-                yield refused("content_type", entry, f"{path}: {wrong}", path)
+                yield refused_at("content_type", entry, wrong, ".content")
         elif not native and not (entry is last and entry.role == "assistant"):
             text = "all messages must have non-empty content except for the optional final assistant message"
-            yield refused("content_empty", entry, f"{entry.path}: {text}")
+            yield refused_at("content_empty", entry, text)
 
 
 def block_type(request: MessagesRequest) -> Iterator[Violation]:
@@ -821,7 +786,7 @@ def block_type(request: MessagesRequest) -> Iterator[Violation]:
         for each in (block, *block.inner):
             if not each.kind:
                 wrong = "Field required" if each.data else "Input should be a valid dictionary"
-                yield refused("block_type", each, f"{each.path}.type: {wrong}", f"{each.path}.type")
+                yield refused_at("block_type", each, wrong, ".type")
 
 
 def text(request: MessagesRequest) -> Iterator[Violation]:
@@ -848,52 +813,43 @@ def prefill(request: MessagesRequest) -> Iterator[Violation]:
         yield refused("prefill_whitespace", last, text)
 
 
-def system_model(request: MessagesRequest) -> Iterator[Violation]:
-    """System messages among the messages need a model that takes them."""
-    if request.model.system_in_messages:
-        return
-    for entry in request.entries:
-        if entry.role == "system":
-            text = f"{entry.path}.role: role 'system' is not supported on this model"
-            yield refused("system_unsupported", entry, text, f"{entry.path}.role")
-
-
 def system_place(request: MessagesRequest) -> Iterator[Violation]:
-    """A system message stands behind a user turn, before an assistant turn or last, and never in a tool round."""
-    if not request.model.system_in_messages:
-        return
+    """A system message stands behind a user turn, before an assistant turn or last, and never in a tool round.
+
+    It needs a model that takes one there.
+    """
     entries = request.entries
     for place, entry in enumerate(entries):
         if entry.role != "system":
             continue
         before, after = _neighbour(entries, place, -1), _neighbour(entries, place, 1)
-        if before is None:
-            text = f"{entry.path}: use the top-level 'system' parameter for the initial system prompt"
-            yield refused("system_first", entry, text)
+        if not request.model.system_in_messages:
+            yield refused_at("system_unsupported", entry, "role 'system' is not supported on this model", ".role")
+        elif before is None:
+            text = "use the top-level 'system' parameter for the initial system prompt"
+            yield refused_at("system_first", entry, text)
         elif _has(after, "tool_result") or (before.role == "assistant" and _has(before, "tool_use")):
-            text = f"{entry.path}: a system message cannot stand between `tool_use` and `tool_result` blocks"
-            yield refused("system_in_round", entry, text)
+            text = "a system message cannot stand between `tool_use` and `tool_result` blocks"
+            yield refused_at("system_in_round", entry, text)
         elif (after is not None and after.role != "assistant") or not (
             before.role == "user" or (before.blocks and before.blocks[-1].kind.endswith("_tool_result"))
         ):
-            text = (
-                f"{entry.path}: a system message must follow a user turn and be last or followed by an assistant turn"
-            )
-            yield refused("system_position", entry, text)
+            text = "a system message must follow a user turn and be last or followed by an assistant turn"
+            yield refused_at("system_position", entry, text)
 
 
 RULES: tuple[Rule[MessagesRequest], ...] = (
-    message_count, request_size, role, first_role, content, block_type, text, prefill, system_model, system_place,
-    *TOOL_RULES, *CACHE_RULES, *THINKING_RULES, images,
+    message_count, request_size, role, first_role, content, block_type, text, prefill, system_place,
+    unanswered, orphans, results_first, single_result, unique_calls, roles, ids, inputs, programmatic, server_pairs,
+    choice, count, order, places, leads_round, signatures, compaction, edits, images,
 )  # fmt: skip
 
 
 def _text(block: ContentBlock) -> Violation | None:
     words = block.string("text")
     if words is None:
-        path = f"{block.path}.text"
         wrong = "Field required" if block.data.get("text") is None else "Input should be a valid string"
-        return refused("text_type", block, f"{path}: {wrong}", path)
+        return refused_at("text_type", block, wrong, ".text")
     if not words:
         # With a cache marker the provider complains of the marker.
         marked = mapping_or_none(block.data.get(CONTROL)) is not None
@@ -954,7 +910,7 @@ class GrowingMessages(GrowingRequest[MessagesRequest]):
 
     def opened(self, request: Mapping[str, Any], natives: Natives) -> MessagesRequest:
         """A request of which only these messages are looked at."""
-        entries = tuple(lay_out_message(native, index) for index, native in natives)
+        entries = tuple(entry_of(native, index, mapping_or_none, _blocks) for index, native in natives)
         whole = lay_out({**request, "messages": []}, self.profile)
         return evolve(whole, data=request, entries=entries, turns=tuple(turns_of(entries)))
 
@@ -969,7 +925,7 @@ class GrowingMessages(GrowingRequest[MessagesRequest]):
 
     def read(self, native: dict[str, Any]) -> Seen:
         """What is known of a message; what its reasoning was signed with is known again."""
-        entry = lay_out_message(native, 0)
+        entry = entry_of(native, 0, mapping_or_none, _blocks)
         calls = tuple(_calls(entry))
         seals = tuple(name for block in entry.blocks if (name := _seal(block)) is not None)
         part = _part(entry)
