@@ -241,9 +241,10 @@ class Message:
     given: Native = _source()
     as_system: bool = field(default=False, eq=False, repr=False, kw_only=True)
     as_recap: bool = field(default=False, eq=False, repr=False, kw_only=True)
-    # The mark of the counter that counted the message, the number of tokens, and the number of bytes.
-    _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
-    _bare: object = field(default=None, eq=False, repr=False, init=False)
+    counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
+    """The mark of the counter that counted the message last, the number of tokens, and the number of bytes."""
+    bare_of: object = field(default=None, eq=False, repr=False, init=False)
+    """The format's cache markers, once the message was searched for them and carries none."""
 
     @staticmethod
     def read(role: str, parts: tuple[Part, ...], source: Native) -> Message:

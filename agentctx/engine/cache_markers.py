@@ -86,16 +86,16 @@ def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Seque
     places = range(len(messages)) if asked is None else asked
     for place in places:
         message = messages[place]
-        if message._bare is not markers:  # noqa: SLF001 - no call
+        if message.bare_of is not markers:
             if carried := markers.of(message):
                 found[place] = carried
             else:
-                object.__setattr__(message, "_bare", markers)  # invisible to equality
+                object.__setattr__(message, "bare_of", markers)  # invisible to equality
     return found
 
 
 def _not_known_bare(messages: Sequence[Message], markers: CacheMarkers) -> list[int]:
-    return [place for place, message in enumerate(messages) if message._bare is not markers]  # noqa: SLF001 - no call
+    return [place for place, message in enumerate(messages) if message.bare_of is not markers]
 
 
 def in_order(head: Sequence[CacheMarker], known: Marked, place: int, marker: CacheMarker) -> bool:

@@ -481,12 +481,12 @@ class MessageMeter:
 
     def message(self, message: Message, /) -> int:
         """Tokens of one message, with role, name, calls, media; counted once and remembered."""
-        mark, tokens, _ = message._counted  # noqa: SLF001 - a call less, on the hottest path there is
+        mark, tokens, _ = message.counted
         return tokens if mark is self._mark else self._work_out(message)[0]
 
     def weight(self, message: Message, /) -> int:
         """Bytes of one message; worked out once and remembered."""
-        mark, _, size = message._counted  # noqa: SLF001 - as in message
+        mark, _, size = message.counted
         return size if mark is self._mark else self._work_out(message)[1]
 
     def parts(self, parts: Sequence[Part], /) -> int:
@@ -516,7 +516,7 @@ class MessageMeter:
         most (but for the first count of all, which loads the vocabulary: see ``agentctx.warmup``).
         """
         mark = self._mark
-        pending = [each for each in messages if each._counted[0] is not mark]  # noqa: SLF001 - as in message
+        pending = [each for each in messages if each.counted[0] is not mark]
         if pending:
             work = len(pending), characters_to_count(pending)
             await offload(lambda: [self._work_out(message) for message in pending], *work)
@@ -533,7 +533,7 @@ class MessageMeter:
                 tokens += self.overheads.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
             tokens = whole_tokens(self.counter, tokens, "a message")
-        object.__setattr__(message, "_counted", (self._mark, tokens, size))  # invisible to equality
+        object.__setattr__(message, "counted", (self._mark, tokens, size))  # invisible to equality
         return tokens, size
 
     def _part(self, part: Part) -> int:

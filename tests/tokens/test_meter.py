@@ -208,7 +208,7 @@ async def test_little_is_counted_at_once():
         messages = [words(f"small message {number}") for number in range(5)]
         await METER.settle(messages)
         assert others == []
-    assert all(message._counted[0] is METER._mark for message in messages)
+    assert all(message.counted[0] is METER._mark for message in messages)
 
 
 async def note(others):
@@ -233,7 +233,7 @@ async def test_much_is_counted_beside_the_loop(anyio_backend):
         await METER.settle(messages)
         done.set()
     assert len(steps) > 2
-    assert all(message._counted[1] > 200_000 for message in messages)
+    assert all(message.counted[1] > 200_000 for message in messages)
 
 
 @pytest.mark.anyio
