@@ -312,11 +312,6 @@ class WireFormat(Protocol):
     keys: RequestKeys = RequestKeys()
     """Where the parts of a request stand in it."""
 
-    @property
-    def user_first(self) -> bool:
-        """Whether some model that is called in it wants the user to begin."""
-        return True
-
     rounds: RoundRules = RoundRules()
     """The rules for tool rounds: for calls, for their ids, and for the places of their results."""
 
@@ -497,7 +492,7 @@ class WireFormat(Protocol):
             model: The model's name; None: it is not known.
             profile: What is known of the model; None: it is unknown.
         """
-        return Capabilities(user_first=self.user_first)
+        return Capabilities(user_first=True)
 
     def without_reasoning(self, message: Message, /) -> Message | None:
         """The message without its model's reasoning and signatures; itself when it has none, None when none is left."""

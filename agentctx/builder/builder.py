@@ -619,7 +619,7 @@ def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, w
     whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
     made = tuple(messages if whole is None else whole)
     place = _first(made)
-    if not wire.user_first or place is None or made[place].role != "assistant":
+    if place is None or made[place].role != "assistant" or not wire.capabilities(None, None).user_first:
         return made
     began = _first(given)
     if began is None or given[began].role == "assistant":

@@ -874,6 +874,7 @@ class Gemini(WireFormat):
         return Capabilities(
             keys=_TAKEN_ALONG,
             names=Spelling("a-zA-Z0-9_.:-", 64),
+            user_first=True,
             in_user={
                 "image": PICTURES | {"image/heic", "image/heif"},
                 "audio": SOUNDS | {"audio/flac", "audio/ogg", "audio/aac", "audio/aiff"},

@@ -689,7 +689,6 @@ class OpenAIChat(WireFormat):
     provider = "openai"
     rounds: RoundRules = _ROUNDS
     other_names = ("openai", "chat")
-    user_first = False
     cache_markers = KeyMarkers((BREAKPOINT, CONTROL), cache_marker, _TAKE_CONTROL)
     # Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
     # the harmony format, rather too high: a round that gpt-3.5-turbo billed with 24 tokens (community.openai.com,

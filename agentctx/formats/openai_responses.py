@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from mimetypes import guess_type
 from typing import Any
@@ -451,8 +451,6 @@ def _other(native: Native, item: Mapping[str, Native], index: int) -> tuple[str,
         rest = {key: value for key, value in item.items() if key != "result"}
         picture = Media("image", f"image/{string_of(item, 'output_format') or 'png'}", result, source=native)
         return "assistant", (Opaque(kind, rest, source=native), picture)
-    if kind == "image_generation_call":
-        return "assistant", (Opaque(kind, item, source=native),)
     if kind in SETTINGS:
         return "developer", (Opaque(kind, item, source=native),)
     # The provider made the rest, or nobody knows it. Programs and tool searches come in two halves.
@@ -480,8 +478,6 @@ def read_call(native: Native, item: Mapping[str, Native], kind: CallKind, index:
 
 def arguments_key(item: Mapping[str, Any], kind: CallKind) -> str:
     """The key of a call that says what to do."""
-    if len(kind.arguments) == 1:
-        return kind.arguments[0]
     return next((key for key in kind.arguments if item.get(key) is not None), kind.arguments[0])
 
 
@@ -605,7 +601,7 @@ def without_id(message: Message) -> Message:
     for part in message.parts:
         # A part may have been read from this item, or from an equal one, since callers make theirs anew.
         source = fields_or_none(part.source) or {}
-        if source.get("id", fields) != fields["id"]:
+        if "id" not in source or source["id"] != fields["id"]:
             parts.append(part)
         elif isinstance(part, Opaque):
             data = {key: value for key, value in fields_of(part.data).items() if key != "id"}
@@ -713,8 +709,12 @@ def _marked_wrongly(part: Text) -> bool:
     return value_of(block, "type") not in CACHEABLE
 
 
-def summarised(messages: Sequence[Message], note: Callable[[Message, str], None]) -> Sequence[Message]:
-    """The messages with readable reasoning in its summary, the one place that OpenAI takes it in; the same if so."""
+def summarised(
+    messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None
+) -> Sequence[Message]:
+    """The messages with readable reasoning in its summary, the one place that OpenAI's own models take it in."""
+    if profile is None or openai_family(profile.family) is None:
+        return messages
     changed: dict[int, Message] = {}
     for index, message in enumerate(messages):
         if not any(isinstance(part, Thinking) and value_of(part.source, "content") for part in message.parts):
@@ -745,8 +745,9 @@ def item_id(message: Message) -> str | None:
     return identity
 
 
-def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Message, ...], str]]:
+def of_their_kind(messages: Sequence[Message], _after: Message | None = None) -> list[Arranged]:
     """Answers of another kind than their calls, each with what says the same in the kind that the call asks for."""
+    found: list[Arranged] = []
     asked: dict[str, ToolCall] = {}
     for index, message in enumerate(messages):
         for part in message.parts:
@@ -756,7 +757,8 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
                 kind = value_of(message.source, "type") or "function_call_output"
                 if message.role == "tool" and kind != kind_answering(call):
                     made = message.replaced(read_message(answer_as(call, part), index))
-                    yield index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"
+                    found.append((index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"))
+    return found
 
 
 def _repeated(repairing: _Repairing, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
@@ -823,9 +825,8 @@ def _tools(tools: object) -> int:
     first = mapping_or_none(tools[0]) or {}
     kind = first.get("type")
     if kind in ("function", "custom"):
-        return (
-            CERTAIN if isinstance(first.get("name"), str) and mapping_or_none(first.get(kind)) is None else IMPOSSIBLE
-        )
+        flat = isinstance(first.get("name"), str) and mapping_or_none(first.get(kind)) is None
+        return CERTAIN if flat else IMPOSSIBLE
     foreign = "input_schema" in first or "functionDeclarations" in first or "toolSpec" in first
     return IMPOSSIBLE if foreign else POSSIBLE
 
@@ -877,7 +878,6 @@ class OpenAIResponses(WireFormat):
     provider = "openai"
     other_names = ("openai", "responses")
     keys = RequestKeys("input", system="instructions", system_leads=True)
-    user_first = False
     rounds = RoundRules(merges_turns=True, results_anywhere=True, unique_ids=True)
     cache_markers = KeyMarkers(
         (BREAKPOINT,), breakpoint_of, text_type="input_text", roles=frozenset({"user", "system", "developer"})
@@ -897,18 +897,8 @@ class OpenAIResponses(WireFormat):
     numbered = staticmethod(IDS.numbered)
     item_name = staticmethod(item_id)
     repair = staticmethod(repair)
-
-    def arrange(self, messages: Sequence[Message], _after: Message | None = None, /) -> Sequence[Arranged]:
-        """Which answers have to be of another kind, that of their calls."""
-        return tuple(of_their_kind(messages))
-
-    def arrange_for(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None, /
-    ) -> Sequence[Message]:
-        """The messages as the model takes them: OpenAI's own take no readable reasoning back but as a summary."""
-        if profile is None or openai_family(profile.family) is None:
-            return messages
-        return summarised(messages, note)
+    arrange = staticmethod(of_their_kind)
+    arrange_for = staticmethod(summarised)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One answer for each call, of the kind that the call asks for, saying ``text`` where that kind has words."""
@@ -938,8 +928,7 @@ class OpenAIResponses(WireFormat):
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition: one that does not say it would be read as a strict one."""
         said = {"description": tool.description} if tool.description else {}
-        made = {"type": "function", "name": tool.name, **said, "parameters": tool.parameters}
-        return {**made, "strict": is_strict(tool)}
+        return {"type": "function", "name": tool.name, **said, "parameters": tool.parameters, "strict": is_strict(tool)}
 
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
