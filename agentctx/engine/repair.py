@@ -323,9 +323,8 @@ def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) ->
     """
     if _needs_a_closer_look(messages, wire.rounds.most_calls):
         return False
-    if wire.rounds.unique_ids and not _are_unique(
-        [part.id for message in messages for part in message.calls], earlier.ids
-    ):
+    ids = [part.id for message in messages for part in message.calls] if wire.rounds.unique_ids else []
+    if len(set(ids)) < len(ids) or not earlier.ids.isdisjoint(ids):
         return False
     if wire.repair(messages, earlier.items):
         return False
@@ -352,10 +351,6 @@ def _needs_a_closer_look(messages: Sequence[Message], most: int | None) -> bool:
             elif isinstance(part, ToolResult) and part.caller is not None:
                 return True
     return False
-
-
-def _are_unique(ids: list[str], taken: AbstractSet[str]) -> bool:
-    return len(set(ids)) == len(ids) and taken.isdisjoint(ids)
 
 
 def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:

@@ -43,7 +43,7 @@ from agentctx.formats.native import (
     surest,
     tool_as_read,
 )
-from agentctx.formats.registry import FORMATS, Adapter, Body, get
+from agentctx.formats.registry import Adapter, Body, get
 from agentctx.message import (
     BREAKPOINT,
     CONTROL,
@@ -64,7 +64,6 @@ from agentctx.models.table import family_of
 from agentctx.tokens.media import media_of
 from agentctx.unit import RoundRules
 from agentctx.wire_format import (
-    USUAL,
     Arranged,
     Capabilities,
     Repaired,
@@ -701,6 +700,15 @@ class OpenAIChat(WireFormat):
             return 1
         return 2 if OPENAI_MODELS.search(family) or OPEN_MODELS.search(family) else 0
 
+    def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
+        """It in the dialect of this name, or in the one in which a model is called; None when there is none."""
+        if name not in ("", FRAMEWORK):
+            return in_dialect(DIALECTS[name].of_model(model)) if name in DIALECTS else None
+        spoken = None if model is None else dialect_of(model) or dialect_of(family_of(model))
+        if spoken is None:
+            return self
+        return in_dialect(spoken.in_framework() if name else spoken)
+
     recognises = staticmethod(recognise)
     read_message = staticmethod(read_message)
     read_system = staticmethod(read_system)
@@ -713,8 +721,7 @@ class OpenAIChat(WireFormat):
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""
-        said = {"description": tool.description} if tool.description else {}
-        function = {"name": tool.name, **said, "parameters": tool.parameters}
+        function = super().write_tool(tool)
         return {"type": "function", "function": {**function, "strict": True} if is_strict(tool) else function}
 
     def numbered(self, call_id: str, number: int, /) -> str:
@@ -791,16 +798,6 @@ class ChatDialect(OpenAIChat):
             unique_ids=self.spoken.unique_ids,
             user_after_results=self.spoken.user_after_tool,
         )
-
-
-def chat_named(dialect: str, model: str | None) -> WireFormat | None:
-    """Chat Completions in the dialect of this name, or in that of the model if it has no name; None: there is none."""
-    if dialect not in ("", FRAMEWORK):
-        return in_dialect(DIALECTS[dialect].of_model(model)) if dialect in DIALECTS else None
-    spoken = None if model is None else dialect_of(model) or dialect_of(family_of(model))
-    if spoken is None:
-        return FORMATS[USUAL]
-    return in_dialect(spoken.in_framework() if dialect else spoken)
 
 
 @cache

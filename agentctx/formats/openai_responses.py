@@ -927,8 +927,7 @@ class OpenAIResponses(WireFormat):
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition: one that does not say it would be read as a strict one."""
-        said = {"description": tool.description} if tool.description else {}
-        return {"type": "function", "name": tool.name, **said, "parameters": tool.parameters, "strict": is_strict(tool)}
+        return {"type": "function", **super().write_tool(tool), "strict": is_strict(tool)}
 
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from attrs import frozen
 from attrs.validators import matches_re
@@ -317,13 +317,20 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
     raise InvalidInput(where, f"no wire format is called {name!r}{meant}; there are {_listed(names)}")
 
 
-def _in_dialect(wire: WireFormat, dialect: str, model: str | None) -> WireFormat | None:
-    """A format in the dialect of this name, or in that of the model; Chat Completions alone has any."""
-    if wire.name != USUAL:
-        return None if dialect else wire
-    from agentctx.formats.openai_chat import chat_named  # noqa: PLC0415 - which imports this file
+@runtime_checkable
+class _HasDialects(Protocol):
+    """A format that its providers take in several dialects, as Chat Completions is."""
 
-    return chat_named(dialect, model)
+    def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
+        """The format in the dialect of this name, or in that of the model if the name is empty."""
+        ...
+
+
+def _in_dialect(wire: WireFormat, dialect: str, model: str | None) -> WireFormat | None:
+    """A format in the dialect of this name, or in that of the model; None where it has none of this name."""
+    if isinstance(wire, _HasDialects):
+        return wire.dialect(dialect, model)
+    return None if dialect else wire
 
 
 @frozen(eq=False, repr=False)
