@@ -9,14 +9,14 @@ from attrs import evolve
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import bind
-from agentctx.engine.listeners import observe
+from agentctx.engine.listeners import finish, on_compact_subscribers, tell
 from agentctx.engine.options import (
     STORE,
     as_budget,
     as_strategies,
     check_listeners,
     check_rules,
-    check_sinks,
+    check_subscribers,
     check_summarizer,
 )
 from agentctx.engine.plan import Plan
@@ -28,9 +28,9 @@ from agentctx.protocols import (
     Listeners,
     Phase,
     RunInner,
-    Sink,
     Store,
     Strategy,
+    Subscriber,
     Summarizer,
     TokenCounter,
 )
@@ -67,7 +67,7 @@ class Pipeline(Plan):
         thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
             part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request
             fits, in a session; or ``"drop"`` the reasoning.
-        sinks: Told of every step, answer and session, there and then: see ``agentctx.events``.
+        subscribers: Told of every step, answer and session, there and then: see ``agentctx.events``.
 
     Raises:
         ConfigError: If something that is no stage is passed as one, such as a list of stages, or ``thinking`` is
@@ -94,7 +94,7 @@ class Pipeline(Plan):
         on_compact: Listeners | None = None,
         summarizer: Summarizer | None = None,
         thinking: ThinkingPolicy = "postpone",
-        sinks: Sequence[Sink] = (),
+        subscribers: Sequence[Subscriber] = (),
     ) -> None:
         """Check the stages and remember the options."""
         strategies = as_strategies("Pipeline", stages)
@@ -104,18 +104,10 @@ class Pipeline(Plan):
         STORE.or_none.check("Pipeline.store", store)
         check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, strategies)
-        check_sinks(sinks)
-        super().__init__(
-            strategies,
-            None if budget is None else as_budget(budget, "Pipeline"),
-            counted,
-            store,
-            rules,
-            on_compact,
-            summarizer,
-            thinking,
-            tuple(sinks),
-        )
+        check_subscribers(subscribers)
+        room = None if budget is None else as_budget(budget, "Pipeline")
+        told = (*subscribers, *on_compact_subscribers(on_compact))
+        super().__init__(strategies, room, counted, store, rules, summarizer, thinking, told)
 
     def __repr__(self) -> str:
         """Its stages and its budget."""
@@ -157,12 +149,12 @@ class Pipeline(Plan):
             with within(Work(self)):
                 state, given = State.empty(self, model, format), Given(messages, system, tools)
                 view = (await take_step(state, given, 0.0, remembered=False)).view
-                await self.tell(view.report)
         except Exception as error:  # also what a stage raises
-            observe(self.observers, StepRefused(error, model=model))
+            tell(self.all_subscribers, StepRefused(error, model=model))
             raise
-        if self.observers:
-            observe(self.observers, StepPrepared(view, model=model, format=format))
+        if tellings := tell(self.all_subscribers, StepPrepared(view, model=model, format=format)):
+            with within(Work(self)):
+                await finish(tellings)
         return view
 
     def with_budget(self, budget: Budget) -> Pipeline:
@@ -177,10 +169,9 @@ class Pipeline(Plan):
             counter=self.counter,
             store=self.store,
             protect=self.protect,
-            on_compact=self.on_compact,
             summarizer=self.summarizer,
             thinking=self.thinking,
-            sinks=self.sinks,
+            subscribers=self.subscribers,
         )
 
     def session(

@@ -460,7 +460,7 @@ Listeners = Listener | Sequence[Listener]
 """One listener or several."""
 
 
-class Sink(Protocol):
+class Subscriber(Protocol):
     """Told of every step, answer and session, there and then, in the task and the context of the caller.
 
     A plain function that does not wait. One that raises is logged and costs nothing. It is told of ``StepPrepared``,
@@ -473,7 +473,7 @@ class Sink(Protocol):
         >>> def tell(event):
         ...     if isinstance(event, StepPrepared):
         ...         print(event.report.tokens_after)
-        >>> view = await Pipeline(sinks=[tell]).prepare([{"role": "user", "content": "Hello"}])
+        >>> view = await Pipeline(subscribers=[tell]).prepare([{"role": "user", "content": "Hello"}])
         8
     """
 

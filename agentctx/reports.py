@@ -431,7 +431,7 @@ class StepPrepared:
         >>> from agentctx import Pipeline
         >>> from agentctx.events import StepPrepared
         >>> events = []
-        >>> view = await Pipeline(sinks=[events.append]).prepare([{"role": "user", "content": "Hello"}])
+        >>> view = await Pipeline(subscribers=[events.append]).prepare([{"role": "user", "content": "Hello"}])
         >>> isinstance(events[0], StepPrepared), events[0].report.tokens_after
         (True, 8)
     """
@@ -448,6 +448,24 @@ class StepPrepared:
         """What was done, with sizes in tokens and how long it took in seconds."""
         return self.view.report
 
+    @property
+    def compaction(self) -> Compaction | None:
+        """What ``on_compact`` is told of the step; None where no stage did more than set cache markers."""
+        report = self.report
+        if all(stage.marks_only for stage in report.stages):
+            return None
+        return Compaction(
+            tuple(stage for stage in report.stages if stage.acted),
+            report.messages_before,
+            report.messages_after,
+            report.tokens_before,
+            report.tokens_after,
+            self.session,
+            self.step,
+            first_changed=report.first_changed,
+            rebilled_tokens=report.rebilled_tokens,
+        )
+
 
 @frozen
 class StepRefused:
@@ -461,8 +479,9 @@ class StepRefused:
     Example:
         >>> from agentctx import ContextOverflow, Pipeline
         >>> events = []
+        >>> pipeline = Pipeline(budget=20, subscribers=[events.append])
         >>> try:
-        ...     await Pipeline(budget=20, sinks=[events.append]).prepare([{"role": "user", "content": "no " * 99}])
+        ...     await pipeline.prepare([{"role": "user", "content": "no " * 99}])
         ... except ContextOverflow:
         ...     print(type(events[0].error).__name__)
         ContextOverflow
@@ -488,7 +507,7 @@ class UsageRecorded:
     Example:
         >>> from agentctx import Pipeline
         >>> events = []
-        >>> session = Pipeline(sinks=[events.append]).session(model="gpt-5.4")
+        >>> session = Pipeline(subscribers=[events.append]).session(model="gpt-5.4")
         >>> view = await session.prepare([{"role": "user", "content": "Hello"}])
         >>> session.record({"prompt_tokens": 9, "completion_tokens": 3})
         >>> events[-1].billed, events[-1].sent
@@ -517,7 +536,7 @@ class OverflowMet:
     Example:
         >>> from agentctx import Pipeline
         >>> events = []
-        >>> session = Pipeline(sinks=[events.append]).session(model="gpt-5.4")
+        >>> session = Pipeline(subscribers=[events.append]).session(model="gpt-5.4")
         >>> view = await session.prepare([{"role": "user", "content": "Hello"}])
         >>> smaller = await session.recover(ValueError("maximum context length is 5 tokens"))
         >>> events[-1].recovered
@@ -542,7 +561,7 @@ class SessionOpened:
     Example:
         >>> from agentctx import Pipeline, Sessions
         >>> events = []
-        >>> sessions = Sessions(Pipeline(sinks=[events.append]))
+        >>> sessions = Sessions(Pipeline(subscribers=[events.append]))
         >>> async with sessions.open("thread-42"):
         ...     events
         [SessionOpened(name='thread-42', loaded=False)]
@@ -564,7 +583,7 @@ class SessionClosed:
     Example:
         >>> from agentctx import Pipeline, Sessions
         >>> events = []
-        >>> sessions = Sessions(Pipeline(sinks=[events.append]))
+        >>> sessions = Sessions(Pipeline(subscribers=[events.append]))
         >>> async with sessions.open("thread-42"):
         ...     pass
         >>> await sessions.close("thread-42")
@@ -590,7 +609,7 @@ class SessionSaved:
         >>> from agentctx.events import SessionSaved
         >>> from agentctx.stores import MemoryStore
         >>> events = []
-        >>> sessions = Sessions(Pipeline(sinks=[events.append]), MemoryStore())
+        >>> sessions = Sessions(Pipeline(subscribers=[events.append]), MemoryStore())
         >>> async with sessions.open("thread-42") as session:
         ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
         >>> (saved,) = [event for event in events if isinstance(event, SessionSaved)]
@@ -613,4 +632,4 @@ Event = (
     | SessionSaved
     | SessionClosed
 )
-"""What a sink may be told. There may be more kinds later: pass over what you do not know."""
+"""What a subscriber may be told. There may be more kinds later: pass over what you do not know."""

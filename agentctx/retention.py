@@ -315,8 +315,8 @@ def watched(
         counter=pipeline.counter,
         store=store,
         protect=pipeline.protect,
-        on_compact=pipeline.on_compact,
         summarizer=pipeline.summarizer,
         thinking=pipeline.thinking,
+        subscribers=pipeline.subscribers,
     )
     return evolve(recording, tools=[*tools, Recall(store).definition(wire)]), kept

@@ -19,7 +19,7 @@ import anyio
 from attrs import Factory, define, evolve, field, frozen
 
 from agentctx.characters import said_by
-from agentctx.engine.listeners import is_async, logger, observe
+from agentctx.engine.listeners import is_async, logger, tell
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
@@ -543,7 +543,7 @@ class ModelCall:
         else:
             self.view = self.conversations.view = smaller
         allowed = None if budget is None else budget.limit
-        observe(self.pipeline.observers, OverflowMet(sent, allowed, smaller is not None, None, model))
+        tell(self.pipeline.all_subscribers, OverflowMet(sent, allowed, smaller is not None, None, model))
         return smaller is not None
 
     async def _smaller(self, limits: StatelessLimits, *, guessed: bool) -> View | None:
@@ -573,12 +573,12 @@ class ModelCall:
             logger.warning("what the model call cost could not be recorded: %s", error)
 
     def _observe_usage(self, usage: Native) -> None:
-        """Tell the sinks of a bill that no session takes note of."""
-        if not self.pipeline.observers or (billed := prompt_tokens(usage)) is None:
+        """Tell the subscribers of a bill that no session takes note of."""
+        if not self.pipeline.all_subscribers or (billed := prompt_tokens(usage)) is None:
             return
         session, sent = None if self.session is None else self.session.id, self.view.report.tokens_after
         event = UsageRecorded(usage, billed, sent, session, self.request.model, self.adapter.format)
-        observe(self.pipeline.observers, event)
+        tell(self.pipeline.all_subscribers, event)
 
     async def kept(self, *, waits: bool) -> None:
         """Save what was recorded, where the session is kept in a store. It raises nothing, and a cancellation waits.

@@ -191,21 +191,23 @@ def check_listeners(where: str, on_compact: object) -> None:
             raise ConfigError(msg)
 
 
-def check_sinks(sinks: object) -> None:
-    """Check that each sink can be called, and does not have to be waited for.
+def check_subscribers(subscribers: object) -> None:
+    """Check that each subscriber can be called, and does not have to be waited for.
 
     Raises:
         ConfigError: If one cannot, or is async, or they are no list.
     """
-    if isinstance(sinks, str) or not isinstance(sinks, Sequence):
-        msg = f"Pipeline: sinks is {sinks!r}; it is a list of sinks: sinks=[LogEvents()]"
+    if isinstance(subscribers, str) or not isinstance(subscribers, Sequence):
+        msg = f"Pipeline: subscribers is {subscribers!r}; it is a list of subscribers: subscribers=[LogEvents()]"
         raise ConfigError(msg)
-    for place, sink in enumerate(sinks):
-        if isinstance(sink, type):
-            msg = f"Pipeline: sinks[{place}] is the class {sink.__name__}; a sink is made of it: {sink.__name__}()"
+    for place, each in enumerate(subscribers):
+        if isinstance(each, type):
+            name = each.__name__
+            msg = f"Pipeline: subscribers[{place}] is the class {name}; a subscriber is made of it: {name}()"
             raise ConfigError(msg)
-        if not callable(sink) or is_async(sink):
-            msg = f"Pipeline: sinks[{place}] is {sink!r}; a sink is a plain function of an event, which does not wait"
+        if not callable(each) or is_async(each):
+            what = "a subscriber is a plain function of an event, which does not wait"
+            msg = f"Pipeline: subscribers[{place}] is {each!r}; {what}"
             raise ConfigError(msg)
 
 

@@ -9,7 +9,6 @@ from attrs import evolve, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import bind
-from agentctx.engine.listeners import as_listeners, tell
 from agentctx.engine.options import Summarizing
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.reading import Reader
@@ -19,16 +18,13 @@ from agentctx.message import Context, Message
 from agentctx.protocols import (
     Call,
     ContextStrategy,
-    Listener,
-    Listeners,
     Phase,
     RunInner,
-    Sink,
     Store,
+    Subscriber,
     Summarizer,
     TokenCounter,
 )
-from agentctx.reports import Compaction, Report
 from agentctx.tokens.counting import remembering
 from agentctx.unit import ProtectRule, ThinkingPolicy
 
@@ -45,10 +41,9 @@ class Plan(Holder):
         counter: Counts tokens; None means tiktoken's encoding for the model.
         store: Keeps originals, if given.
         protect: The caller's own rules of what must survive.
-        on_compact: Told of each compaction.
         summarizer: Puts messages into fewer words.
         thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
-        sinks: Told of every step, answer and session.
+        subscribers: Told of every step, answer and session.
     """
 
     stages: tuple[ContextStrategy, ...]
@@ -56,10 +51,9 @@ class Plan(Holder):
     counter: TokenCounter | None = None
     store: Store | None = None
     protect: tuple[ProtectRule, ...] = ()
-    on_compact: Listeners | None = field(default=None, repr=False)
     summarizer: Summarizer | None = None
     thinking: ThinkingPolicy = "postpone"
-    sinks: tuple[Sink, ...] = field(default=(), repr=False)
+    subscribers: tuple[Subscriber, ...] = field(default=(), repr=False)
 
     def budget_for(self, model: str | None) -> Budget | None:
         """The budget in force: the plan's, else one that a stage carries, else the model's when a stage needs one.
@@ -111,14 +105,9 @@ class Plan(Holder):
         return tuple(rule for plan in (self, *self._inner) for rule in plan.protect)
 
     @cached_property
-    def listeners(self) -> tuple[Listener, ...]:
-        """The plan's listener, and those of the pipelines within it."""
-        return tuple(listener for plan in (self, *self._inner) for listener in as_listeners(plan.on_compact))
-
-    @cached_property
-    def observers(self) -> tuple[Sink, ...]:
-        """The plan's sinks, and those of the pipelines within it, each once."""
-        return tuple(dict.fromkeys(sink for plan in (self, *self._inner) for sink in plan.sinks))
+    def all_subscribers(self) -> tuple[Subscriber, ...]:
+        """The plan's subscribers, and those of the pipelines within it, each once."""
+        return tuple({id(each): each for plan in (self, *self._inner) for each in plan.subscribers}.values())
 
     @cached_property
     def _inner(self) -> tuple[Plan, ...]:
@@ -216,26 +205,6 @@ class Plan(Holder):
             thinking=self.thinking,
             mending=self.mending,
         )
-
-    async def tell(
-        self, report: Report, listeners: Listeners | None = None, session: str | None = None, step: int | None = None
-    ) -> None:
-        """Tell the listeners of a compaction, when there was one; cache markers alone are none."""
-        told = (*self.listeners, *as_listeners(listeners))
-        if not told or all(stage.marks_only for stage in report.stages):
-            return
-        event = Compaction(
-            tuple(stage for stage in report.stages if stage.acted),
-            report.messages_before,
-            report.messages_after,
-            report.tokens_before,
-            report.tokens_after,
-            session,
-            step,
-            first_changed=report.first_changed,
-            rebilled_tokens=report.rebilled_tokens,
-        )
-        await tell(told, event)
 
 
 def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from agentctx.events.opentelemetry import OpenTelemetry as OpenTelemetry
     from agentctx.events.terminal import LiveView as LiveView
     from agentctx.events.window import Advice as Advice, ContentSize as ContentSize, Window as Window
-    from agentctx.protocols import Sink as Sink
+    from agentctx.protocols import Subscriber as Subscriber
     from agentctx.reports import (
         OverflowMet as OverflowMet,
         SessionClosed as SessionClosed,
@@ -26,7 +26,7 @@ else:
             "agentctx.reports": (
                 "OverflowMet SessionClosed SessionOpened SessionSaved StepPrepared StepRefused UsageRecorded"
             ),
-            "agentctx.protocols": "Sink",
+            "agentctx.protocols": "Subscriber",
             "agentctx.events.log": "JsonLines LogEvents Saved saved",
             "agentctx.events.opentelemetry": "OpenTelemetry",
             "agentctx.events.terminal": "LiveView",

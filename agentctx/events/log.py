@@ -52,7 +52,7 @@ class LogEvents:
         >>> from agentctx.events import LogEvents
         >>> logging.getLogger("steps").addFilter(lambda record: print(record.getMessage()))
         >>> logging.getLogger("steps").setLevel("DEBUG")
-        >>> view = await Pipeline(sinks=[LogEvents("steps")]).prepare([{"role": "user", "content": "Hello"}])
+        >>> view = await Pipeline(subscribers=[LogEvents("steps")]).prepare([{"role": "user", "content": "Hello"}])
         prepared: 1 -> 1 messages, 8 -> 8 tokens
     """
 
@@ -137,7 +137,7 @@ class JsonLines:
         >>> from agentctx import Pipeline
         >>> from agentctx.events import JsonLines
         >>> lines = io.StringIO()
-        >>> view = await Pipeline(sinks=[JsonLines(lines)]).prepare([{"role": "user", "content": "Hello"}])
+        >>> view = await Pipeline(subscribers=[JsonLines(lines)]).prepare([{"role": "user", "content": "Hello"}])
         >>> json.loads(lines.getvalue())["tokens_after"]
         8
     """
@@ -192,14 +192,14 @@ def saved(event: StepPrepared) -> Saved:
     """What the request of a step saved.
 
     Args:
-        event: What a sink was told of the step.
+        event: What a subscriber was told of the step.
 
     Example:
         >>> from agentctx import Pipeline
         >>> from agentctx.events import saved
         >>> def tell(event):
         ...     print(saved(event))
-        >>> view = await Pipeline(sinks=[tell]).prepare([{"role": "user", "content": "Hello"}], model="gpt-5.4")
+        >>> view = await Pipeline(subscribers=[tell]).prepare([{"role": "user", "content": "Hello"}], model="gpt-5.4")
         Saved(tokens=0, usd=0.0)
     """
     report = event.report

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from functools import cache
+from threading import Lock
 from time import time_ns
 from typing import Any
 
@@ -11,6 +13,7 @@ from attrs import define, field
 from agentctx.engine.usage import output_tokens
 from agentctx.errors import ConfigError
 from agentctx.events.log import is_cut, saved, store_failures
+from agentctx.events.window import Window, Windows
 from agentctx.formats.registry import format_named
 from agentctx.lazy import unmet
 from agentctx.message import Native
@@ -28,6 +31,8 @@ from agentctx.reports import (
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BYTES = tuple(4**power for power in range(5, 14))
+SESSIONS = 64
+"""For so many conversations only new messages are counted; the one that was silent for longest is forgotten first."""
 _TOKENS = (1_000, 4_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
 
 
@@ -36,7 +41,10 @@ class OpenTelemetry:
     """Makes a span of each step and counts what an operator asks for. Needs the package ``opentelemetry-api``.
 
     Spans are named ``agentctx.prepare`` and stand in the trace of whoever prepares; that of a request that could not be
-    prepared has failed, with ``error.type``. The metrics, each by model:
+    prepared has failed, with ``error.type``. A span has the tokens of each kind of content in the window, as
+    ``agentctx.window.results``, and the outcome of a compaction: the stages that acted, how many messages each
+    ``Outcome`` befell, as ``agentctx.outcome.dropped``, and the tokens that are billed again. The metrics, each by
+    model:
 
     - ``agentctx.prepare.duration`` (seconds), ``agentctx.cuts``, ``agentctx.refusals``, ``agentctx.overflows``,
       ``agentctx.truncations`` (suspected), ``agentctx.store.failures``
@@ -63,8 +71,8 @@ class OpenTelemetry:
         >>> from agentctx import Pipeline
         >>> from agentctx.events import OpenTelemetry
         >>> reader = InMemoryMetricReader()
-        >>> sink = OpenTelemetry(MeterProvider(metric_readers=[reader]))
-        >>> view = await Pipeline(sinks=[sink]).prepare([{"role": "user", "content": "Hello"}])
+        >>> telemetry = OpenTelemetry(MeterProvider(metric_readers=[reader]))
+        >>> view = await Pipeline(subscribers=[telemetry]).prepare([{"role": "user", "content": "Hello"}])
         >>> metrics = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
         >>> "agentctx.prepare.duration" in {metric.name for metric in metrics}
         True
@@ -76,6 +84,8 @@ class OpenTelemetry:
     _made: _Instruments = field(init=False, repr=False)
     _tracer: Native = field(init=False, repr=False)
     _failed: Native = field(init=False, repr=False)
+    _windows: OrderedDict[tuple[str | None, ...], Windows] = field(init=False, factory=OrderedDict, repr=False)
+    _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the instruments."""
@@ -132,20 +142,34 @@ class OpenTelemetry:
         span = self._tracer.start_span("agentctx.prepare", start_time=end - int(report.seconds * 1e9))
         if span.is_recording():
             named = {"gen_ai.conversation.id": event.session, "agentctx.step": event.step}
+            outcomes = Counter(change.outcome for change in report.changes)
             span.set_attributes(
                 told
                 | {name: value for name, value in named.items() if value is not None}
+                | {f"agentctx.window.{kind.kind}": kind.tokens for kind in self._window(event).sections}
+                | {f"agentctx.outcome.{outcome}": number for outcome, number in outcomes.items()}
                 | {
                     "agentctx.messages.before": report.messages_before,
                     "agentctx.messages.after": report.messages_after,
                     "agentctx.tokens.before": report.tokens_before,
                     "agentctx.tokens.after": report.tokens_after,
                     "agentctx.tokens.prefix": report.prefix_tokens,
+                    "agentctx.tokens.rebilled": report.rebilled_tokens,
                     "agentctx.cut": is_cut(event),
                     "agentctx.stages": [stage.stage for stage in report.stages if stage.acted],
                 }
             )
         span.end(end)
+
+    def _window(self, event: StepPrepared) -> Window:
+        """Return what the request consists of; of a conversation that spoke lately, only what is new is counted."""
+        key = event.session, event.model, event.format
+        with self._guard:
+            windows = self._windows.setdefault(key, Windows(event.model, event.format))
+            self._windows.move_to_end(key)
+            if len(self._windows) > SESSIONS:
+                self._windows.popitem(last=False)
+            return windows.of(event.view)
 
     def _refused(self, event: StepRefused, told: dict[str, Any]) -> None:
         """Count it, and make a span that has failed; without the error's message, which may quote what was said."""

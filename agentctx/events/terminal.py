@@ -238,7 +238,7 @@ def _so_many(number: int, what: str) -> str:
 
 @define(eq=False)
 class LiveView:
-    """Shows running conversations on the terminal: a sink, and a context manager that draws while its block runs.
+    """Shows running conversations on the terminal: a subscriber, and a context manager that draws while its block runs.
 
     Of the conversation that spoke last it draws the window step by step, of the others a line. Needs the extra
     ``cli``. Sizes, names and shares are shown, nothing of what was said.
@@ -257,7 +257,7 @@ class LiveView:
         >>> from agentctx.events.terminal import LiveView
         >>> shown = io.StringIO()
         >>> with LiveView(Console(file=shown, width=100)) as live:
-        ...     pipeline = Pipeline(budget=8_000, sinks=[live])
+        ...     pipeline = Pipeline(budget=8_000, subscribers=[live])
         ...     view = await pipeline.session(id="thread-42").prepare([{"role": "user", "content": "Hello"}])
         >>> "thread-42" in shown.getvalue()
         True

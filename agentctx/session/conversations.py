@@ -743,7 +743,7 @@ def _is_of(session: Session, opening: Opening) -> bool:
 
 def _exchange(home: Session, other: Session) -> None:
     """Let each session hold the other's conversation: that of ``home`` was never gone on with."""
-    for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_untold"):
+    for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_unfinished"):
         before = getattr(home, name)
         setattr(home, name, getattr(other, name))
         setattr(other, name, before)

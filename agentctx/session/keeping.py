@@ -40,7 +40,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Change, Span
 from agentctx.characters import said_by
-from agentctx.engine.listeners import logger, observe
+from agentctx.engine.listeners import logger, tell
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
@@ -758,7 +758,7 @@ class StateKeeper:
         self._version, self._known, self.unsaved = version, after, None
         self._pending.clear()
         written = sum(len(body) for body in changed.values() if body is not None)
-        observe(session.plan.observers, SessionSaved(self.name, written, after.size))
+        tell(session.plan.all_subscribers, SessionSaved(self.name, written, after.size))
         return True
 
     async def _take_over(self, session: Session, version: int, pieces: Mapping[str, bytes]) -> bool:

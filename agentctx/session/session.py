@@ -21,12 +21,12 @@ from typing import Any, Protocol, Self
 
 import anyio
 import anyio.lowlevel
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, evolve, field
 
 from agentctx.budget import Budget
 from agentctx.characters import shown
 from agentctx.economics import Suspicion, expected_forecast, priced, warmth_after
-from agentctx.engine.listeners import as_listeners, logger, observe, tell, tell_plain
+from agentctx.engine.listeners import Telling, finish, finish_plain, logger, on_compact_subscribers, tell
 from agentctx.engine.options import as_budget
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
@@ -43,12 +43,10 @@ from agentctx.engine.usage import (
 from agentctx.errors import ConfigError, ContextOverflow, StoreError, StoreUnavailable
 from agentctx.formats.overflow import Overflow, classify_error
 from agentctx.message import Native
-from agentctx.protocols import Listener, Listeners
+from agentctx.protocols import Listeners, Subscriber
 from agentctx.reports import (
     Forecast,
     OverflowMet,
-    Report,
-    SilentTruncationSuspected,
     StageReport,
     StepPrepared,
     StepRefused,
@@ -261,25 +259,6 @@ class Keeper(Protocol):
         ...
 
 
-@frozen
-class _Standing:
-    """Where a session stood before a step.
-
-    Args:
-        state: What was known.
-        view: The last view.
-        retried: Whether a recovery was made since the last step.
-        unjudged: As of the session.
-        learned: What was known of the model's limit, alone in a tuple; None when the step did not depend on that.
-    """
-
-    state: State
-    view: View | None
-    retried: bool
-    unjudged: int | None
-    learned: tuple[Any] | None
-
-
 @define(eq=False)
 class Beside:
     """Where a session stands among the conversations of one name: ``agentctx.session.conversations`` looks after it.
@@ -344,8 +323,7 @@ class Session:
     _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
     _unjudged: int | None = field(init=False, default=None, repr=False)
-    _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
-    _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
+    _unfinished: list[Telling] = field(init=False, factory=list, repr=False)
     _told_tokens: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
 
@@ -453,13 +431,10 @@ class Session:
                 as_list(messages)
             async with self._alone():
                 made = await step() if self.keeper is None else await self._kept(self.keeper, step)
-            if self._untold is not None or made[0][0].report.stages or len(made) > 1:  # else nobody is told of anything
-                await self._tell_of(made)
         except Exception as error:  # also what a stage raises
-            observe(self.plan.observers, StepRefused(error, self.id, model or self.model))
+            tell(self._subscribers, StepRefused(error, self.id, model or self.model))
             raise
-        if self.plan.observers:
-            self._observe_steps(made)
+        await self._tell(made)
         return made[0][0]
 
     async def recover(self, error: BaseException) -> View | None:
@@ -485,7 +460,7 @@ class Session:
                 return await self._smaller(overflow)
 
             made = await smaller() if self.keeper is None else await self._kept(self.keeper, smaller)
-        await self._tell_of(made)
+        await self._tell(made)
         return self._recovered(made, refused)
 
     async def recover_call(
@@ -525,28 +500,15 @@ class Session:
         async with self._alone():
             made = await smaller() if self.keeper is None else await self._kept(self.keeper, smaller)
             last = made[-1:] if last else []
-        if made:
-            await self._tell_of(made)
+        await self._tell(made)
         return self._recovered(last, sent)
 
     def _recovered(self, made: Sequence[tuple[View, int]], refused: int) -> View | None:
-        """What to send instead of a refused request of so many tokens, if it is smaller; the sinks are told of it."""
+        """What to send instead of a refused request of so many tokens, if it is smaller; subscribers are told."""
         smaller = made[0][0] if made and made[0][0].report.tokens_after < refused else None
-        if self.plan.observers:
-            self._observe_steps(made)
-            limit = None if self.budget is None else self.budget.limit
-            event = OverflowMet(refused, limit, smaller is not None, self.id, self.model)
-            observe(self.plan.observers, event)
+        limit = None if self.budget is None else self.budget.limit
+        tell(self._subscribers, OverflowMet(refused, limit, smaller is not None, self.id, self.model))
         return smaller
-
-    def _observe_steps(self, made: Sequence[tuple[View, int]]) -> None:
-        """Tell the sinks of steps."""
-        if self.plan.observers:
-            known, spoken = self._state, self._state.wire_name or self._state.format
-            for view, number in made:
-                event = StepPrepared(view, self.id, number, known.model, spoken, self._told_tokens)
-                self._told_tokens = view.report.tokens_before
-                observe(self.plan.observers, event)
 
     async def _kept(self, keeper: Keeper, take: Take) -> list[tuple[View, int]]:
         """What steps made, with the session saved after them; taken again where another worker was first."""
@@ -556,8 +518,6 @@ class Session:
                 made = await take()
                 if await keeper.keep(self):
                     break
-                for _, number in made:
-                    self._untold_steps.pop(number, None)
             lost = await self._put_again(keeper, made[-1][0]) if made and keeper.lost else ()
         if made and (notes := (*keeper.notes(), *lost)):
             view, number = made[-1]
@@ -630,27 +590,17 @@ class Session:
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
         """The next step, and its number; to be told of when others may take theirs."""
-        before = self.view, self._retried, self._unjudged
-        undoable, now = self._is_told(), self._now()
         try:
+            whose = (self.beside.home or self).id
             done = await take_step(
-                self._state,
-                given,
-                now,
-                model=model,
-                format_name=format_name,
-                conversation=(self.beside.home or self).id,
-                undoable=undoable,
+                self._state, given, self._now(), model=model, format_name=format_name, conversation=whose
             )
             self._state = done.state
         finally:
             if not self._state.steps:  # what failed before anything was begun leaves the session to whoever comes next
                 self.beside.begun = None
-        number = done.state.steps - 1
         self.view, self._retried, self._unjudged = done.view, False, done.new_tokens
-        if done.undo is not None:
-            self._untold_steps[number] = _Standing(done.undo, *before, None)
-        return done.view, number
+        return done.view, done.state.steps - 1
 
     def _now(self) -> float:
         """Seconds since 1970.
@@ -670,8 +620,6 @@ class Session:
         made: list[tuple[View, int]] = []
         try:
             made.append(await self._step(known.last))
-            if (standing := self._untold_steps.get(made[0][1])) is not None:
-                self._untold_steps[made[0][1]] = evolve(standing, learned=(before,))
         except ContextOverflow:
             pass
         finally:
@@ -709,10 +657,10 @@ class Session:
         if billed is None:
             return
         self.billed_tokens = billed
-        if self.plan.observers:
+        if self._subscribers:
             known = self._state
             sent, spoken = known.last_request.tokens, known.wire_name or known.format
-            observe(self.plan.observers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
+            tell(self._subscribers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
         if not is_one_prompt(usage):
             return
         if applied_edits is None and self._state.last_request.asked:
@@ -744,51 +692,24 @@ class Session:
         profile = None if known.ctx is None else known.ctx.reader.profile
         event = suspected(doubt, profile, known.last_request.length, self.id, self.steps - 1)
         logger.warning("%s", event)
-        observe(self.plan.observers, event)
         with within(Work(self.plan, self)):
-            later = tell_plain(self._listeners, event)
-        self._untold = (event, later) if later else None
-
-    async def _tell_of(self, made: Sequence[tuple[View, int]]) -> None:
-        """Tell of steps; where that is cancelled, they are as if they had not been: nobody got their views."""
-        if self._untold is None and not any([view.report.stages for view, _ in made]):  # noqa: C419 - faster so
-            return  # as after nearly every step
-        try:
-            for view, number in made:
-                await self._tell(view.report, number)
-        except BaseException:
-            self._take_back(made)
-            raise
-        finally:
-            for _, number in made:
-                self._untold_steps.pop(number, None)
-
-    def _take_back(self, made: Sequence[tuple[View, int]]) -> None:
-        """Go back to where the session stood before these steps, unless another one was taken since, or is."""
-        known = self._untold_steps.get(made[0][1])
-        if known is None or self.steps != made[-1][1] + 1 or self._lock.holder is not None:
-            return
-        self._state, self.view = known.state, known.view
-        self._retried, self._unjudged = known.retried, known.unjudged
-        if not self.steps:
-            self.beside.begun = None
-        if known.learned is not None:
-            self.limits.forget(*known.learned)
-
-    def _is_told(self) -> bool:
-        """Whether anybody is told of compactions, or might be."""
-        return bool(self.plan.listeners) or self.on_compact is not None
+            self._unfinished = finish_plain(tell(self._subscribers, event))
 
     @property
-    def _listeners(self) -> tuple[Listener, ...]:
-        return (*self.plan.listeners, *as_listeners(self.on_compact))
+    def _subscribers(self) -> tuple[Subscriber, ...]:
+        return (*self.plan.all_subscribers, *on_compact_subscribers(self.on_compact))
 
-    async def _tell(self, report: Report, number: int) -> None:
-        untold, self._untold = self._untold, None
-        with within(Work(self.plan, self)):
-            if untold is not None:
-                await tell(untold[1], untold[0])
-            await self.plan.tell(report, self.on_compact, self.id, number)
+    async def _tell(self, made: Sequence[tuple[View, int]]) -> None:
+        """Tell of steps, which are taken: where this is cancelled, the next ``prepare`` gives the same view."""
+        known, subscribers = self._state, self._subscribers
+        for view, number in made if subscribers else ():
+            spoken = known.wire_name or known.format
+            event = StepPrepared(view, self.id, number, known.model, spoken, self._told_tokens)
+            self._told_tokens = view.report.tokens_before
+            tellings, self._unfinished = [*self._unfinished, *tell(subscribers, event)], []
+            if tellings:
+                with within(Work(self.plan, self)):
+                    await finish(tellings)
 
     def forecast(self) -> Forecast | None:
         """What cutting the last view down to the budget's target now would do to the bill.

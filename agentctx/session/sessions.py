@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from attrs.validators import and_, gt, instance_of, not_
 
 from agentctx.characters import said_by
-from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, observe
+from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, tell
 from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, StoreError
@@ -266,7 +266,7 @@ class Sessions(Mapping[Hashable, Session]):
                 if not handed_over:
                     self._put_back(name, held)
             if handed_over:
-                observe(self.pipeline.observers, SessionClosed(name, "closed"))
+                tell(self.pipeline.all_subscribers, SessionClosed(name, "closed"))
 
     async def _acquire(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
         self._check(name)
@@ -284,7 +284,7 @@ class Sessions(Mapping[Hashable, Session]):
                     self._keep(name, session)
                     with self._guard:
                         held = self._held[name] = _Held(session, self._now(), users=1)
-                    observe(self.pipeline.observers, SessionOpened(name, state is not None))
+                    tell(self.pipeline.all_subscribers, SessionOpened(name, state is not None))
         return held
 
     def _check(self, name: Hashable) -> None:
@@ -401,7 +401,7 @@ class Sessions(Mapping[Hashable, Session]):
             if gone:
                 del self._held[name]
         if gone:
-            observe(self.pipeline.observers, SessionClosed(name, why))
+            tell(self.pipeline.all_subscribers, SessionClosed(name, why))
 
     def _now(self) -> float:
         return time_of(self.clock, "Sessions")

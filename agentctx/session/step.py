@@ -457,13 +457,11 @@ class Stepped(NamedTuple):
         state: What is known of the conversation now.
         view: What the model shall be sent.
         new_tokens: Tokens of the request that the one before had not.
-        undo: What was known before, unchanged, if that was asked for and a stage did anything.
     """
 
     state: State
     view: View
     new_tokens: int
-    undo: State | None = None
 
 
 async def take_step(
@@ -475,7 +473,6 @@ async def take_step(
     format_name: str | None = None,
     conversation: str | None = None,
     remembered: bool = True,
-    undoable: bool = False,
 ) -> Stepped:
     """Prepare the next model call of a conversation.
 
@@ -488,7 +485,6 @@ async def take_step(
         conversation: By what name a store knows the conversation; None: it belongs to none.
         remembered: Whether a later step goes on from this one. Else it is one from nothing, without a session: nothing
             is noted for later, and all stages run at once.
-        undoable: Give back in ``undo`` what was known before a step in which a stage did anything.
 
     Raises:
         InvalidInput: If something cannot be read; names the message and the field.
@@ -503,14 +499,13 @@ async def take_step(
         record = await match(state, given, ctx)
         step = await take_in(state, record, given, ctx, now, remembered=remembered)
         step = await _fitted(step, given)
-        undo = state if undoable and step.trail.reports else None
-        done = await commit(state, step, given, now, on_copy=undo is not None)
+        done = await commit(state, step, given, now)
         report = report_on(done, step, started)
         view = view_of(step, given, report)
     except RecursionError:
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
             raise
-    return Stepped(done.state, view, report.tokens_after - report.prefix_tokens, undo)
+    return Stepped(done.state, view, report.tokens_after - report.prefix_tokens)
 
 
 async def _fitted(step: Step, given: Given) -> Step:
@@ -568,7 +563,7 @@ class Committed(NamedTuple):
     last_tokens: int
 
 
-async def commit(state: State, step: Step, given: Given, now: float, *, on_copy: bool) -> Committed:
+async def commit(state: State, step: Step, given: Given, now: float) -> Committed:
     """What is known once the step has succeeded.
 
     No step is ever half done: what was decided is changed by ``_enter`` alone, which does not wait; what a step does to
@@ -580,7 +575,6 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
         step: The step.
         given: What the caller passed.
         now: Seconds since 1970.
-        on_copy: Leave the record as it was.
     """
     if not step.remembered:
         return await offload(partial(_committed_nowhere, state, step), len(step.read.messages))
@@ -593,7 +587,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     grown = same and not old.tail and old.final == len(old.view)
     same_head = _same_head(state, ctx, given)
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
-    record = await _entered(step, on_copy=on_copy)
+    record = await _entered(step)
     shared = min(last.intact, start + (_shared_start(shown, record.shown[start:]) if shown else 0))
     changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if ctx is not state.ctx:
@@ -671,13 +665,13 @@ def _shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
     return next(differing, min(len(before), len(after)))
 
 
-async def _entered(step: Step, *, on_copy: bool) -> Record:
+async def _entered(step: Step) -> Record:
     """The record with the step in it; a copy, filled in a worker thread, where it is about many messages."""
     trail = step.trail
     changes = sum(len(report.changes) for report in trail.reports) if trail.reports else 0
     again = trail.start == 0 or trail.start < step.record.final
     looked_at = len(step.read.seen) + changes + (len(trail.context.messages) if again else 0)
-    if is_much(looked_at) or on_copy:
+    if is_much(looked_at):
         step.record = step.record.copy()
     await offload(partial(_enter, step), looked_at)
     return step.record

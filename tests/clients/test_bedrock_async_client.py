@@ -74,7 +74,7 @@ async def test_async_converses_stream_is_sent_again_smaller_and_recorded(serve):
     """``converse_stream`` is sent again smaller; its usage is recorded once, also where its last event is the end."""
     desk, url = serve(converse, window=WINDOW, answer=lambda _: Said("one two three"))
     seen, events = [], []
-    plan = pipeline(sinks=[seen.append])
+    plan = pipeline(subscribers=[seen.append])
     async with client(url) as given:
         wrapped = wrap(given, plan, session=plan.session(model=MODEL))
         stream = (await wrapped.converse_stream(modelId=MODEL, messages=LONG))["stream"]

@@ -142,7 +142,7 @@ def test_botocores_retries_are_one_call(serve, client, mode):
         return Starlette(routes=[Route("/model/{model}/converse", create, methods=["POST"])])
 
     _, url = serve(app)
-    plan = pipeline(budget=agentctx.Budget(WINDOW), sinks=[seen.append])
+    plan = pipeline(budget=agentctx.Budget(WINDOW), subscribers=[seen.append])
     session = plan.session(model=MODEL)
     given = client(url, mode=mode, total_max_attempts=3)
     answer = wrap(given, plan, session=session).converse(modelId=MODEL, messages=LONG)

@@ -121,9 +121,9 @@ async def parsed_events(response):
 def bodies(serve, closing):
     """A wrapped client of a kind and its session, and what the server saw."""
 
-    def make(api, kind, *, sinks=(), **behaviour):
+    def make(api, kind, *, subscribers=(), **behaviour):
         desk, url = serve(APIS[api][0], **behaviour)
-        session = pipeline(sinks=sinks).session(model=APIS[api][2]["model"])
+        session = pipeline(subscribers=subscribers).session(model=APIS[api][2]["model"])
         base = url if api == "messages" else f"{url}/v1"
         given = closing(kind(base_url=base, api_key="none", max_retries=0))
         return desk, session, wrap(given, session.plan, session=session)
@@ -244,7 +244,7 @@ def test_responses_that_nobody_retrieves_are_forgotten_and_said_once(bodies, cap
     """Only so many responses in the background are waited for; that the oldest is forgotten is said once."""
     monkeypatch.setattr("agentctx.clients.http.MOST_UNFINISHED", 1)
     events = []
-    _, _, client = bodies("responses", OpenAI, sinks=[events.append])
+    _, _, client = bodies("responses", OpenAI, subscribers=[events.append])
     ids = [client.responses.create(model="gpt-5.4", input=items(n), background=True).id for n in (1, 2, 3)]
     billed = []
     for each in ids:

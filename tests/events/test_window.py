@@ -117,7 +117,7 @@ async def test_the_live_view_shows_conversations_and_nothing_that_was_said():
     """A line each, the last one step by step; trouble in words; no text of the conversation."""
     shown = io.StringIO()
     with LiveView(Console(file=shown, width=120, force_terminal=False)) as live:
-        pipeline = Pipeline(FitContextWindow(), budget=Budget(window=3_000, target=0.5), sinks=[live])
+        pipeline = Pipeline(FitContextWindow(), budget=Budget(window=3_000, target=0.5), subscribers=[live])
         for name in ("first", "second"):
             session = pipeline.session(id=name, model="gpt-5.4")
             for count in range(1, 25, 4):
@@ -140,7 +140,7 @@ async def test_the_live_view_on_a_terminal_that_takes_ascii_only():
     for encoding in ("utf-8", "ascii"):
         shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         with LiveView(Console(file=shown, width=120)) as live:
-            session = Pipeline(FitContextWindow(), budget=Budget(2_000), sinks=[live]).session(
+            session = Pipeline(FitContextWindow(), budget=Budget(2_000), subscribers=[live]).session(
                 id="a" * 30, model="gpt-5.4"
             )
             for count in (1, 9, 13):
@@ -151,10 +151,10 @@ async def test_the_live_view_on_a_terminal_that_takes_ascii_only():
     assert any("< cut" in line for line in drawn[1])
 
 
-async def test_a_view_is_seen_by_a_sink():
+async def test_a_view_is_seen_by_a_subscriber():
     """A step is told with what is to be sent."""
     events = []
-    await Pipeline(budget=Budget(9_000), sinks=[events.append]).prepare(rounds(2))
+    await Pipeline(budget=Budget(9_000), subscribers=[events.append]).prepare(rounds(2))
     assert isinstance(events[0].view, View)
     assert Window.of(events[0].view).tokens == events[0].report.tokens_after
 

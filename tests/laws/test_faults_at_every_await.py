@@ -150,7 +150,10 @@ def holds(view):
 
 
 async def insist(conversation, stop):
-    """The step, taken again where it was cancelled or where the summarizer's error came through; and whether it was."""
+    """The step, taken again where it was cancelled or where the summarizer's error came through; and whether it was.
+
+    One that was cancelled before it was told has not been; one that was cancelled while a listener was told is taken.
+    """
     before, clear = conversation.known(), False
     try:
         view = await conversation.step(stop)
@@ -159,6 +162,12 @@ async def insist(conversation, stop):
         assert conversation.faults.reached[-1] == "summarizer"
     if view is not None:
         return view, False
+    if conversation.session is not None and conversation.faults.reached[-1] == "listener":
+        taken, told = conversation.session.view, conversation.faults.reached.count("listener")
+        again = await conversation.step(stop)
+        assert again.messages == taken.messages
+        assert conversation.faults.reached.count("listener") == told
+        return taken, clear
     assert conversation.known() == before
     return await conversation.step(stop), clear
 

@@ -1,5 +1,6 @@
 """Listeners, stores, counters and clocks that are several, slow, cancelled, or talk nonsense."""
 
+import contextlib
 import json
 import threading
 from functools import partial
@@ -11,7 +12,6 @@ from attrs import define, field
 from agentctx import (
     AgentctxError,
     Budget,
-    Compaction,
     ConfigError,
     FitContextWindow,
     Pipeline,
@@ -22,6 +22,7 @@ from agentctx import (
     count,
 )
 from agentctx.builder import Block, ContextBuilder
+from agentctx.economics import SilentTruncationSuspected
 from agentctx.engine import listeners as telling
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
@@ -93,26 +94,53 @@ class EndError(BaseException):
 
 
 @pytest.mark.parametrize("how", ["cancelled", "ended"])
-async def test_a_step_whose_listener_is_cancelled_has_not_been(how):
-    """Nobody got its view: steps, state and the next view are as if it had not begun."""
+async def test_a_step_whose_listener_is_cancelled_is_taken(how):
+    """The same messages give the bytes of a session that nobody has cancelled, and nobody hears of the step again."""
+    heard, steps = [], []
+    plan = Pipeline(TrimRounds(1), subscribers=[steps.append])
 
-    async def hangs(_event):
+    async def hangs(event):
+        heard.append(event)
         if how == "ended":
             raise EndError
+        scope.cancel()
         await anyio.sleep_forever()
 
-    session = Pipeline(TrimRounds(1)).session(format="openai-chat", on_compact=Recorder())
-    await session.prepare(rounds(2)[:2])
-    before, steps = state(session), session.steps
-    session.on_compact = hangs
-    try:
-        with anyio.move_on_after(0.1):
-            await session.prepare(rounds(6))
-    except EndError:
-        assert how == "ended"
-    assert (before, steps) == (state(session), session.steps)
-    session.on_compact = None
-    assert (await session.prepare(rounds(6))).report.acted
+    session, calm = plan.session(format="openai-chat", on_compact=hangs), Pipeline(TrimRounds(1)).session()
+    for each in (session, calm):
+        each.clock = lambda: 1.0
+        await each.prepare(rounds(2)[:1], format="openai-chat")
+    with anyio.CancelScope() as scope, contextlib.suppress(EndError):
+        await session.prepare(rounds(6))
+    assert scope.cancelled_caught is (how == "cancelled")
+    expected = (await calm.prepare(rounds(6))).messages
+    assert state(session) == state(calm)
+    assert (len(heard), [event.step for event in steps if event.compaction]) == (1, [1])
+    for number in (2, 3):
+        view = await session.prepare(rounds(6))
+        assert (json.dumps(view.messages), view.report.acted) == (json.dumps(expected), False)
+        assert view.messages == steps[1].view.messages
+        assert (len(heard), session.steps, len(steps)) == (1, number + 1, number + 1)
+
+
+async def test_a_recovery_whose_listener_is_cancelled_is_taken():
+    """What it has taught holds, and the next step gives the smaller view."""
+    heard, messages = [], rounds(30)
+
+    async def hangs(event):
+        heard.append(event)
+        scope.cancel()
+        await anyio.sleep_forever()
+
+    session = Pipeline(FitContextWindow(), budget=Budget(50_000)).session(format="openai-chat", on_compact=hangs)
+    sent = (await session.prepare(messages)).report.tokens_after
+    with anyio.CancelScope() as scope:
+        await session.recover(ValueError("maximum context length is 1500 tokens"))
+    assert scope.cancelled_caught
+    smaller = session.view
+    assert smaller.report.tokens_after <= session.budget.limit <= 1_500 < sent
+    assert (await session.prepare(messages)).messages == smaller.messages
+    assert len(heard) == 1
 
 
 async def test_an_event_says_whether_the_prefix_moved():
@@ -303,16 +331,16 @@ async def test_plain_listeners_of_what_was_recorded_cost_no_more_than_their_time
     def ends(_event):
         raise EndError
 
-    event = Compaction((), 2, 1, 20, 10)
+    event = SilentTruncationSuspected((), 2, 1, 20, 10, why="the server has a small window")
     plain = [lambda _: blocked.append(release.wait(PATIENCE)), raises, partial(answer), heard.events.append]
-    later = telling.tell_plain([answer, *plain], event)
+    later = telling.finish_plain(telling.tell(telling.on_compact_subscribers([answer, *plain]), event))
     assert blocked == []  # nobody has waited for it
     release.set()
     assert (heard.events, waited, len(later)) == ([event], [], 2)
-    await telling.tell(later, event)
+    await telling.finish(later)
     assert waited == [event, event]
     with pytest.raises(EndError):
-        telling.tell_plain([ends], event)
+        telling.finish_plain(telling.tell(telling.on_compact_subscribers(ends), event))
 
 
 @pytest.mark.parametrize("wrong", [3, str, "len"], ids=repr)

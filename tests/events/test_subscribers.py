@@ -1,4 +1,4 @@
-"""Sinks are told of every step, answer and session, and of nothing that was said."""
+"""Subscribers are told of every step, answer and session, and of nothing that was said."""
 
 import io
 import json
@@ -30,6 +30,7 @@ from agentctx.events import (
     StepPrepared,
     StepRefused,
     UsageRecorded,
+    Window,
     saved,
 )
 from agentctx.stores import MemoryStore
@@ -44,16 +45,16 @@ MODEL = "claude-sonnet-4-5"
 
 
 def history(rounds):
-    """A conversation of so many tool calls, in which a sentence stands that no sink may tell."""
+    """A conversation of so many tool calls, in which a sentence stands that no subscriber may tell."""
     turns = [user(f"Read them all. {SAID}")]
     for place in range(rounds):
         turns += [assistant(call(f"c{place}", "read", {"path": f"{place}.txt"})), result(f"c{place}", SAID * 40)]
     return transcript("anthropic", *turns)
 
 
-def pipeline(*sinks, window=4_000):
+def pipeline(*subscribers, window=4_000):
     """Cuts at a few rounds."""
-    return Pipeline(FitContextWindow(), budget=Budget(window=window, trigger=0.8, target=0.5), sinks=sinks)
+    return Pipeline(FitContextWindow(), budget=Budget(window=window, trigger=0.8, target=0.5), subscribers=subscribers)
 
 
 async def walk(session, rounds=12):
@@ -106,12 +107,12 @@ async def test_every_failure_of_a_step_is_told_once(remembered):
         await anyio.sleep_forever()
 
     for stage, messages in ((fails, history(1)), (fails, "no messages"), (fails, [])):
-        told = Pipeline(stage, sinks=[events.append])
+        told = Pipeline(stage, subscribers=[events.append])
         with pytest.raises((RuntimeError, InvalidInput)) as raised:
             await (told.session(model=MODEL) if remembered else told).prepare(messages, model=MODEL)
         assert [event.error for event in events] == [raised.value]
         assert (type(events.pop()), raised.value is trouble) == (StepRefused, messages == history(1))
-    told = Pipeline(hangs, sinks=[events.append])
+    told = Pipeline(hangs, subscribers=[events.append])
     with anyio.move_on_after(0.01) as scope:
         await (told.session(model=MODEL) if remembered else told).prepare(history(1), model=MODEL)
     assert scope.cancelled_caught
@@ -149,8 +150,8 @@ async def test_what_a_store_has_of_a_session_is_told_at_each_save():
 
 
 @pytest.mark.both_loops
-async def test_a_sink_that_raises_costs_nothing(caplog):
-    """It is logged; the step and the other sinks go on; the views are those without sinks."""
+async def test_a_subscriber_that_raises_costs_nothing(caplog):
+    """It is logged; the step and the other subscribers go on; the views are those without any."""
     events = []
 
     def broken(event):
@@ -163,26 +164,26 @@ async def test_a_sink_that_raises_costs_nothing(caplog):
 
 
 @pytest.mark.parametrize("given", ["print", [3], [JsonLines]], ids=["text", "number", "class"])
-def test_what_is_no_sink_is_refused_where_it_is_given(given):
+def test_what_is_no_subscriber_is_refused_where_it_is_given(given):
     """A text, a number, a class."""
-    with pytest.raises(ConfigError, match=r"Pipeline: sinks"):
-        Pipeline(sinks=given)
+    with pytest.raises(ConfigError, match=r"Pipeline: subscribers"):
+        Pipeline(subscribers=given)
 
 
-def test_a_class_of_sinks_is_told_from_a_sink():
-    """The error says how a sink is made of it."""
-    with pytest.raises(ConfigError, match=r"sinks\[0\] is the class LogEvents; a sink is made of it: LogEvents\(\)"):
-        Pipeline(sinks=[LogEvents])
+def test_a_class_of_subscribers_is_told_from_a_subscriber():
+    """The error says how a subscriber is made of it."""
+    with pytest.raises(ConfigError, match=r"subscribers\[0\] is the class LogEvents; a subscriber is made of it"):
+        Pipeline(subscribers=[LogEvents])
 
 
-def test_an_async_sink_is_refused():
+def test_an_async_subscriber_is_refused():
     """Nobody would await it."""
 
-    async def sink(event):
+    async def subscriber(event):
         pass
 
     with pytest.raises(ConfigError, match="does not wait"):
-        Pipeline(sinks=[sink])
+        Pipeline(subscribers=[subscriber])
 
 
 async def test_a_loaded_session_is_told_of_further_steps():
@@ -267,7 +268,7 @@ async def test_a_name_of_a_conversation_writes_no_line_of_its_own(caplog):
 
 @pytest.fixture
 def telemetry():
-    """A real SDK in memory: a sink, its metrics by name, and its spans."""
+    """A real SDK in memory: a subscriber, its metrics by name, and its spans."""
     reader, exporter = InMemoryMetricReader(), InMemorySpanExporter()
     meters, tracers = MeterProvider(metric_readers=[reader]), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
@@ -283,9 +284,9 @@ def telemetry():
 
 async def test_spans_stand_in_the_callers_trace(telemetry):
     """A span of each step, in the span around it, as long as the step, without a word of what was said."""
-    sink, _, exporter, tracers = telemetry
+    subscriber, _, exporter, tracers = telemetry
     with tracers.get_tracer("app").start_as_current_span("agent") as around:
-        await walk(pipeline(sink).session(model=MODEL, id="thread-42"))
+        await walk(pipeline(subscriber).session(model=MODEL, id="thread-42"))
     spans = [span for span in exporter.get_finished_spans() if span.name == "agentctx.prepare"]
     assert len(spans) == 12
     assert {span.parent.span_id for span in spans} == {around.get_span_context().span_id}
@@ -295,7 +296,7 @@ async def test_spans_stand_in_the_callers_trace(telemetry):
     assert (told["gen_ai.request.model"], told["gen_ai.provider.name"]) == (MODEL, "anthropic")
     assert all(span.status.is_unset for span in spans)
     with pytest.raises(ContextOverflow):
-        await pipeline(sink, window=30).session(model=MODEL, id="thread-43").prepare(history(1))
+        await pipeline(subscriber, window=30).session(model=MODEL, id="thread-43").prepare(history(1))
     refused = exporter.get_finished_spans()[-1]
     assert (refused.name, refused.status.status_code.name) == ("agentctx.prepare", "ERROR")
     assert refused.attributes["error.type"] == "ContextOverflow"
@@ -303,17 +304,35 @@ async def test_spans_stand_in_the_callers_trace(telemetry):
     assert SAID not in "".join(span.to_json() for span in (*spans, refused))
 
 
+async def test_spans_have_the_window_by_kind_and_the_outcome_of_a_compaction(telemetry):
+    """Tokens of each kind of content add up to the request; what became of messages adds up to the report."""
+    subscriber, _, exporter, _ = telemetry
+    events = []
+    await walk(pipeline(subscriber, events.append).session(model=MODEL))
+    for event, span in zip(events, exporter.get_finished_spans(), strict=True):
+        kinds = {section.kind: section.tokens for section in Window.of(event.view, model=MODEL).sections}
+        told = {
+            name.removeprefix("agentctx.window."): size for name, size in span.attributes.items() if "window" in name
+        }
+        assert told == kinds
+        assert sum(told.values()) == event.report.tokens_after
+        outcomes = {name: number for name, number in span.attributes.items() if name.startswith("agentctx.outcome.")}
+        assert sum(outcomes.values()) == len(event.report.changes)
+        assert span.attributes["agentctx.tokens.rebilled"] == event.report.rebilled_tokens
+    assert any(event.report.changes for event in events)
+
+
 async def test_metrics_are_the_reports(telemetry):
     """Counts, sizes and savings add up to what the events say; billed tokens by the conventions."""
-    sink, metrics, _, _ = telemetry
+    subscriber, metrics, _, _ = telemetry
     events = []
-    plan = pipeline(sink, events.append)
+    plan = pipeline(subscriber, events.append)
     async with Sessions(plan).open("a") as session:
         await walk(session)
         session.record({"input_tokens": 900, "output_tokens": 5})
         await session.recover(ValueError("prompt is too long: 3000 tokens > 900 maximum"))
     with pytest.raises(ContextOverflow):
-        await pipeline(sink, window=30).prepare(history(1), model=MODEL)
+        await pipeline(subscriber, window=30).prepare(history(1), model=MODEL)
     steps = [event for event in events if isinstance(event, StepPrepared)]
     told = metrics()
     assert told["agentctx.prepare.duration"][0].count == len(steps)
@@ -332,16 +351,16 @@ async def test_prometheus_scrapes_what_the_dashboard_shows():
     """Through the exporter of OpenTelemetry, with nothing of ours between; every name in the dashboard is scraped."""
     reader = PrometheusMetricReader()
     meters = MeterProvider(metric_readers=[reader])
-    sink = OpenTelemetry(meters)
-    await pipeline(sink).prepare(history(20), model=MODEL)
+    subscriber = OpenTelemetry(meters)
+    await pipeline(subscriber).prepare(history(20), model=MODEL)
     named = {"session": None, "model": MODEL}
     trouble = SilentTruncationSuspected((), 1, 1, 9, 5, why="the server has a small window")
     for event in (StepRefused(ValueError(), **named), OverflowMet(9, 5, recovered=True, **named), trouble):
-        sink(event)
-    sink(SessionOpened("a", loaded=False))
-    sink(SessionSaved("a", 2_000, 9_000))
-    sink(SessionClosed("a", "idle"))
-    sink._made.failures.add(1)
+        subscriber(event)
+    subscriber(SessionOpened("a", loaded=False))
+    subscriber(SessionSaved("a", 2_000, 9_000))
+    subscriber(SessionClosed("a", "idle"))
+    subscriber._made.failures.add(1)
     scraped = generate_latest(REGISTRY).decode()
     meters.shutdown()
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
@@ -353,9 +372,9 @@ async def test_prometheus_scrapes_what_the_dashboard_shows():
 
 def test_an_event_that_is_not_known_is_passed_over(telemetry):
     """Later versions may tell of more."""
-    sink, _, _, _ = telemetry
-    sink(UsageRecorded({"input_tokens": 3}, 3, 3))
-    sink(StepRefused(ValueError(SAID)))
+    subscriber, _, _, _ = telemetry
+    subscriber(UsageRecorded({"input_tokens": 3}, 3, 3))
+    subscriber(StepRefused(ValueError(SAID)))
     lines = io.StringIO()
     JsonLines(lines)(StepRefused(ValueError(SAID)))
     JsonLines(lines)("something new")
