@@ -110,7 +110,7 @@ async def prompts(session: dict[str, Any], recording: Recording) -> list[Prompt]
             model=report["model"],
         )
         counted = view.report.tokens_after
-        estimated = known.limits.calibration.estimate(counted)
+        estimated = known.internals.limits.calibration.estimate(counted)
         apart = sum(last < call <= length for call in calls)
         billed = prompt_tokens(usage) or 0
         said.append(Prompt(session["id"], length, session["whole"], number, apart, counted, estimated, billed))

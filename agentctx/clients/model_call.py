@@ -36,7 +36,17 @@ from agentctx.reports import OverflowMet, Report, UsageRecorded, View
 from agentctx.session.blocking import blocking
 from agentctx.session.conversations import holding, home_of
 from agentctx.session.record import digest
-from agentctx.session.session import Deadlock, Session, Work, current, within, works_around
+from agentctx.session.session import (
+    Deadlock,
+    Session,
+    Work,
+    current,
+    forget_limit,
+    recover_call,
+    save,
+    within,
+    works_around,
+)
 from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Given
 from agentctx.validators import MustBe, a, function, holds
@@ -377,7 +387,7 @@ class Conversations:
         """Forget the limits that overflow errors taught: for calls without a session, and for the client's session."""
         self.limits.forget(model)
         if self.session is not None:
-            self.session.forget_limit()
+            forget_limit(self.session)
 
     @asynccontextmanager
     async def of(self, body: Body, request: RequestParts, format_name: str) -> AsyncIterator[Session | None]:
@@ -526,7 +536,7 @@ class ModelCall:
             session = holding(self.session, given, self.adapter.format)
         self.session = self.session and session
         passed, model = Given(given.messages, given.system, given.tools), _model_to_pass(session, given.model)
-        smaller = await session.recover_call(error, passed, sent, model, self.adapter.format)
+        smaller = await recover_call(session, error, passed, sent, model, self.adapter.format)
         if smaller is not None:
             self.view = self.conversations.view = smaller
         return smaller is not None
@@ -586,11 +596,11 @@ class ModelCall:
         Args:
             waits: Whether the client is async; else this blocks.
         """
-        if self.session is None or self.session.keeper is None:
+        if self.session is None or self.session.internals.keeper is None:
             return
         try:
             with anyio.CancelScope(shield=True) if waits else nullcontext():
-                await self.session.save() if waits else blocking(self.session.save)
+                await save(self.session) if waits else blocking(save, self.session)
         except AgentctxError as error:
             logger.warning("what the model call cost could not be saved: %s", error)
 

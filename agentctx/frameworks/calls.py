@@ -309,7 +309,9 @@ class PreparedCall(Generic[M]):
     @property
     def is_kept(self) -> bool:
         """Whether the conversation is kept in a store."""
-        return self.call is not None and self.call.session is not None and self.call.session.keeper is not None
+        return (
+            self.call is not None and self.call.session is not None and self.call.session.internals.keeper is not None
+        )
 
     async def save(self) -> None:
         """Save what was recorded, where the conversation is kept in a store; else the next step does. As ``record``."""

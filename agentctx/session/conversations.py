@@ -639,7 +639,7 @@ class UnnamedSessions:
         opening = opening_of(request.messages, request.system, format_named(format_name, request.model))
         with self._guard:
             known = [
-                (str(name), begun[1], session, session._state.record)  # noqa: SLF001 - what is compared
+                (str(name), begun[1], session, session.internals.state.record)
                 for name, session in reversed([*self.sessions.items()])
                 if session.steps and (begun := self._begun.get(name)) is not None and begun[0] == owner
             ]
@@ -664,7 +664,7 @@ class UnnamedSessions:
         held, tokens, beyond = dict(self.sessions.items()), 0, []
         for name in reversed(held):
             if name in self._begun:
-                tokens += held[name]._state.record.history_tokens  # noqa: SLF001 - its size
+                tokens += held[name].internals.state.record.history_tokens
                 if tokens > MOST_TOKENS:
                     beyond.append(str(name))
         if len(self._begun) > 2 * self.sessions.capacity:  # a new one is not in memory yet
@@ -683,10 +683,11 @@ def branch(before: Session, name: str) -> Session:
 
 def beginning_as(before: Session, name: str) -> Session:
     """Return the session of a conversation that begins, and knows what another has learned of the models."""
-    session = Session(before.plan, before.model, None, name, before.on_compact, before.clock)
-    learned = before._state.limits_by_model  # noqa: SLF001 - another session's
+    inner = before.internals
+    session = Session(before.plan, before.model, None, name, inner.on_compact, inner.clock)
+    learned = inner.state.limits_by_model
     limits = learned.for_child(learned.own, before.model)
-    session._state = State.empty(before.plan, before.model, None, limits)  # noqa: SLF001 - of the new session
+    session.internals.state = State.empty(before.plan, before.model, None, limits)
     return session
 
 
@@ -713,38 +714,40 @@ def holding(session: Session, request: RequestParts, format_name: str) -> Sessio
     if not request.messages:
         return home
     opening = opening_of(request.messages, request.system, format_named(format_name, request.model))
-    with home.beside.guard:
-        others = home.beside.others
+    with home.internals.guard:
+        others = home.internals.others
         held = goes_on_with([((_is_of(one, opening), False, False), one)] for one in (home, *others))
         if held is None:
             held = beginning_as(home, home.id or "session")
             held.id = f"{held.id}+"  # in events; in a store it has the name of its home
-            held.beside.home = home
+            held.internals.home = home
         if held is not home:
-            home.beside.others = [*(other for other in others if other is not held), held][-MOST_BESIDE:]
-            at_work = home._lock.holder or held._lock.holder  # noqa: SLF001 - whether a step is under way
+            home.internals.others = [*(other for other in others if other is not held), held][-MOST_BESIDE:]
+            at_work = home.internals.lock.holder or held.internals.lock.holder
             if home.steps == 1 and held.steps and not at_work:
                 _exchange(home, held)
                 held = home
-        held.beside.begun = opening.beginning
+        held.internals.begun = opening.beginning
         return held
 
 
 def home_of(session: Session) -> Session:
     """Return the session that a user knows: this one, or the one beside which it is held."""
-    return session.beside.home or session
+    return session.internals.home or session
 
 
 def _is_of(session: Session, opening: Opening) -> bool:
-    state = session._state  # noqa: SLF001 - what is compared
-    known = session.beside.begun or beginning_of(state)
-    return known is None or opening.goes_on(known, state.record)
+    inner = session.internals
+    known = inner.begun or beginning_of(inner.state)
+    return known is None or opening.goes_on(known, inner.state.record)
 
 
 def _exchange(home: Session, other: Session) -> None:
     """Let each session hold the other's conversation: that of ``home`` was never gone on with."""
-    for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_unfinished"):
-        before = getattr(home, name)
-        setattr(home, name, getattr(other, name))
-        setattr(other, name, before)
-    home.beside.begun, other.beside.begun = other.beside.begun, home.beside.begun
+    own = ("billed_tokens", "view")
+    inner = ("state", "begun", "retried", "unjudged", "unfinished")
+    for one, two, names in ((home, other, own), (home.internals, other.internals, inner)):
+        for name in names:
+            before = getattr(one, name)
+            setattr(one, name, getattr(two, name))
+            setattr(two, name, before)

@@ -169,7 +169,7 @@ class Pieces:
 
     def new(self, session: Session) -> int:
         """About how many messages have to be looked at to tell what has changed."""
-        record, view = session._state.record, session.view  # noqa: SLF001 - a part of the session
+        record, view = session.internals.state.record, session.view
         edited = len(record.shown) if view is None else sum(len(stage.changes) for stage in view.report.stages)
         return len(record) - len(self.columns[-1]) + abs(len(record.shown) - len(self.shown)) + edited
 
@@ -184,19 +184,20 @@ class Pieces:
         Raises:
             InvalidInput: If JSON cannot hold a message of the view that is not the caller's; names it.
         """
-        state = session._state  # noqa: SLF001 - a part of the session
+        inner = session.internals
+        state = inner.state
         record = state.record
         made = _Changed(self._copy())
         head = {
             "saved": SAVED,
             "id": session.id,
-            "children": session._children,  # noqa: SLF001
+            "children": inner.children,
             "billed_tokens": session.billed_tokens,
-            "retried": session._retried,  # noqa: SLF001
+            "retried": inner.retried,
             "around": dump_around(state),
             "fixed": self._once("fixed", (state.head_seen,), lambda: dump_head_seen(state)),
             "opening": self._once("opening", _head_of(state), lambda: dump_opening(state)),
-            "begun": _dump_begun(session.beside.begun),
+            "begun": _dump_begun(inner.begun),
             "rows": made.rows(record),
             "view": made.view(record),
             "said": made.said(record.log.changes),
@@ -467,7 +468,7 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
         raise _damaged("head", said_by(error)) from error
     session = Session.load(plan, state, on_compact)
-    session.beside.begun = begun
+    session.internals.begun = begun
     return SavedState(session, write, known, lost)
 
 
@@ -694,7 +695,7 @@ class StateKeeper:
         Raises:
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
-        roles = session._state.record.roles  # noqa: SLF001 - a part of the session
+        roles = session.internals.state.record.roles
         begun_anew, self._empty = self._empty and ROLES.index("assistant") in roles, False
         if not await self._kept(session):
             return False
@@ -786,7 +787,10 @@ class StateKeeper:
         self._version, self._known, self.unsaved = version, saved.pieces, None
         self.lost = self.lost or saved.lost  # who found that may have been stopped before it put anything in
         self._pending.clear()
-        session.go_on_from(saved.session)
+        ours, theirs = session.internals, saved.session.internals
+        ours.state, ours.children, ours.retried, ours.unjudged = theirs.state, theirs.children, theirs.retried, None
+        ours.begun = theirs.begun or ours.begun
+        session.billed_tokens, session.view = saved.session.billed_tokens, None
         return True
 
     async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:

@@ -25,14 +25,13 @@ from attrs import Factory, define, evolve, field
 
 from agentctx.budget import Budget
 from agentctx.characters import shown
-from agentctx.economics import Suspicion, expected_forecast, priced, warmth_after
+from agentctx.economics import expected_forecast, priced, warmth_after
 from agentctx.engine.listeners import Telling, finish, finish_plain, logger, on_compact_subscribers, tell
 from agentctx.engine.options import as_budget
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.engine.usage import (
-    Judgement,
     LearnedLimits,
     cleared_tokens,
     is_one_prompt,
@@ -260,20 +259,53 @@ class Keeper(Protocol):
 
 
 @define(eq=False)
-class Beside:
-    """Where a session stands among the conversations of one name: ``agentctx.session.conversations`` looks after it.
+class Internals:
+    """What the library's own parts need of a session; nothing here is for a user.
 
     Args:
+        state: What is known of the conversation.
+        on_compact: Told of the session's compactions.
+        clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
+        keeper: Saves the state after each step, and loads it where another worker has gone on; None without a store.
+        lock: Held while a step is under way.
         begun: How the last request of the conversation began; None before the first.
         home: The session beside which it is held; None for one that a user knows.
-        others: The sessions that are held beside it.
+        others: The sessions of a wrapped client's other conversations, which are held beside it.
         guard: Held for the moment in which a request finds its session.
+        children: How many children were begun.
+        retried: Whether a recovery was made since the last step.
+        unjudged: Tokens of the last view that the one before had not; None once a bill was compared with it.
+        unfinished: Calls of listeners for which ``record`` could not wait; they are made with the next step.
+        told_tokens: The size of the history at the step that was told last.
     """
 
+    state: State
+    on_compact: Listeners | None = None
+    clock: Callable[[], float] = time
+    keeper: Keeper | None = None
+    lock: SessionLock = field(factory=SessionLock)
     begun: Beginning | None = None
     home: Session | None = None
     others: list[Session] = field(factory=list)
     guard: Lock = field(factory=Lock)
+    children: int = 0
+    retried: bool = False
+    unjudged: int | None = None
+    unfinished: list[Telling] = field(factory=list)
+    told_tokens: int = 0
+
+    @property
+    def limits(self) -> LearnedLimits:
+        """The budget, and what was learned about it."""
+        return self.state.limits
+
+    def now(self) -> float:
+        """Seconds since 1970.
+
+        Raises:
+            ConfigError: If the clock does not tell them.
+        """
+        return time() if self.clock is time else time_of(self.clock, "session")
 
 
 @define(eq=False)
@@ -293,8 +325,7 @@ class Session:
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         view: The last view, with its report; None before the first step, and after a load.
-        keeper: Saves the state after each step, and loads it where another worker has gone on; None without a store.
-        beside: The sessions of a wrapped client's other conversations; nothing there is for a user.
+        internals: What the library's own parts need of it; nothing there is for a user.
 
     Raises:
         ConfigError: If the pipeline's store keeps nothing under such a name, as one of more than 1,000 bytes.
@@ -313,19 +344,11 @@ class Session:
     _model: str | None = field(default=None, repr=False)
     _format: str | None = field(default=None, repr=False)
     id: str | None = None
-    on_compact: Listeners | None = field(default=None, repr=False)
-    clock: Callable[[], float] = field(default=time, repr=False)
+    _on_compact: Listeners | None = field(default=None, repr=False)
+    _clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
-    keeper: Keeper | None = field(default=None, init=False, repr=False)
-    beside: Beside = field(init=False, factory=Beside, repr=False)
-    _state: State = field(init=False, repr=False)
-    _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
-    _retried: bool = field(init=False, default=False, repr=False)
-    _unjudged: int | None = field(init=False, default=None, repr=False)
-    _unfinished: list[Telling] = field(init=False, factory=list, repr=False)
-    _told_tokens: int = field(init=False, default=0, repr=False)
-    _children: int = field(init=False, default=0, repr=False)
+    internals: Internals = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing known."""
@@ -333,11 +356,12 @@ class Session:
             self.id = urandom(16).hex()
         elif self.id is not None:
             check_conversation(self.plan.originals, self.id)
-        self._state = State.empty(self.plan, self._model, self._format)
+        state = State.empty(self.plan, self._model, self._format)
+        self.internals = Internals(state, self._on_compact, self._clock)
 
     def __repr__(self) -> str:
         """One line, without what is said in the messages: which conversation, and how much of it is known."""
-        known = self._state
+        known = self.internals.state
         named = (("id", self.id), ("model", known.model), ("format", known.wire_name or known.format))
         words = [f"{what} {shown(name)}" for what, name in named if name is not None]
         counts = f"{known.steps} steps, {len(known.record)} messages, {known.last_request.tokens:,} tokens sent last"
@@ -346,27 +370,22 @@ class Session:
     @property
     def model(self) -> str | None:
         """The name of the model that was called last, or will be called first; None when it is not known."""
-        return self._state.model
+        return self.internals.state.model
 
     @property
     def format(self) -> str | None:
         """The wire format, if it was named."""
-        return self._state.format
+        return self.internals.state.format
 
     @property
     def steps(self) -> int:
         """How many steps were prepared."""
-        return self._state.steps
-
-    @property
-    def limits(self) -> LearnedLimits:
-        """The budget, and what was learned about it."""
-        return self._state.limits
+        return self.internals.state.steps
 
     @property
     def budget(self) -> Budget | None:
         """The budget in force: the configured one, tightened by what the provider's answers taught."""
-        return self.limits.in_force
+        return self.internals.limits.in_force
 
     def __enter__(self) -> Self:
         """Let the model calls of wrapped clients within the block belong to this conversation.
@@ -424,17 +443,17 @@ class Session:
         given = Given(messages, system, tools)
 
         async def step() -> list[tuple[View, int]]:
-            return [await self._step(given, model, format)]
+            return [await _step(self, given, model, format)]
 
         try:
             if type(messages) is not list or not messages:
                 as_list(messages)
-            async with self._alone():
-                made = await step() if self.keeper is None else await self._kept(self.keeper, step)
+            async with _alone(self):
+                made = await _kept(self, step)
         except Exception as error:  # also what a stage raises
-            tell(self._subscribers, StepRefused(error, self.id, model or self.model))
+            tell(_subscribers(self), StepRefused(error, self.id, model or self.model))
             raise
-        await self._tell(made)
+        await _tell(self, made)
         return made[0][0]
 
     async def recover(self, error: BaseException) -> View | None:
@@ -451,189 +470,17 @@ class Session:
         overflow = classify_error(error)
         if overflow is None:
             return None
-        async with self._alone():
-            refused, given = self._state.last_request.tokens, self._state.last
+        async with _alone(self):
+            refused, given = self.internals.state.last_request.tokens, self.internals.state.last
 
             async def smaller() -> list[tuple[View, int]]:
-                if self._state.last is None and given is not None:  # another worker has gone on: its state was loaded
-                    await self._step(given)
-                return await self._smaller(overflow)
+                if self.internals.state.last is None and given is not None:  # another worker's state was loaded
+                    await _step(self, given)
+                return await _smaller(self, overflow)
 
-            made = await smaller() if self.keeper is None else await self._kept(self.keeper, smaller)
-        await self._tell(made)
-        return self._recovered(made, refused)
-
-    async def recover_call(
-        self,
-        error: BaseException,
-        given: Given,
-        sent: int,
-        model: str | None = None,
-        format: str | None = None,  # noqa: A002 - the contract's name
-    ) -> View | None:
-        """As ``recover``, for a model call that another one of the conversation may have overtaken.
-
-        Args:
-            error: What the client raised.
-            given: What was passed for that call.
-            sent: The size of what was sent, in tokens.
-            model: The model that was called.
-            format: The wire format of ``given``.
-        """
-        overflow = classify_error(error)
-        if overflow is None:
-            return None
-        last: list[tuple[View, int]] = []
-
-        async def smaller() -> list[tuple[View, int]]:
-            nonlocal last
-            last = []
-            try:
-                made = last = [await self._step(given, model, format)]
-            except ContextOverflow:
-                return []
-            if not _small_enough(made[0][0], overflow, sent):  # else it was the overtaking call that taught the limit
-                last = await self._smaller(overflow)
-                made = [*made, *last]
-            return made
-
-        async with self._alone():
-            made = await smaller() if self.keeper is None else await self._kept(self.keeper, smaller)
-            last = made[-1:] if last else []
-        await self._tell(made)
-        return self._recovered(last, sent)
-
-    def _recovered(self, made: Sequence[tuple[View, int]], refused: int) -> View | None:
-        """What to send instead of a refused request of so many tokens, if it is smaller; subscribers are told."""
-        smaller = made[0][0] if made and made[0][0].report.tokens_after < refused else None
-        limit = None if self.budget is None else self.budget.limit
-        tell(self._subscribers, OverflowMet(refused, limit, smaller is not None, self.id, self.model))
-        return smaller
-
-    async def _kept(self, keeper: Keeper, take: Take) -> list[tuple[View, int]]:
-        """What steps made, with the session saved after them; taken again where another worker was first."""
-        with waiting_once():
-            await keeper.refresh(self)
-            while True:
-                made = await take()
-                if await keeper.keep(self):
-                    break
-            lost = await self._put_again(keeper, made[-1][0]) if made and keeper.lost else ()
-        if made and (notes := (*keeper.notes(), *lost)):
-            view, number = made[-1]
-            size = view.report.tokens_after
-            said = StageReport("Sessions", (), size, size, 0.0, notes)
-            report = evolve(view.report, stages=(*view.report.stages, said))
-            self.view = evolve(view, report=report)
-            made[-1] = self.view, number
-        return made
-
-    async def _put_again(self, keeper: Keeper, view: View) -> tuple[str, ...]:
-        """After the store has lost what it had: put in again what was left out; what is to be said of it."""
-        store, given, ctx = self.plan.originals, self._state.last, self._state.ctx
-        missing = named = 0
-        if store is not None and given is not None and ctx is not None:
-            shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
-            sent, tool = view.context.messages, name_of_recall(view.context.tools)
-            try:
-                missing, named = await shelf.put_again(view.report.in_force, given.messages, sent, tool)
-            except StoreError as error:
-                keeper.lost = isinstance(error, StoreUnavailable)  # the next step tries it again
-                return (f"originals of what was left out may be in the store no more: {error}",)
-        keeper.lost = False
-        said = (missing, "originals of what was left out"), (named, "other contents that the request has handles of")
-        return tuple(f"{count:,} {what} are in the store no more" for count, what in said if count)
-
-    async def refresh(self, *, surely: bool = False) -> None:
-        """Go on from what is kept of the conversation, where ``Sessions`` keeps it in a store.
-
-        Args:
-            surely: Look whether another worker has gone on, also where none is known to.
-        """
-        if self.keeper is None or (self.keeper.current and not surely) or self._is_at_work():
-            return
-        async with self._alone():
-            await self.keeper.refresh(self, surely=surely)
-
-    async def save(self) -> bool:
-        """Save what was recorded since the last step, where ``Sessions`` keeps it in a store.
-
-        Returns:
-            Whether all of it is kept.
-        """
-        if self.keeper is None or self._is_at_work():
-            return True
-        async with self._alone():
-            return await self.keeper.save(self)
-
-    def _is_at_work(self) -> bool:
-        """Whether the running code is part of a step of this session."""
-        return any(work.session is self for work in works_around())
-
-    def go_on_from(self, saved: Session) -> None:
-        """Take over what another session knows of the same conversation; no step of this one is under way.
-
-        Args:
-            saved: The other session, as it was loaded.
-        """
-        self._state, self._children, self._retried = saved._state, saved._children, saved._retried
-        self.billed_tokens, self.view, self._unjudged = saved.billed_tokens, None, None
-        self.beside.begun = saved.beside.begun or self.beside.begun
-
-    def _alone(self) -> AbstractAsyncContextManager[None]:
-        """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.
-
-        Raises:
-            Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
-        """
-        return self._lock.during(Work(self.plan, self))
-
-    async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
-        """The next step, and its number; to be told of when others may take theirs."""
-        try:
-            whose = (self.beside.home or self).id
-            done = await take_step(
-                self._state, given, self._now(), model=model, format_name=format_name, conversation=whose
-            )
-            self._state = done.state
-        finally:
-            if not self._state.steps:  # what failed before anything was begun leaves the session to whoever comes next
-                self.beside.begun = None
-        self.view, self._retried, self._unjudged = done.view, False, done.new_tokens
-        return done.view, done.state.steps - 1
-
-    def _now(self) -> float:
-        """Seconds since 1970.
-
-        Raises:
-            ConfigError: If the clock does not tell them.
-        """
-        return time() if self.clock is time else time_of(self.clock, "session")
-
-    async def _smaller(self, overflow: Overflow) -> list[tuple[View, int]]:
-        """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""
-        known = self._state
-        if self._retried or known.last is None:
-            return []
-        refused, before = known.last_request.tokens, self.limits.taught()
-        self.limits.refused(overflow, refused)
-        made: list[tuple[View, int]] = []
-        try:
-            made.append(await self._step(known.last))
-        except ContextOverflow:
-            pass
-        finally:
-            if not made:  # also when it was cancelled, or a stage failed: nothing has happened then
-                self.limits.forget(before)
-        self._retried = True
-        return made
-
-    def forget_limit(self) -> None:
-        """Forget the limit that overflow errors taught for the current model: the configured budget holds again.
-
-        It is given up by itself when the provider takes larger prompts all the same, as far as ``record`` tells.
-        """
-        self.limits.forget()
+            made = await _kept(self, smaller)
+        await _tell(self, made)
+        return _recovered(self, made, refused)
 
     def record(self, usage: Native, applied_edits: Native = None) -> None:
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.
@@ -657,74 +504,31 @@ class Session:
         if billed is None:
             return
         self.billed_tokens = billed
-        if self._subscribers:
-            known = self._state
-            sent, spoken = known.last_request.tokens, known.wire_name or known.format
-            tell(self._subscribers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
+        inner = self.internals
+        known, limits, subscribers = inner.state, inner.limits, _subscribers(self)
+        ctx, sent = known.ctx, known.last_request.tokens
+        if subscribers:
+            spoken = known.wire_name or known.format
+            tell(subscribers, UsageRecorded(usage, billed, sent, self.id, known.model, spoken))
         if not is_one_prompt(usage):
             return
-        if applied_edits is None and self._state.last_request.asked:
+        if applied_edits is None and known.last_request.asked:
             return  # the provider may have cleared any share of the prompt
         cleared = 0 if applied_edits is None else cleared_tokens(applied_edits)
-        judgement = self._judge(usage, billed, cleared)
-        if judgement.whole:
-            self.limits.learn(self._state.last_request.tokens, billed, cleared)
-        if judgement.doubt is not None and self.limits.suspects(judgement.doubt):
-            self._suspect(judgement.doubt)
-
-    @property
-    def suspicion(self) -> Suspicion | None:
-        """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
-        return self.limits.truncation
-
-    def _judge(self, usage: Native, billed: int, cleared: int) -> Judgement:
-        """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
-        known = self._state
-        ctx, new_tokens, self._unjudged = known.ctx, self._unjudged, None
+        new_tokens, inner.unjudged = inner.unjudged, None  # each view is judged once
         if ctx is None or new_tokens is None:
-            return Judgement()
-        sent, prompt = known.last_request.tokens, ctx.context(known.record.view)
-        return judge(usage, billed, self.limits, ctx.reader, prompt, sent=sent, new_tokens=new_tokens, cleared=cleared)
-
-    def _suspect(self, doubt: Suspicion) -> None:
-        """Say it: to those listeners that do not wait at once, to the others at the next step."""
-        known = self._state
-        profile = None if known.ctx is None else known.ctx.reader.profile
-        event = suspected(doubt, profile, known.last_request.length, self.id, self.steps - 1)
-        logger.warning("%s", event)
-        with within(Work(self.plan, self)):
-            self._unfinished = finish_plain(tell(self._subscribers, event))
-
-    @property
-    def _subscribers(self) -> tuple[Subscriber, ...]:
-        return (*self.plan.all_subscribers, *on_compact_subscribers(self.on_compact))
-
-    async def _tell(self, made: Sequence[tuple[View, int]]) -> None:
-        """Tell of steps, which are taken: where this is cancelled, the next ``prepare`` gives the same view."""
-        known, subscribers = self._state, self._subscribers
-        for view, number in made if subscribers else ():
-            spoken = known.wire_name or known.format
-            event = StepPrepared(view, self.id, number, known.model, spoken, self._told_tokens)
-            self._told_tokens = view.report.tokens_before
-            tellings, self._unfinished = [*self._unfinished, *tell(subscribers, event)], []
-            if tellings:
-                with within(Work(self.plan, self)):
-                    await finish(tellings)
-
-    def forecast(self) -> Forecast | None:
-        """What cutting the last view down to the budget's target now would do to the bill.
-
-        None when there is nothing to cut, no budget, or no model whose prices are known.
-        """
-        ctx, budget = self._state.ctx, self.budget
-        profile = None if ctx is None else ctx.reader.profile
-        if ctx is None or budget is None or profile is None or not priced(profile):
-            return None
-        warmth = warmth_after(profile, self._state.last_request.idle(self._now()))
-        view = ctx.context(self._state.record.view) if self.view is None else self.view.context
-        aim = budget.target_above(ctx.bare_call.floor(view))
-        call = evolve(ctx.bare_call, limit=aim, warmth=warmth)
-        return expected_forecast(view, call)
+            limits.learn(sent, billed, cleared)
+            return
+        prompt = ctx.context(known.record.view)
+        judgement = judge(usage, billed, limits, ctx.reader, prompt, sent=sent, new_tokens=new_tokens, cleared=cleared)
+        if judgement.whole:
+            limits.learn(sent, billed, cleared)
+        if judgement.doubt is not None and limits.suspects(judgement.doubt):
+            length = known.last_request.length
+            event = suspected(judgement.doubt, ctx.reader.profile, length, self.id, self.steps - 1)
+            logger.warning("%s", event)
+            with within(Work(self.plan, self)):
+                inner.unfinished = finish_plain(tell(subscribers, event))
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.
@@ -740,13 +544,14 @@ class Session:
         Raises:
             ConfigError: If the store keeps nothing under such a name, as one of more than 1,000 bytes.
         """
-        self._children += 1
+        inner = self.internals
+        inner.children += 1
         above = f"{self.id or 'session'}/"
-        own = str(self._children) if id is None else id.removeprefix(above)
+        own = str(inner.children) if id is None else id.removeprefix(above)
         name = above + own if id is None or tells_apart(self.plan.originals) else id
-        session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
-        limits_by_model = self._state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
-        session._state = State.empty(self.plan, self.model, self.format, limits_by_model)
+        session = Session(self.plan, self.model, self.format, name, inner.on_compact, inner.clock)
+        limits_by_model = inner.state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
+        session.internals.state = State.empty(self.plan, self.model, self.format, limits_by_model)
         return session
 
     def dump(self) -> dict[str, Any]:
@@ -763,10 +568,10 @@ class Session:
         return {
             "version": VERSION,
             "id": self.id,
-            "children": self._children,
+            "children": self.internals.children,
             "billed_tokens": self.billed_tokens,
-            "retried": self._retried,
-            **dump_state(self._state),
+            "retried": self.internals.retried,
+            **dump_state(self.internals.state),
         }
 
     @classmethod
@@ -787,11 +592,242 @@ class Session:
         known = opened(state)
         loaded = load_state(plan, known)
         session = cls(plan, loaded.model, loaded.format, known.name_or_none("id"), on_compact)
-        session._state = loaded
-        session._children = known.whole("children")
-        session._retried = known.truth("retried")
+        session.internals.state = loaded
+        session.internals.children = known.whole("children")
+        session.internals.retried = known.truth("retried")
         session.billed_tokens = known.whole_or_none("billed_tokens")
         return session
+
+
+def _alone(session: Session) -> AbstractAsyncContextManager[None]:
+    """One step of the session at a time: ``async with`` waits for the one under way, and others wait for this.
+
+    Raises:
+        Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
+    """
+    return session.internals.lock.during(Work(session.plan, session))
+
+
+async def _kept(session: Session, take: Take) -> list[tuple[View, int]]:
+    """What steps made, with the session saved after them; taken again where another worker was first."""
+    keeper = session.internals.keeper
+    if keeper is None:
+        return await take()
+    with waiting_once():
+        await keeper.refresh(session)
+        while True:
+            made = await take()
+            if await keeper.keep(session):
+                break
+        lost = await _put_again(session, keeper, made[-1][0]) if made and keeper.lost else ()
+    if made and (notes := (*keeper.notes(), *lost)):
+        view, number = made[-1]
+        size = view.report.tokens_after
+        said = StageReport("Sessions", (), size, size, 0.0, notes)
+        report = evolve(view.report, stages=(*view.report.stages, said))
+        session.view = evolve(view, report=report)
+        made[-1] = session.view, number
+    return made
+
+
+async def _put_again(session: Session, keeper: Keeper, view: View) -> tuple[str, ...]:
+    """After the store has lost what it had: put in again what was left out; what is to be said of it."""
+    state = session.internals.state
+    store, given, ctx = session.plan.originals, state.last, state.ctx
+    missing = named = 0
+    if store is not None and given is not None and ctx is not None:
+        shelf = StoreShelf(store, ctx.reader.wire, None, ctx.conversation)
+        sent, tool = view.context.messages, name_of_recall(view.context.tools)
+        try:
+            missing, named = await shelf.put_again(view.report.in_force, given.messages, sent, tool)
+        except StoreError as error:
+            keeper.lost = isinstance(error, StoreUnavailable)  # the next step tries it again
+            return (f"originals of what was left out may be in the store no more: {error}",)
+    keeper.lost = False
+    said = (missing, "originals of what was left out"), (named, "other contents that the request has handles of")
+    return tuple(f"{count:,} {what} are in the store no more" for count, what in said if count)
+
+
+async def _step(
+    session: Session, given: Given, model: str | None = None, format_name: str | None = None
+) -> tuple[View, int]:
+    """The next step, and its number; to be told of when others may take theirs."""
+    inner = session.internals
+    whose = (inner.home or session).id
+    try:
+        now = inner.now()
+        done = await take_step(inner.state, given, now, model=model, format_name=format_name, conversation=whose)
+        inner.state = done.state
+    finally:
+        if not inner.state.steps:  # what failed before anything was begun leaves the session to whoever comes next
+            inner.begun = None
+    session.view, inner.retried, inner.unjudged = done.view, False, done.new_tokens
+    return done.view, done.state.steps - 1
+
+
+async def _smaller(session: Session, overflow: Overflow) -> list[tuple[View, int]]:
+    """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""
+    inner = session.internals
+    known, limits = inner.state, inner.limits
+    if inner.retried or known.last is None:
+        return []
+    refused, before = known.last_request.tokens, limits.taught()
+    limits.refused(overflow, refused)
+    made: list[tuple[View, int]] = []
+    try:
+        made.append(await _step(session, known.last))
+    except ContextOverflow:
+        pass
+    finally:
+        if not made:  # also when it was cancelled, or a stage failed: nothing has happened then
+            limits.forget(before)
+    inner.retried = True
+    return made
+
+
+def _recovered(session: Session, made: Sequence[tuple[View, int]], refused: int) -> View | None:
+    """What to send instead of a refused request of so many tokens, if it is smaller; subscribers are told."""
+    smaller = made[0][0] if made and made[0][0].report.tokens_after < refused else None
+    limit = None if session.budget is None else session.budget.limit
+    tell(_subscribers(session), OverflowMet(refused, limit, smaller is not None, session.id, session.model))
+    return smaller
+
+
+def _subscribers(session: Session) -> tuple[Subscriber, ...]:
+    return (*session.plan.all_subscribers, *on_compact_subscribers(session.internals.on_compact))
+
+
+async def _tell(session: Session, made: Sequence[tuple[View, int]]) -> None:
+    """Tell of steps, which are taken: where this is cancelled, the next ``prepare`` gives the same view."""
+    inner, subscribers = session.internals, _subscribers(session)
+    known = inner.state
+    for view, number in made if subscribers else ():
+        spoken = known.wire_name or known.format
+        event = StepPrepared(view, session.id, number, known.model, spoken, inner.told_tokens)
+        inner.told_tokens = view.report.tokens_before
+        tellings, inner.unfinished = [*inner.unfinished, *tell(subscribers, event)], []
+        if tellings:
+            with within(Work(session.plan, session)):
+                await finish(tellings)
+
+
+async def recover_call(
+    session: Session,
+    error: BaseException,
+    given: Given,
+    sent: int,
+    model: str | None = None,
+    format_name: str | None = None,
+) -> View | None:
+    """As ``Session.recover``, for a model call that another one of the conversation may have overtaken.
+
+    Args:
+        session: The session that holds the conversation.
+        error: What the client raised.
+        given: What was passed for that call.
+        sent: The size of what was sent, in tokens.
+        model: The model that was called.
+        format_name: The wire format of ``given``.
+    """
+    overflow = classify_error(error)
+    if overflow is None:
+        return None
+    last: list[tuple[View, int]] = []
+
+    async def smaller() -> list[tuple[View, int]]:
+        nonlocal last
+        last = []
+        try:
+            made = last = [await _step(session, given, model, format_name)]
+        except ContextOverflow:
+            return []
+        if not _small_enough(made[0][0], overflow, sent):  # else it was the overtaking call that taught the limit
+            last = await _smaller(session, overflow)
+            made = [*made, *last]
+        return made
+
+    async with _alone(session):
+        made = await _kept(session, smaller)
+        last = made[-1:] if last else []
+    await _tell(session, made)
+    return _recovered(session, last, sent)
+
+
+async def refresh(session: Session, *, surely: bool = False) -> None:
+    """Let a session go on from what is kept of the conversation, where ``Sessions`` keeps it in a store.
+
+    Args:
+        session: The session.
+        surely: Look whether another worker has gone on, also where none is known to.
+    """
+    keeper = session.internals.keeper
+    if keeper is None or (keeper.current and not surely) or _is_at_work(session):
+        return
+    async with _alone(session):
+        await keeper.refresh(session, surely=surely)
+
+
+async def save(session: Session) -> bool:
+    """Save what a session has recorded since the last step, where ``Sessions`` keeps it in a store.
+
+    Returns:
+        Whether all of it is kept.
+    """
+    keeper = session.internals.keeper
+    if keeper is None or _is_at_work(session):
+        return True
+    async with _alone(session):
+        return await keeper.save(session)
+
+
+def _is_at_work(session: Session) -> bool:
+    """Whether the running code is part of a step of the session."""
+    return any(work.session is session for work in works_around())
+
+
+def forget_limit(session: Session) -> None:
+    """Forget the limit that overflow errors taught for a session's model: the configured budget holds again.
+
+    The session gives the limit up by itself when the provider takes larger prompts, as far as ``record`` tells.
+
+    Args:
+        session: The session.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.session import forget_limit
+        >>> forget_limit(Pipeline(budget=8_000).session())
+    """
+    session.internals.limits.forget()
+
+
+def forecast(session: Session) -> Forecast | None:
+    """Return what a cut of a session's last view, down to the budget's target, would do to the bill now.
+
+    Args:
+        session: The session.
+
+    Returns:
+        None when there is nothing to cut, no budget, or no model whose prices are known.
+
+    Example:
+        >>> from agentctx import Budget, FitContextWindow, Pipeline
+        >>> from agentctx.session import forecast
+        >>> session = Pipeline(FitContextWindow(), budget=Budget(window=8_000)).session(model="gpt-5.4")
+        >>> view = await session.prepare([{"role": "user", "content": "Hello"}])
+        >>> forecast(session) is None
+        True
+    """
+    inner, budget = session.internals, session.budget
+    ctx = inner.state.ctx
+    profile = None if ctx is None else ctx.reader.profile
+    if ctx is None or budget is None or profile is None or not priced(profile):
+        return None
+    warmth = warmth_after(profile, inner.state.last_request.idle(inner.now()))
+    view = ctx.context(inner.state.record.view) if session.view is None else session.view.context
+    aim = budget.target_above(ctx.bare_call.floor(view))
+    call = evolve(ctx.bare_call, limit=aim, warmth=warmth)
+    return expected_forecast(view, call)
 
 
 def current() -> Session | None:

@@ -28,7 +28,7 @@ from agentctx.message import Native
 from agentctx.protocols import StateStore
 from agentctx.reports import SessionClosed, SessionOpened
 from agentctx.session.keeping import StateKeeper
-from agentctx.session.session import AROUND, Session, SessionLock, Work
+from agentctx.session.session import AROUND, Session, SessionLock, Work, refresh, save
 from agentctx.stores.redacting import RedactingStore
 from agentctx.users_code import time_of
 from agentctx.validators import MustBe, a, methods, must_be, numeric, whole_number
@@ -217,12 +217,12 @@ class Sessions(Mapping[Hashable, Session]):
         """
         async with self.using(name, model) as session:
             held = self._held.get(name)
-            await session.refresh(surely=held is None or held.users < 2)
+            await refresh(session, surely=held is None or held.users < 2)
             try:
                 with session:
                     yield session
             finally:
-                await session.save()
+                await save(session)
 
     @asynccontextmanager
     async def using(
@@ -244,7 +244,7 @@ class Sessions(Mapping[Hashable, Session]):
         held = await self._acquire(name, model, format)
         try:
             await self._evict()
-            await held.session.refresh()
+            await refresh(held.session)
             yield held.session
         finally:
             self._release(name, held)
@@ -297,7 +297,7 @@ class Sessions(Mapping[Hashable, Session]):
         self._check(name)
         if self.store is not None:
             check_conversation(self.store, str(name))
-            session.keeper = StateKeeper(self.store, str(name), self.timeout)
+            session.internals.keeper = StateKeeper(self.store, str(name), self.timeout)
 
     async def _loaded(self, load: Load, name: Hashable) -> Native:
         try:
@@ -414,7 +414,7 @@ class Sessions(Mapping[Hashable, Session]):
 
     async def _handed_over(self, event: SessionEvicted, held: _Held) -> bool:
         """Whether all of the session is in the store, and whoever listens has taken it over."""
-        if not await event.session.save():
+        if not await save(event.session):
             self._paused = self._now() + PAUSE
             logger.warning("session %r is not wholly in the store; it is held on", event.name)
             return False

@@ -84,9 +84,9 @@ async def test_what_was_cleared_is_understood(serve, made, kind, way):
     assert len(desk.requests[-1]["messages"]) == 2 * STEPS - 1
     size = session.view.report.tokens_after
     assert session.billed_tokens == size - CLEARED
-    assert session.limits.calibration.reports > 0
-    assert session.limits.calibration.estimate(size) == size
-    assert session.suspicion is None
+    assert session.internals.limits.calibration.reports > 0
+    assert session.internals.limits.calibration.estimate(size) == size
+    assert session.internals.limits.truncation is None
 
 
 @pytest.mark.anyio
@@ -107,7 +107,7 @@ async def test_the_options_go_with_a_request_of_ones_own(serve, made):
     assert len(desk.accepted) == STEPS
     assert answer.context_management.applied_edits[0].cleared_input_tokens == CLEARED
     assert answer.usage.input_tokens == view.report.tokens_after - CLEARED
-    assert session.limits.calibration.estimate(1_000) == 1_000
+    assert session.internals.limits.calibration.estimate(1_000) == 1_000
 
 
 @pytest.mark.anyio

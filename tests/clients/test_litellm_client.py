@@ -217,7 +217,7 @@ async def test_what_the_provider_clears_is_learned_of_litellms_messages(serve):
     ask = wrap(litellm.anthropic_messages, plan, session=session)
     await ask(messages=claude(9), **asked("anthropic_messages", url))
     assert "context_management" in desk.accepted[0]
-    assert session.limits.calibration.reports == 1
+    assert session.internals.limits.calibration.reports == 1
 
 
 @OTHERS

@@ -63,7 +63,7 @@ async def test_nonsense_in_a_bill_costs_no_answer(serve, closing, kind):
             answer = await now(client.messages.create(**asked))
         assert answer.id == "1"
     assert session.billed_tokens is None
-    assert session.limits.calibration.reports == 0
+    assert session.internals.limits.calibration.reports == 0
 
 
 WINDOW = 1_000
@@ -237,7 +237,7 @@ async def test_a_response_in_the_background_is_billed_when_it_is_retrieved(bodie
         found = await now(resource.retrieve(sent.id))
         assert (found.parse() if raw else found).output_text == "Done."
         assert session.billed_tokens == agentctx.count(items(3), "gpt-5.4", format="openai-responses")
-    assert session.limits.calibration.reports == 1
+    assert session.internals.limits.calibration.reports == 1
 
 
 def test_responses_that_nobody_retrieves_are_forgotten_and_said_once(bodies, caplog, monkeypatch):

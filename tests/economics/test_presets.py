@@ -52,7 +52,7 @@ class Sent:
     async def run(self, pipeline, stateful):
         """Prepare each call."""
         session, fresh = pipeline.session(model=self.model, format="openai-chat"), 0
-        session.clock = lambda: 20.0 * session.steps
+        session.internals.clock = lambda: 20.0 * session.steps
         for length in CALLS:
             if stateful:
                 view = await session.prepare(MESSAGES[:length], tools=SESSION["tools"])
@@ -314,7 +314,7 @@ class Walk:
         self.dollars, self.breaks, self.compactions = 0.0, 0, 0
         self.history = [{"role": "user", "content": "Find the fault. " * 100}]
         self.session = pipeline.session(model=CLAUDE, format="anthropic")
-        self.session.clock = lambda: 20.0 * self.session.steps
+        self.session.internals.clock = lambda: 20.0 * self.session.steps
         self.reads = PromptReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=CONTROL_MARKERS)
         self.cache = CacheSimulator(cache_rules(profile(CLAUDE)))
 

@@ -113,7 +113,7 @@ async def errors(provider, counter, kinds, seed, tools=None):
     for messages in conversation(seed, kinds):
         view = await session.prepare(messages, tools=tools)
         billed = provider.bill(view, tools)
-        found.append(session.limits.calibration.estimate(view.report.tokens_after) / billed - 1)
+        found.append(session.internals.limits.calibration.estimate(view.report.tokens_after) / billed - 1)
         session.record({"prompt_tokens": billed, "completion_tokens": 5})
     return found
 

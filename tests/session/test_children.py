@@ -110,15 +110,15 @@ async def test_a_child_goes_by_what_its_parent_goes_by(restarted):
     """A child has its parent's model, format, clock and listeners, and reads a lone message as its parent would."""
     plan, told = pipeline(), Recorder()
     parent = plan.session(model="claude-sonnet-4-5", format="anthropic", id="main", on_compact=told)
-    parent.clock = lambda: 5.0
+    parent.internals.clock = lambda: 5.0
     if restarted:
         parent = Session.load(plan, json.loads(json.dumps(parent.dump())), on_compact=told)
-        parent.clock = lambda: 5.0
+        parent.internals.clock = lambda: 5.0
     child = parent.child(Budget(1_500))
     history = task("anthropic", "the task")
     for number in range(4):
         history = [*history, *round_of("anthropic", number, "word")]
         view = await child.prepare(history)
-    assert (child.model, child.format, child.clock()) == ("claude-sonnet-4-5", "anthropic", 5.0)
+    assert (child.model, child.format, child.internals.clock()) == ("claude-sonnet-4-5", "anthropic", 5.0)
     assert {event.session for event in told.events} == {"main/1"}
     assert view.report.tokens_after <= 1_500

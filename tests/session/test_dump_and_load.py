@@ -104,7 +104,7 @@ def test_restarts_change_nothing(both_loops, *, history, stage, budget, model, e
                 if billing is not None:
                     session.record({"prompt_tokens": int(said[0][-1]["tokens_after"] * billing) + 7})
                 if loop == "writes back":
-                    growing[place] = list(session._state.record.out)
+                    growing[place] = list(session.internals.state.record.out)
             assert sessions[0].budget == sessions[1].budget
 
     both_loops(walk)
@@ -150,7 +150,7 @@ async def test_what_the_cache_holds_is_believed_over_a_restart():
     now, lengths = [1_700_000_000.0], []
     for stop, later in ((-8, 0), (-6, 60), (-4, 60), (-2, 90_000), (None, 60)):
         session = hop(session, plan)
-        session.clock = lambda: now[0]
+        session.internals.clock = lambda: now[0]
         now[0] += later
         lengths.append(len((await session.prepare(messages[:stop])).messages))
     assert lengths == [9, 11, 13, 9, 11]
@@ -248,7 +248,7 @@ async def test_bytes_come_back_as_bytes():
     session = plan.session(format="bedrock")
     await session.prepare(messages)
     loaded = hop(session, plan)
-    assert loaded._state.record.out == messages
+    assert loaded.internals.state.record.out == messages
     assert (await loaded.prepare(deepcopy(messages))).report.first_changed is None
 
 
@@ -321,7 +321,8 @@ async def test_a_loaded_session_works_out_no_digest_twice():
     loaded = hop(session, plan)
     await loaded.prepare(messages[:-2])
     assert not any(
-        type(seen).__name__ == "Digest" for seen in (*loaded._state.record.seen, *loaded._state.record.shown)
+        type(seen).__name__ == "Digest"
+        for seen in (*loaded.internals.state.record.seen, *loaded.internals.state.record.shown)
     )
 
 
@@ -397,7 +398,7 @@ async def test_a_dump_of_a_loaded_session_is_the_same_dump():
     loaded = hop(session, plan)
     assert loaded.dump() == session.dump()
     assert loaded.billed_tokens == 700
-    loaded.clock = session.clock = lambda: 5.0
+    loaded.internals.clock = session.internals.clock = lambda: 5.0
     for one in (session, loaded):
         await one.prepare(messages)
     assert loaded.dump() == session.dump()
@@ -409,12 +410,12 @@ async def test_what_another_model_counts_anew_keeps_its_order():
     plan, messages = pipeline(), rounds("gemini", 20)
     session = plan.session(format="gemini")
     await session.prepare(messages)
-    said = [(change.index, change.stage) for change in session._state.record.changes()]
+    said = [(change.index, change.stage) for change in session.internals.state.record.changes()]
     loaded = hop(session, plan)
-    loaded.clock = session.clock = lambda: 5.0
+    loaded.internals.clock = session.internals.clock = lambda: 5.0
     for one in (session, loaded):
         await one.prepare(messages, model="gemini-3-pro")
-        assert [(each.index, each.stage) for each in one._state.record.changes()] == said
+        assert [(each.index, each.stage) for each in one.internals.state.record.changes()] == said
     assert loaded.dump() == session.dump()
 
 

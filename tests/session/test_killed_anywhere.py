@@ -182,7 +182,7 @@ class Pair:
         self.fuse = Fuse()
         self.plan, calm = pipeline(self.fuse, **options), pipeline(Fuse(), **options)
         self.session, self.right = (each.session(format=format_name) for each in (self.plan, calm))
-        self.session.clock = self.right.clock = lambda: 1.0
+        self.session.internals.clock = self.right.internals.clock = lambda: 1.0
 
     async def step(self, messages):
         """One step of the one that shows what is right: its bytes, and the states before and after."""
@@ -193,7 +193,7 @@ class Pair:
     def restart(self):
         """Let the session be the one that was dumped last."""
         self.session = Session.load(self.plan, state(self.session))
-        self.session.clock = lambda: 1.0
+        self.session.internals.clock = lambda: 1.0
 
 
 LENGTHS = (3, 5, 7, 8, 11, 15, 17, 20, 22, 26, 29, 30)
@@ -309,7 +309,7 @@ async def test_a_large_step_that_is_cancelled_in_its_threads():
     expected, states = await pair.step(second)
     for at in count(1):
         session = Session.load(pair.plan, state(pair.session))
-        session.clock = lambda: 1.0
+        session.internals.clock = lambda: 1.0
         if not await killed(session.prepare(second), at):
             break
         points += 1

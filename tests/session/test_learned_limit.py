@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
 from agentctx.engine.usage import CONTRADICTED, FEW, OBEYED, REMEMBERED, OverflowLimit
+from agentctx.session import forget_limit
 from agentctx.testing import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -133,10 +134,10 @@ async def test_a_limit_can_be_forgotten():
     session = pipeline().session(model=MODEL, format="openai-chat")
     await call_model(session, 40, 8_192)
     session = reloaded(session)
-    reports = session.limits.calibration.reports
-    session.forget_limit()
+    reports = session.internals.limits.calibration.reports
+    forget_limit(session)
     assert session.budget.limit == 40_000
-    assert session.limits.calibration.reports == reports
+    assert session.internals.limits.calibration.reports == reports
     assert (await session.prepare(ROUNDS)).report.limit == 40_000
     assert reloaded(session).budget.limit == 40_000
 

@@ -108,7 +108,7 @@ async def test_a_step_whose_listener_is_cancelled_is_taken(how):
 
     session, calm = plan.session(format="openai-chat", on_compact=hangs), Pipeline(TrimRounds(1)).session()
     for each in (session, calm):
-        each.clock = lambda: 1.0
+        each.internals.clock = lambda: 1.0
         await each.prepare(rounds(2)[:1], format="openai-chat")
     with anyio.CancelScope() as scope, contextlib.suppress(EndError):
         await session.prepare(rounds(6))
@@ -296,7 +296,7 @@ async def test_a_plain_function_counts():
 async def test_a_clock_that_talks_nonsense_is_named(now):
     """When it says it, and the session is as it was."""
     session = Pipeline(TrimRounds(1)).session(format="openai-chat")
-    session.clock = lambda: now
+    session.internals.clock = lambda: now
     before = state(session)
     with pytest.raises(AgentctxError, match="clock"):
         await session.prepare(rounds(2))

@@ -91,7 +91,7 @@ async def test_steps_that_wait_for_each_other_end(ask, asks):
     await meeting.hold()
     assert meeting.errors
     assert all("neither would ever end" in str(error) for error in meeting.errors)
-    assert not any(session._lock.holder for session in meeting.sessions)
+    assert not any(session.internals.lock.holder for session in meeting.sessions)
 
 
 @pytest.mark.anyio

@@ -55,7 +55,7 @@ async def test_a_server_that_stops_counting_is_suspected_once():
     assert event.billed == 4_096 < 0.6 * event.sent
     assert event.step == next(step for step, size in enumerate(sizes) if 4_096 < 0.6 * size)
     assert "4,096" in str(event)
-    assert (event.session, event.why, event.window) == ("s", session.suspicion.why, None)
+    assert (event.session, event.why, event.window) == ("s", session.internals.limits.truncation.why, None)
     assert event.stages == (StageReport("server", (), event.sent, event.billed, 0.0, (event.why,)),)
     assert event.messages_before == event.messages_after == len(growing(20)[event.step])
 
@@ -65,7 +65,7 @@ async def test_a_prompt_cut_from_the_start_is_suspected():
     session = pipeline().session(format="openai-chat")
     await served(session, growing(12)[-1:], lambda _report: 2_048)
 
-    assert session.suspicion.billed == 2_048
+    assert session.internals.limits.truncation.billed == 2_048
 
 
 async def test_what_is_suspected_is_not_learned():
@@ -73,7 +73,7 @@ async def test_what_is_suspected_is_not_learned():
     session = pipeline().session(format="openai-chat")
     sizes = await served(session, growing(20), lambda report: min(report.tokens_after, 4_096))
 
-    assert session.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
+    assert session.internals.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
 @pytest.mark.both_loops
@@ -117,7 +117,7 @@ async def test_a_listener_that_raises_costs_nothing():
 
     session = pipeline(on_compact=listener).session(format="openai-chat")
     await served(session, growing(12)[-1:], lambda _report: 2_048)
-    assert session.suspicion is not None
+    assert session.internals.limits.truncation is not None
 
 
 async def test_it_is_said_once_also_after_a_load():
@@ -129,7 +129,7 @@ async def test_it_is_said_once_also_after_a_load():
     loaded = Session.load(pipeline(), json.loads(json.dumps(first.dump())), on_compact=heard)
     await served(loaded, transcripts[13:], lambda report: min(report.tokens_after, 4_096))
 
-    assert loaded.suspicion == first.suspicion is not None
+    assert loaded.internals.limits.truncation == first.internals.limits.truncation is not None
     assert heard.events == []
 
 
@@ -145,7 +145,7 @@ async def test_usage_without_the_cached_part_is_no_truncation(block):
         return fresh
 
     await served(session, growing(60), server)
-    assert session.suspicion is None
+    assert session.internals.limits.truncation is None
 
 
 @pytest.mark.parametrize("words", [400, 100])
@@ -156,7 +156,7 @@ async def test_usage_without_the_cached_part_is_not_learned(words):
     """
     session = pipeline().session(format="openai-chat")
     sizes = await served(session, growing(30, words), lambda report: report.tokens_after - report.prefix_tokens)
-    assert session.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
+    assert session.internals.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
 async def test_a_first_report_that_was_far_too_high_is_unlearned():
@@ -169,8 +169,8 @@ async def test_a_first_report_that_was_far_too_high_is_unlearned():
         return report.tokens_after * (3 if count[0] == 1 else 1)
 
     sizes = await served(session, growing(8, words=2_000), server)
-    assert session.suspicion is None
-    assert session.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
+    assert session.internals.limits.truncation is None
+    assert session.internals.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
 async def test_a_compaction_is_no_truncation():
@@ -183,7 +183,7 @@ async def test_a_compaction_is_no_truncation():
 
         sizes = await served(session, growing(80), server)
         assert any(after < before for before, after in itertools.pairwise(sizes))
-        assert session.suspicion is None
+        assert session.internals.limits.truncation is None
 
 
 async def test_sizes_that_nobody_knows_are_not_judged():
@@ -192,7 +192,7 @@ async def test_sizes_that_nobody_knows_are_not_judged():
     session = pipeline().session(format="anthropic", model="claude-sonnet-4-5")
     await session.prepare(transcript("anthropic", *turns))
     session.record({"input_tokens": 300, "output_tokens": 5})
-    assert session.suspicion is None
+    assert session.internals.limits.truncation is None
 
 
 async def test_pictures_that_a_tool_returned_are_not_judged():
@@ -203,7 +203,7 @@ async def test_pictures_that_a_tool_returned_are_not_judged():
     session = pipeline().session(format="anthropic", model="claude-sonnet-4-5")
     assert (await session.prepare(messages)).report.tokens_after > 5_000
     session.record({"input_tokens": 100, "output_tokens": 5})
-    assert session.suspicion is None
+    assert session.internals.limits.truncation is None
 
 
 async def test_deferred_tools_are_not_judged_before_the_first_report():
@@ -215,7 +215,7 @@ async def test_deferred_tools_are_not_judged_before_the_first_report():
     session = pipeline().session(format="openai-chat")
     await session.prepare(transcript("openai-chat", user("task " * 1_000)), tools=tools)
     session.record(usage(1_100))
-    assert session.suspicion is None
+    assert session.internals.limits.truncation is None
 
 
 @pytest.mark.parametrize(("share", "suspect"), [(0.5, False), (0.39, True)])
@@ -223,7 +223,7 @@ async def test_the_first_report_is_doubted_less(share, suspect):
     """Before anything is known of the provider's count, half of ours may be its way to count."""
     session = pipeline().session(format="openai-chat")
     await served(session, growing(12)[-1:], lambda report: int(report.tokens_after * share))
-    assert suspect == (session.suspicion is not None)
+    assert suspect == (session.internals.limits.truncation is not None)
 
 
 async def test_tools_that_were_billed_once_are_judged():
@@ -235,9 +235,9 @@ async def test_tools_that_were_billed_once_are_judged():
     session = pipeline().session(format="openai-chat")
     for share, messages in zip((1, 1, 0.3), growing(3, words=20), strict=True):
         size = (await session.prepare(messages, tools=tools)).report.tokens_after
-        assert session.suspicion is None
+        assert session.internals.limits.truncation is None
         session.record(usage(int(size * share)))
-    assert session.suspicion is not None
+    assert session.internals.limits.truncation is not None
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ async def test_usage_of_several_prompts_is_not_judged(several):
     session = pipeline().session(format="anthropic", model="claude-sonnet-4-5")
     await session.prepare(transcript("anthropic", user("word " * 5_000)))
     session.record({"input_tokens": 900, "output_tokens": 5, **several})
-    assert session.suspicion is None
-    assert session.limits.calibration == Calibration()
+    assert session.internals.limits.truncation is None
+    assert session.internals.limits.calibration == Calibration()
 
 
 async def test_a_view_is_judged_once():
@@ -259,7 +259,7 @@ async def test_a_view_is_judged_once():
     session = pipeline().session(format="openai-chat")
     sizes = await served(session, growing(12)[-1:], lambda report: report.tokens_after)
     session.record(usage(sizes[0] // 9))
-    assert session.suspicion is None
+    assert session.internals.limits.truncation is None
 
 
 async def test_more_than_the_window_is_suspected():
@@ -278,4 +278,4 @@ async def test_a_window_filled_to_the_brim_without_an_answer_is_suspected():
     session = Pipeline().session(format="openai-chat", model="gpt-4")
     await session.prepare(transcript("openai-chat", user("word " * 9_000)))
     session.record({"prompt_tokens": 8_190, "completion_tokens": 0})
-    assert "8,192 exactly" in session.suspicion.why
+    assert "8,192 exactly" in session.internals.limits.truncation.why

@@ -62,7 +62,7 @@ def test_what_is_known_adds_up(both_loops, history, stages, tokens, data):
                 view = await session.prepare(messages, history.system, history.tools)
             except ContextOverflow:
                 continue
-            add_up(session._state.record, messages, session._state.ctx)
+            add_up(session.internals.state.record, messages, session.internals.state.ctx)
             sent, known = view.messages, max(length, known)
 
     both_loops(main)
@@ -74,7 +74,7 @@ async def test_a_copy_shares_nothing_that_changes():
     messages = transcript("openai-chat", user("the task"), *[assistant("words"), user("more")] * 45)
     session = Pipeline(Pack(keep_last=1, note=True), budget=BUDGET, counter=FixedCounter(400)).session()
     await session.prepare(messages)
-    record = session._state.record
+    record = session.internals.state.record
     record.digested()
     record.items = {}
     copy, again = record.copy(), ("tail", "tail_origin")  # those are another list at every step

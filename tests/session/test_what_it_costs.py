@@ -29,6 +29,7 @@ from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
+from agentctx.session import forecast
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, transcript, user
 
@@ -60,7 +61,7 @@ async def test_a_report_says_what_the_call_costs_with_and_without():
     """A compaction's report has both prices and after how many calls it has paid for itself."""
     pipeline = Pipeline(FitContextWindow(), budget=Budget(30_000, target=8_000))
     session, messages, forecasts = pipeline.session(model=MODEL), conversation(60), []
-    session.clock = Clock()
+    session.internals.clock = Clock()
     for length in range(1, len(messages) + 1, 2):
         report = (await session.prepare(messages[:length])).report
         forecasts.append((report.first_changed, report.forecast))
@@ -80,12 +81,12 @@ async def test_without_a_model_nothing_is_said_of_money():
 async def test_a_session_can_be_asked_before_it_cuts():
     """``forecast`` says what a cut to the target would do now; a cold cache makes it pay at once."""
     session = Pipeline(FitContextWindow(), budget=Budget(100_000, target=5_000)).session(model=MODEL)
-    session.clock = Clock()
-    assert session.forecast() is None
+    session.internals.clock = Clock()
+    assert forecast(session) is None
     await session.prepare(conversation(30))
-    warm = session.forecast()
-    session.clock.now += 3_600
-    cold = session.forecast()
+    warm = forecast(session)
+    session.internals.clock.now += 3_600
+    cold = forecast(session)
     assert warm.calls > cold.calls == 1
     assert "pays back" in str(warm)
 
@@ -94,10 +95,10 @@ async def test_a_session_can_be_asked_before_it_cuts():
 async def test_a_stage_can_wait_for_a_cold_cache(seconds, acts):
     """``cache_cold()`` holds when the last request is longer ago than the provider's cache lives."""
     session = Pipeline(when(cache_cold() & over(10), TrimRounds(2)), budget=Budget(100_000)).session(model=MODEL)
-    session.clock = Clock()
+    session.internals.clock = Clock()
     messages = conversation(2)
     await session.prepare(messages)
-    session.clock.now += seconds
+    session.internals.clock.now += seconds
     view = await session.prepare(conversation(6))
     assert acts == view.report.acted
 
@@ -107,9 +108,9 @@ async def test_a_session_cuts_when_it_pays(stage):
     """Below the trigger a session cuts as soon as it pays back, in large steps: not a little at every step."""
     pipeline = Pipeline(when(pays_back(within=10), stage), budget=Budget(100_000, target=5_000))
     session, messages = pipeline.session(model=MODEL), conversation(60)
-    session.clock, acted, fell = Clock(), [], []
+    session.internals.clock, acted, fell = Clock(), [], []
     for length in range(1, len(messages) + 1, 2):
-        before = session.steps and session.forecast()
+        before = session.steps and forecast(session)
         report = (await session.prepare(messages[:length])).report
         if report.acted:
             acted.append(length)
@@ -123,10 +124,10 @@ async def test_a_session_cuts_when_it_pays(stage):
 async def test_without_a_budget_a_session_knows_how_warm_the_cache_is():
     """``cache_cold()`` needs no budget: right after a call the cache is warm."""
     session = Pipeline(when(cache_cold(), TrimRounds(2))).session(model=MODEL)
-    session.clock = Clock()
+    session.internals.clock = Clock()
     await session.prepare(conversation(2))
     assert not (await session.prepare(conversation(6))).report.acted
-    session.clock.now += 3_600
+    session.internals.clock.now += 3_600
     assert (await session.prepare(conversation(7))).report.acted
 
 
@@ -138,7 +139,7 @@ async def test_forecasts_agree_with_the_simulated_cache(model):
     """
     stages = TruncateToolOutputs(max_tokens=700), TruncateOldest()
     session = Pipeline(*stages, budget=Budget(20_000, target=6_000)).session(model=model, format="anthropic")
-    session.clock, messages = Clock(), conversation(60)
+    session.internals.clock, messages = Clock(), conversation(60)
     rules, table, cuts = cache_rules(profile(model)), profile(model), 0
     with_cut, last, given = CacheSimulator(rules), None, 0
     for length in range(1, len(messages) + 1, 2):
@@ -148,13 +149,17 @@ async def test_forecasts_agree_with_the_simulated_cache(model):
         if length > 1:
             without = deepcopy(with_cut)
             kept = Prompt.of([*last.blocks, CachedBlock("new", report.tokens_before - given, "short")])
-            assert report.forecast.without == pytest.approx(cost(without.send(kept, session.clock.now), table))
-            assert report.forecast.with_cut == pytest.approx(cost(with_cut.send(sent, session.clock.now), table))
+            assert report.forecast.without == pytest.approx(
+                cost(without.send(kept, session.internals.clock.now), table)
+            )
+            assert report.forecast.with_cut == pytest.approx(
+                cost(with_cut.send(sent, session.internals.clock.now), table)
+            )
             cuts += report.first_changed is not None
         else:
-            with_cut.send(sent, session.clock.now)
+            with_cut.send(sent, session.internals.clock.now)
         last, given = sent, report.tokens_before
-        session.clock.now += 20
+        session.internals.clock.now += 20
     assert cuts >= 2
 
 
@@ -171,7 +176,7 @@ async def test_a_cut_in_the_middle_costs_what_the_marks_of_the_request_find(back
         return context.with_messages((*context.messages[:place], edited, *context.messages[place + 1 :]))
 
     session = Pipeline(cut, PlaceCacheMarkers()).session(model=MODEL, format="anthropic")
-    session.clock, messages = Clock(), conversation(60)
+    session.internals.clock, messages = Clock(), conversation(60)
     source = reader(messages, format="anthropic", model=MODEL)
     cache, reads = (
         CacheSimulator(cache_rules(profile(MODEL))),
@@ -179,8 +184,8 @@ async def test_a_cut_in_the_middle_costs_what_the_marks_of_the_request_find(back
     )
     for length in range(1, 82, 2):
         view = await session.prepare(messages[:length], system="be careful " * 500)
-        billed = cost(cache.send(reads.read(view.context), session.clock.now), profile(MODEL))
-        session.clock.now += 20
+        billed = cost(cache.send(reads.read(view.context), session.internals.clock.now), profile(MODEL))
+        session.internals.clock.now += 20
     assert view.report.first_changed == place
     assert view.report.forecast.with_cut == pytest.approx(billed)
 
@@ -201,7 +206,7 @@ async def test_the_payback_that_a_report_names_comes_true():
     """Sent on with and without one cut, growing alike, the bills cross at the call that the report names."""
     table, rules = profile(MODEL), cache_rules(profile(MODEL))
     session = Pipeline(FitContextWindow(), budget=Budget(30_000, target=20_000)).session(model=MODEL)
-    session.clock, messages = Clock(), conversation(60)
+    session.internals.clock, messages = Clock(), conversation(60)
     views = [await session.prepare(messages[:length]) for length in range(1, len(messages) + 1, 2)]
     number = next(number for number, view in enumerate(views) if view.report.first_changed is not None)
     report, reads = views[number].report, PromptReader(reader(messages, format="anthropic", model=MODEL).meter)
@@ -222,7 +227,7 @@ async def test_a_model_without_a_price_for_its_answers_has_no_forecast():
     session = Pipeline(FitContextWindow(), budget=Budget(30_000)).session(model="house-of-half-prices")
     view = await session.prepare(conversation(20))
     assert view.report.forecast is None
-    assert session.forecast() is None
+    assert forecast(session) is None
 
 
 async def test_a_stage_can_wait_until_it_pays():

@@ -153,10 +153,10 @@ async def test_what_is_billed_is_understood_beside_what_was_cleared():
             done = [{"type": "clear_tool_uses_20250919", "cleared_input_tokens": round(1.2 * (size - 500))}]
             session = Session.load(pipeline, json.loads(json.dumps(session.dump())))  # which remembers that it asked
             session.record({"input_tokens": 600}, done if edits_told else None)
-        assert session.suspicion is None
-        assert (session.limits.calibration.reports > 0) is edits_told
+        assert session.internals.limits.truncation is None
+        assert (session.internals.limits.calibration.reports > 0) is edits_told
         assert session.billed_tokens == 600
-        assert 1_150 < session.limits.calibration.estimate(1_000) < 1_250 or not edits_told
+        assert 1_150 < session.internals.limits.calibration.estimate(1_000) < 1_250 or not edits_told
 
 
 @pytest.mark.anyio
@@ -166,9 +166,9 @@ async def test_a_provider_that_clears_nothing_teaches_as_ever():
     for number in range(30, 40):
         size = (await session.prepare(rounds(number))).report.tokens_after
         session.record({"input_tokens": size, "output_tokens": 5}, [])
-    assert session.suspicion is None
-    assert session.limits.calibration.reports > 0
-    assert session.budget == session.limits.given
+    assert session.internals.limits.truncation is None
+    assert session.internals.limits.calibration.reports > 0
+    assert session.budget == session.internals.limits.given
 
 
 @pytest.mark.anyio
