@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from attrs import asdict, define, evolve, field, fields, frozen
+from attrs.validators import ge, lt, optional
 
 from agentctx import blocking, warmup
 from agentctx.comparison.contenders import Contender, Size
@@ -30,6 +31,7 @@ from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.message import Context, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
+from agentctx.plain import from_plain
 from agentctx.replay import Recording, Step, calls_of, reader_of, replay
 from agentctx.retention import Watch, needs, watched
 from agentctx.users_code import described
@@ -141,7 +143,7 @@ class Measured:
     tokens_given: int = 0
     tokens_sent: int = 0
     prefix_tokens: int = 0
-    usd: float | None = None
+    usd: float | None = field(default=None, validator=optional([ge(0), lt(2**63)]))
     compactions: int = 0
     invalid: int = 0
     overflowed: int = 0
@@ -152,7 +154,7 @@ class Measured:
     said: int = 0
     kept: int = 0
     silent: int = 0
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, validator=[ge(0), lt(2**63)])
 
     @property
     def cached_share(self) -> float:
@@ -165,35 +167,15 @@ class Measured:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Measured:
-        """The row that ``to_dict`` wrote; what it does not know is left out.
+        """The row that ``to_dict`` wrote; fields that a row does not have are passed over.
 
         Args:
             plain: A mapping of names of fields to plain values, such as a line of JSON gives.
 
         Raises:
-            TypeError: If something is missing, or of another kind than ``to_dict`` writes.
+            InvalidInput: If something is missing, or of another kind than ``to_dict`` writes.
         """
-        known = {each.name: plain[each.name] for each in fields(cls) if each.name in plain}
-        for each in fields(cls):
-            if each.name in known and not _is(known[each.name], str(each.type)):
-                msg = f"{each.name}: expected {each.type}"
-                raise TypeError(msg)
-        return cls(**known)
-
-
-_MOST = 2**63 - 1
-"""The largest number that a column holds."""
-
-
-def _is(value: object, kind: str) -> bool:
-    """Whether a value read from JSON is what a row has in a field of this kind."""
-    if value is None:
-        return "None" in kind
-    if kind.startswith("str"):
-        return isinstance(value, str)
-    if isinstance(value, bool) or not isinstance(value, int if kind.startswith("int") else (int, float)):
-        return False
-    return 0 <= value <= _MOST  # no NaN either
+        return from_plain(cls, {each.name: plain.get(each.name, each.default) for each in fields(cls)}, "row")
 
 
 def measure(recording: Recording, contender: Contender, *, session: str = "", model: str | None = None) -> Measured:

@@ -14,13 +14,14 @@ What it took before the refusal speaks against the limit, too; where the same is
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from attrs import define, evolve, field, frozen
+from attrs.validators import and_, deep_iterable, ge, le, max_len
 
 from agentctx.budget import Budget
 from agentctx.economics import SHARE, Suspicion, leaves_out_cached, suspect_truncation
@@ -85,6 +86,9 @@ def is_one_prompt(usage: Native) -> bool:
 
 MOST = 2**32 - 1
 """The largest number of tokens that is believed."""
+
+Tokens = Annotated[int, range(1, MOST + 1)]
+"""The size of a prompt, or of the room for one."""
 
 
 @frozen
@@ -306,12 +310,14 @@ class Calibration:
             little may be off by much together, as those of a server that cuts what is too long for it.
     """
 
-    anchor: tuple[int, int] | None = None
+    anchor: tuple[Tokens, Tokens] | None = None
     reports: int = 0
-    samples: deque[float] = field(factory=lambda: deque(maxlen=SAMPLES))
-    doubtful: tuple[int, int] | None = None
-    sound: tuple[int, int] | None = None
-    base: tuple[int, int] | None = None
+    samples: list[float] = field(
+        factory=list, validator=[max_len(SAMPLES), deep_iterable(and_(ge(BELIEVABLE[0]), le(BELIEVABLE[1])))]
+    )
+    doubtful: tuple[Tokens, Tokens] | None = None
+    sound: tuple[Tokens, Tokens] | None = None
+    base: tuple[Tokens, Tokens] | None = None
 
     @property
     def ratio(self) -> float:
@@ -386,7 +392,7 @@ class Calibration:
             return
         ratio = (billed - self.base[1]) / difference
         if ratio >= FOLLOWS:
-            self.samples.append(_clamped(ratio))
+            self.samples = [*self.samples, _clamped(ratio)][-SAMPLES:]
         self.base = (local, billed)
 
 
@@ -447,15 +453,15 @@ class OverflowLimit:
         obeyed: So many prompts were accepted since one error named the limit; None where it is believed, or guessed.
     """
 
-    tokens: int | None = None
-    stated: int | None = None
-    accepted: deque[int] = field(factory=lambda: deque(maxlen=REMEMBERED))
-    given_up: int | None = None
+    tokens: Tokens | None = None
+    stated: Tokens | None = None
+    accepted: list[Tokens] = field(factory=list, validator=max_len(REMEMBERED))
+    given_up: Tokens | None = None
     obeyed: int | None = None
 
     def taken(self, billed: int) -> bool:
         """Take in that the provider took a prompt of this size, by its count, and say whether a limit was given up."""
-        self.accepted.append(billed)
+        self.accepted = [*self.accepted, billed][-REMEMBERED:]
         if self.given_up is not None and billed > self.given_up:
             self.given_up = None
         if self.stated is None:

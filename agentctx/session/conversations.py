@@ -37,6 +37,7 @@ from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.registry import RequestParts, format_named
 from agentctx.message import CONTROL, ROLES, Message, Native, Text, ToolCall, ToolResult
+from agentctx.plain import from_plain, to_plain
 from agentctx.protocols import StateStore
 from agentctx.session.record import Digest, Record, shared_length
 from agentctx.session.session import Session
@@ -540,6 +541,15 @@ forgotten first."""
 MOST_CONFLICTS = 20
 
 
+@frozen
+class _Shown:
+    """What a store has of a conversation beside what it showed last: its session's name, when that was, and its end."""
+
+    name: str
+    at: float
+    end: End
+
+
 @define(eq=False)
 class SharedHistories:
     """The conversations that several workers have seen, in a store: each is found by whichever worker is asked.
@@ -578,27 +588,21 @@ class SharedHistories:
     async def _found(self, history: History) -> str:
         index = f"{history.caller}-index-{history.links[0].hex()}"
         state = await self.store.load_state(index)
-        stored = {piece: json.loads(content) for piece, content in state.pieces.items()}
+        stored = {piece: from_plain(_Shown, json.loads(content), piece) for piece, content in state.pieces.items()}
         seen_at: dict[bytes, list[_Conversation]] = {}
-        for piece, fields in stored.items():
+        for piece, shown in stored.items():
             tip, system = map(bytes.fromhex, piece.split("-"))
-            end = NO_END
-            if "stem" in fields:
-                end = End(bytes.fromhex(fields["stem"]), frozenset(map(bytes.fromhex, fields["words"])))
-            for link in {tip, end.stem or tip}.intersection(history.links):
-                seen_at.setdefault(link, []).append(_Conversation(fields["name"], tip, system, end=end))
+            for link in {tip, shown.end.stem or tip}.intersection(history.links):
+                seen_at.setdefault(link, []).append(_Conversation(shown.name, tip, system, end=shown.end))
         before = history.goes_on_with(seen_at)
         name = f"{history.caller}-{uuid4().hex}" if before is None else before.name
         replaced = [] if before is None else [f"{before.tip.hex()}-{before.system.hex()}"]
-        piece, end = f"{history.links[-1].hex()}-{history.system.hex()}", history.end
+        piece = f"{history.links[-1].hex()}-{history.system.hex()}"
         if replaced != [piece]:
             if len(stored) >= MOST_ALIKE:
-                oldest = sorted(stored, key=lambda piece: stored[piece]["at"])
+                oldest = sorted(stored, key=lambda piece: stored[piece].at)
                 replaced += oldest[: len(oldest) - MOST_ALIKE + 1]
-            fields = {"name": name, "at": time()}
-            if end.stem is not None:
-                fields |= {"stem": end.stem.hex(), "words": [word.hex() for word in end.words]}
-            content = json.dumps(fields).encode()
+            content = json.dumps(to_plain(_Shown, _Shown(name, time(), history.end))).encode()
             await self.store.save_state(index, {**dict.fromkeys(replaced), piece: content}, state.version)
         return name
 

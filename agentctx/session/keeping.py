@@ -7,27 +7,22 @@ last save, and steps that a failing store has not taken, of which was said that 
 
 A store that fails, hangs or answers nonsense costs no step: what is unsaved is saved with the next one that can.
 
-A state is kept in named pieces (``Pieces``), of which a save writes those that have changed. What a caller passes at
-each step anyway is not in them: of a message that goes out as it came in there is a digest, and the numbers that belong
-to it. There are
+A state is kept in named pieces (``Pieces``), of which a save writes those that have changed. They are parts of its
+written form (``agentctx.session.dump``), as JSON, each behind a checksum of its own. What a caller passes at each step
+anyway is not in them: of a message that goes out as it came in there is a digest, and the numbers that belong to it.
 
-- ``head``: what may change at every step, the end of each list that grows, and a checksum over all other pieces
-- ``rows/N``: of messages of the history, so many at a time, digest, sizes, role, and when a stage last decided about it
+- ``head``: the state without what the others have, and a checksum over all others
+- ``rows/N``: rows of messages of the history, so many at a time
 - ``said/N``: changes in force, so many at a time
 - ``gone``: what has left the view, and the handles of it
 - ``edited/N``: a message of the view that is made of message N of the history; ``made/P``: one that a stage made, at P
-
-Each begins with a checksum of its own.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from array import array
-from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count, groupby
+from itertools import compress, count, takewhile
 from math import inf
 from operator import is_not
 from os import urandom
@@ -44,28 +39,28 @@ from agentctx.engine.listeners import logger, tell
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
-from agentctx.formats.native import from_json, to_json
+from agentctx.formats.native import to_json
 from agentctx.message import ROLES, Message, Native
 from agentctx.offload import offload
+from agentctx.plain import from_plain, to_plain
 from agentctx.protocols import Listeners, StateStore
 from agentctx.reports import SessionSaved
 from agentctx.session.dump import (
-    LETTERS,
-    SPAN,
     VERSION,
-    dump_around,
-    dump_head_seen,
-    dump_opening,
-    dump_runs,
+    Changes,
+    Rows,
+    StateForm,
+    digest_of_opening,
+    digest_of_seen,
     has_payload_of_its_own,
+    record_form,
+    state_form,
+    sums_of,
 )
-from agentctx.session.record import DIGEST_BYTES, Digest, Record, digest, exact_digest, goes_out_as_another
+from agentctx.session.record import DIGEST_BYTES, Record, goes_out_as_another
 from agentctx.session.session import Session
 from agentctx.session.step_context import Beginning, State
 from agentctx.stores.store import ConversationStore
-
-SAVED = 2
-"""The version of these pieces."""
 
 ROWS = 32
 """Messages of the history in a piece."""
@@ -76,45 +71,66 @@ CHANGES = 16
 _SUM_BYTES = 8
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
+T = TypeVar("T")
+
 
 class NewerState(InvalidInput):
     """A state that a newer release has saved; this one cannot read it, and leaves it alone."""
 
 
 @frozen
-class Column:
-    """A number of some bytes for each message of the history.
+class Head:
+    """The written form of the piece that is written at every step.
 
     Args:
-        name: The record's attribute.
-        width: Bytes of each number.
+        state: The state, without what other pieces have.
+        runs: Where the messages of the view come from, as many of them as have neighbours in the history: the index of
+            the first, None for one that a stage made, and how many there are.
+        tail: How many messages the tail has.
+        begun: How the conversation began.
+        lost: Whether what was left out has to be put in again, by whoever goes on.
     """
 
-    name: str
-    width: int
-
-    def of(self, record: Record) -> bytes:
-        """The numbers of all messages, the smallest byte first."""
-        if self.name == "digests":
-            return record.digested()
-        known = getattr(record, self.name)
-        if isinstance(known, array):
-            if sys.byteorder == "big":
-                known = known[:]
-                known.byteswap()
-            return known.tobytes()
-        return bytes(known)
+    state: StateForm
+    runs: list[tuple[int | None, int]]
+    tail: int
+    begun: Beginning | None
+    lost: bool
 
 
-_COLUMNS = (
-    Column("digests", DIGEST_BYTES),
-    Column("sizes", 4),
-    Column("byte_sizes", 4),
-    Column("decided", 4),
-    Column("roles", 1),
-    Column("calls", 1),
-)
-_WIDTH = sum(column.width for column in _COLUMNS)
+@frozen
+class OwnMessage:
+    """The written form of a message of the view that is not the caller's.
+
+    Args:
+        native: As it went out.
+        has_payload: Whether its payload is its own.
+        changes: What is said of it, if a stage made it.
+    """
+
+    native: Any
+    has_payload: bool
+    changes: list[Changes]
+
+
+@frozen
+class Gone:
+    """The written form of what has left the view."""
+
+    spans: list[Span] = field(factory=list)
+    handles: dict[int, str] = field(factory=dict)
+
+
+def _columns(record: Record) -> list[bytes]:
+    columns = record.digested(), record.sizes, record.byte_sizes, record.decided, record.roles, record.calls
+    return [bytes(column) for column in columns]
+
+
+def _rows_of(columns: Sequence[bytes], number: int) -> list[bytes]:
+    """The bytes of a piece of these columns; as many of each as one of its numbers has."""
+    widths = DIGEST_BYTES, 4, 4, 4, 1, 1
+    pairs = zip(columns, widths, strict=True)
+    return [column[number * ROWS * width : (number + 1) * ROWS * width] for column, width in pairs]
 
 
 @define(eq=False, repr=False)
@@ -127,15 +143,14 @@ class Pieces:
         lengths: The bytes of each piece, the head among them.
         size: Their sum.
         head: What the head said, without what tells one write from another; empty where there is none.
-        columns: The columns of the history.
+        columns: The columns of the history, in bytes.
         record: The record that was saved.
         shown: What each message of the view looked like.
         origins: Where each came from.
         runs: The same as runs: place, index in the history (or None), how many.
         system: Places and indexes of system messages that go out under another role.
         changes: The changes of the log.
-        spans: What has left the view; None where that is not known.
-        handles: Where that is kept.
+        gone: What has left the view.
         made: The messages that stages made, with what is said of each.
     """
 
@@ -144,17 +159,16 @@ class Pieces:
     lengths: dict[str, int] = field(factory=dict)
     size: int = 0
     head: str = ""
-    columns: Sequence[bytes] = (b"",) * len(_COLUMNS)
+    columns: Sequence[bytes] = (b"",) * 6
     record: Record | None = None
     shown: Sequence[Native] = field(factory=list)
     origins: Sequence[int | None] = field(factory=list)
-    runs: list[list[int | None]] = field(factory=list)
+    runs: list[tuple[int, int | None, int]] = field(factory=list)
     system: list[tuple[int, int]] = field(factory=list)
     changes: Sequence[Change] = field(factory=list)
-    spans: Sequence[Span] | None = None
-    handles: Mapping[int, str] = field(factory=dict)
+    gone: Gone | None = None
     made: Mapping[int, tuple[Message, Change]] = field(factory=dict)
-    _digests: dict[str, tuple[tuple[object, ...], str | None]] = field(factory=dict)
+    _digests: dict[str, tuple[tuple[object, ...], bytes | None]] = field(factory=dict)
 
     @classmethod
     def of(cls, pieces: Mapping[str, bytes]) -> Pieces:
@@ -187,50 +201,30 @@ class Pieces:
         inner = session.internals
         state = inner.state
         record = state.record
-        made = _Changed(self._copy())
-        head = {
-            "saved": SAVED,
-            "id": session.id,
-            "children": inner.children,
-            "billed_tokens": session.billed_tokens,
-            "retried": inner.retried,
-            "around": dump_around(state),
-            "fixed": self._once("fixed", (state.head_seen,), lambda: dump_head_seen(state)),
-            "opening": self._once("opening", _head_of(state), lambda: dump_opening(state)),
-            "begun": _dump_begun(inner.begun),
-            "rows": made.rows(record),
-            "view": made.view(record),
-            "said": made.said(record.log.changes),
-            "marks": list(map(_dump_change, record.log.marks.values())),
-            "settled": record.final,
-            "tail": len(record.tail),
-            "quiet_until": record.quiet_until,
-            "waiting": record.waiting,
-            "foreign": record.foreign_count,
-            "instructions": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
-            "unsaid": list(record.unsaid),
-            "uncounted": [list(each) for each in record.uncounted],
-            "stands": [[index, *stands] for index, stands in record.stands.items()],
-            "lost": lost,
-        }
+        made = _Changed(evolve(self, sums=dict(self.sums), lengths=dict(self.lengths)))  # counts when the store has it
+        rows, (runs, system), changes = made.rows(record), made.view(record), made.said(record.log.changes)
         made.gone(record)
-        known = made.after
-        text = _encode(head)
+        form = state_form(
+            state,
+            record_form(record, rows, [*changes, *record.log.marks.values()], system),
+            id=session.id,
+            children=inner.children,
+            billed_tokens=session.billed_tokens,
+            retried=inner.retried,
+            fixed=self._once("fixed", (state.head_seen,), lambda: digest_of_seen(state)),
+            opening=self._once("opening", _head_of(state), lambda: digest_of_opening(state)),
+        )
+        known, text = (
+            made.after,
+            _encode(to_plain(Head, Head(form, runs, len(record.tail), inner.begun, lost))),
+        )
         if text == known.head and not made.pieces:
             return {}, self
         known.head = text
         made.write("head", _closed("head", f'{{"write":"{write}","sum":{known.total},"head":{text}}}'.encode("ascii")))
         return made.pieces, known
 
-    def _copy(self) -> Pieces:
-        """The same, with checksums of its own: what is saved only counts when the store has it."""
-        return Pieces(
-            dict(self.sums), self.total, dict(self.lengths), self.size, self.head, self.columns, self.record,
-            self.shown, self.origins, self.runs, self.system, self.changes, self.spans, self.handles, self.made,
-            self._digests,
-        )  # fmt: skip
-
-    def _once(self, name: str, of: tuple[object, ...], make: Callable[[], str | None]) -> str | None:
+    def _once(self, name: str, of: tuple[object, ...], make: Callable[[], bytes | None]) -> bytes | None:
         """What is made of objects, made again only when they are others."""
         known = self._digests.get(name)
         if known is None or len(known[0]) != len(of) or any(map(is_not, known[0], of)):
@@ -255,9 +249,9 @@ class _Changed:
     after: Pieces
     pieces: dict[str, bytes | None] = field(factory=dict)
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a piece, unless the store has it."""
-        closed, known = _closed(name, content), self.after
+    def put(self, name: str, kind: object, value: object) -> None:
+        """Write the written form of a value, unless the store has it."""
+        closed, known = _closed(name, _encode(to_plain(kind, value)).encode("ascii")), self.after
         before, now = known.sums.get(name), _number(closed)
         if before != now:
             self.write(name, closed)
@@ -278,95 +272,83 @@ class _Changed:
                 self.after.total -= before
                 self.after.size -= self.after.lengths.pop(name, 0)
 
-    def rows(self, record: Record) -> dict[str, Any]:
-        """The columns of the history; gives what is not a whole piece yet."""
-        known, length = self.after, len(record)
-        columns = [column.of(record) for column in _COLUMNS]
-        before = len(known.columns[-1])
-        same = all(now.startswith(old) for now, old in zip(columns, known.columns, strict=True))
-        for number in range(before // ROWS if same else 0, length // ROWS):
-            self.put(f"rows/{number}", _rows(columns, number * ROWS, (number + 1) * ROWS))
-        if not same or not before:
-            self._drop_chunks("rows", length // ROWS)
-        known.columns = columns
-        rest = _rows(columns, length - length % ROWS, length)
-        return {"length": length, "rest": b64encode(rest).decode("ascii")}
-
     def _drop_chunks(self, name: str, full: int) -> None:
         number = full
         while f"{name}/{number}" in self.after.sums:
             self.drop([f"{name}/{number}"])
             number += 1
 
-    def view(self, record: Record) -> dict[str, Any]:
-        """The view: where its messages come from, and those that are not the caller's."""
+    def rows(self, record: Record) -> Rows:
+        """The rows of the history; gives those that are not a whole piece yet."""
+        known, length, columns = self.after, len(record), _columns(record)
+        before = len(known.columns[-1])
+        same = all(now.startswith(old) for now, old in zip(columns, known.columns, strict=True))
+        for number in range(before // ROWS if same else 0, length // ROWS):
+            if _rows_of(known.columns, number) != _rows_of(columns, number):
+                self.put(f"rows/{number}", Rows, Rows.of(record, number * ROWS, (number + 1) * ROWS))
+        if not same or not before:
+            self._drop_chunks("rows", length // ROWS)
+        known.columns = columns
+        return Rows.of(record, length - length % ROWS)
+
+    def view(self, record: Record) -> tuple[list[tuple[int | None, int]], Iterable[int]]:
+        """The view: runs of where its messages come from, and system messages that go out under another role."""
         known, shown, origins = self.after, record.shown, record.origins
         same = known.record is record  # then what is equal was the same object before
         start = min(_same_start(known.shown, shown, equal=same), _same_start(known.origins, origins))
         before = {_name(place, known.origins[place]) for place in range(start, len(known.origins))}
         if not known.shown:  # after a load
             before = {name for name in known.sums if name.startswith(("edited/", "made/"))}
-        runs = [list(run) for run in known.runs if (run[0] or 0) < start]
-        if runs:
-            runs[-1][2] = min(runs[-1][2] or 0, start - (runs[-1][0] or 0))
+        runs = [(at, origin, min(times, start - at)) for at, origin, times in known.runs if at < start]
         system = [each for each in known.system if each[0] < start]
         now: set[str] = set()
         for place in range(start, len(origins)):
             origin = origins[place]
-            last = runs[-1] if runs else None
-            if last is not None and origin is not None and last[1] is not None and last[1] + (last[2] or 0) == origin:
-                last[2] = (last[2] or 0) + 1
+            at, first, times = runs[-1] if runs else (0, None, 0)
+            if origin is not None and first is not None and first + times == origin:
+                runs[-1] = at, first, times + 1
             else:
-                runs.append([place, origin, 1])
+                runs.append((place, origin, 1))
             if origin is not None and goes_out_as_another(record.view[place]):
                 system.append((place, origin))
             if not record.as_given(place):
                 now.add(name := _name(place, origin))
-                self.put(name, _dump_message(record, place))
+                self.put(name, OwnMessage, _own_message(record, place))
         self.drop(before - now)
-        self._made(record, start)
+        if known.made != record.made:  # something else is said of one, as where its tokens are counted anew
+            for place in range(start):
+                if id(record.view[place]) in record.made:
+                    self.put(_name(place, record.origins[place]), OwnMessage, _own_message(record, place))
+            known.made = dict(record.made)
         known.record, known.shown, known.origins = record, list(shown), list(origins)
         known.runs, known.system = runs, system
         tail = zip(record.tail, record.tail_origin, strict=True)
         told = {index for _, index in system}.union(index for each, index in tail if goes_out_as_another(each))
         if record.missing is not None:
             told = {*record.missing.system}
-        return {"runs": [run[1:] for run in runs], "system": sorted(told)}
+        return [run[1:] for run in runs], told
 
-    def _made(self, record: Record, stop: int) -> None:
-        """The messages that stages made, of which something else is said, as where their tokens are counted anew."""
-        known = self.after
-        if known.made != record.made:
-            for place in range(stop):
-                if id(record.view[place]) in record.made:
-                    self.put(_name(place, record.origins[place]), _dump_message(record, place))
-            known.made = dict(record.made)
-
-    def said(self, changes: Sequence[Change]) -> dict[str, Any]:
+    def said(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes of the log; gives those that are not a whole piece yet."""
         known, length = self.after, len(changes)
         start = _same_start(known.changes, changes)
         for number in range(start // CHANGES, length // CHANGES):
             some = changes[number * CHANGES : (number + 1) * CHANGES]
-            self.put(f"said/{number}", _encode(list(map(_dump_change, some))).encode("ascii"))
+            self.put(f"said/{number}", list[Changes], Changes.of(some))
         if start < len(known.changes) or not known.changes:
             self._drop_chunks("said", length // CHANGES)
         known.changes = list(changes)
-        rest = changes[length - length % CHANGES :]
-        return {"length": length, "rest": list(map(_dump_change, rest))}
+        return changes[length - length % CHANGES :]
 
     def gone(self, record: Record) -> None:
         """What has left the view."""
-        known, log = self.after, record.log
-        if known.spans == log.spans and known.handles == log.handles:
-            return
-        spans = [[span.start, span.stop, span.outcome, span.stage, span.reason, span.by] for span in log.spans]
-        handles = list(log.handles.items())
-        if spans or handles:
-            self.put("gone", _encode([spans, handles]).encode("ascii"))
-        else:
-            self.drop(["gone"])
-        known.spans, known.handles = list(log.spans), dict(log.handles)
+        gone = Gone(record.log.spans, record.log.handles)
+        if gone != self.after.gone:
+            if gone == Gone():
+                self.drop(["gone"])
+            else:
+                self.put("gone", Gone, gone)
+            self.after.gone = Gone(list(gone.spans), dict(gone.handles))
 
 
 def _same_start(before: Sequence[Any], now: Sequence[Any], *, equal: bool = True) -> int:
@@ -377,31 +359,15 @@ def _same_start(before: Sequence[Any], now: Sequence[Any], *, equal: bool = True
     return next(compress(count(), map(is_not, before, now)), shared)
 
 
-def _rows(columns: Sequence[bytes], start: int, stop: int) -> bytes:
-    pairs = zip(_COLUMNS, columns, strict=True)
-    return b"".join(known[start * column.width : stop * column.width] for column, known in pairs)
-
-
 def _name(place: int, origin: int | None) -> str:
     return f"made/{place}" if origin is None else f"edited/{origin}"
 
 
-def _dump_message(record: Record, place: int) -> bytes:
-    """A message of the view as it went out, whether its payload is its own, and what is said of it if it was made."""
-    shown = record.shown[place]
-    native = to_json(record.out[place] if isinstance(shown, Digest) else shown, f"messages[{place}]")
+def _own_message(record: Record, place: int) -> OwnMessage:
     added = record.made.get(id(record.view[place]))
-    said = None if added is None else _dump_change(evolve(added[1], index=place))
-    return _encode([native, has_payload_of_its_own(record, place), said]).encode("ascii")
-
-
-def _dump_change(change: Change) -> list[Any]:
-    said = change.index, change.role, change.outcome, change.stage, change.reason, change.by
-    return [*said, change.tokens_before, change.tokens_after, change.handle]
-
-
-def _dump_begun(begun: Beginning | None) -> list[str] | None:
-    return None if begun is None else [begun.system.hex(), begun.task.hex()]
+    changes = Changes.of([] if added is None else [evolve(added[1], index=place)])
+    native = to_json(record.as_sent(place), f"messages[{place}]")
+    return OwnMessage(native, has_payload_of_its_own(record, place), changes)
 
 
 def _closed(name: str, content: bytes) -> bytes:
@@ -461,33 +427,28 @@ def read(plan: Plan, pieces: Mapping[str, bytes], on_compact: Listeners | None =
     known = Pieces.of(pieces)
     if known.total != total:
         raise _damaged("head", "the pieces are not those that were saved with it")
-    try:
-        state = _state(head, contents)
-        begun = None if head["begun"] is None else Beginning(*map(bytes.fromhex, head["begun"]))
-        lost = bool(head["lost"])
-    except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
-        raise _damaged("head", said_by(error)) from error
-    session = Session.load(plan, state, on_compact)
-    session.internals.begun = begun
-    return SavedState(session, write, known, lost)
+    session = Session.load(plan, _state(head, contents), on_compact)
+    session.internals.begun = head.begun
+    known.columns = _columns(session.internals.state.record)
+    return SavedState(session, write, known, head.lost)
 
 
-def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, dict[str, Any]]:
-    """What tells the write, the checksum over all other pieces, and what the head says."""
+def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, Head]:
+    """What tells the write, the checksum over all other pieces, and the head."""
     if "head" not in pieces:
         raise _damaged("head", "it is missing")
     try:
         known = json.loads(_opened("head", pieces["head"]))
         write, total, head = known["write"], known["sum"], known["head"]
-        version = head["saved"]
+        version = head["state"]["version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise _damaged("head", said_by(error)) from error
-    if isinstance(version, int) and version > SAVED:
-        where = "state.saved"
-        raise NewerState(where, f"a newer release has saved it, with version {version} of the pieces")
-    if version != SAVED:
-        raise _damaged("head", f"version {version!r:.80} of the pieces is not known")
-    return write, total, head
+    if isinstance(version, int) and version > VERSION:
+        where = "state.head.version"
+        raise NewerState(where, f"a newer release has saved it, with version {version} of a session's state")
+    if version != VERSION:
+        raise _damaged("head.version", f"must be {VERSION}, got {version!r:.80}")
+    return write, total, from_plain(Head, head, "state.head")
 
 
 def _opened(name: str, body: object) -> bytes:
@@ -501,105 +462,44 @@ def _damaged(piece: str, what: str) -> InvalidInput:
     return InvalidInput(f"state.{piece}", what)
 
 
-def _state(head: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, Any]:
-    """The state as a dump has it, with None for messages of the view that the caller holds."""
-    columns = _read_columns(head["rows"], contents)
-    length = head["rows"]["length"]
-    origins = [origin for run in head["view"]["runs"] for origin in _places_of(*run)]
-    ours = {place: _json(contents[name]) for place, name in _ours(origins, contents)}
-    out = [ours[place][0] if place in ours else None for place in range(len(origins))]
-    tail = [None] * head["tail"]
-    sums = *(digest(from_json(out[place])) for place in ours), exact_digest(out), exact_digest(tail)
-    spans, handles = _json(contents["gone"]) if "gone" in contents else ([], [])
-    changes = [*_read_changes(head["said"], contents), *head["marks"]]
-    changes += [said for _, _, said in ours.values() if said is not None]
-    stands = {index: (messages, calls) for index, messages, calls in head["stands"]}
-    told = [stands.get(index, (1, calls)) for index, calls in enumerate(columns["calls"])]
-    return {
-        "version": VERSION,
-        **{name: head[name] for name in ("id", "children", "billed_tokens", "retried", "fixed", "opening")},
-        **head["around"],
-        "head": None,
-        "record": {
-            "seen": b64encode(columns["digests"]).decode("ascii"),
-            "sizes": _numbers(columns["sizes"]),
-            "weights": _numbers(columns["byte_sizes"]),
-            "roles": "".join(LETTERS[role] for role in columns["roles"]),
-            "decided": dump_runs(_numbers(columns["decided"])),
-            "out": out,
-            "origins": origins,
-            "edited": [place for place in ours if origins[place] is not None],
-            "sums": b64encode(b"".join(sums)).decode("ascii"),
-            "settled": head["settled"],
-            "tail": tail,
-            "tail_origin": list(range(length - len(tail), length)),
-            "changes": [_as_run(list(run)) for _, run in groupby(changes, lambda change: change[1:6])],
-            "spans": [dict(zip(SPAN, span, strict=True)) for span in spans],
-            "handles": {str(index): handle for index, handle in handles},
-            "quiet_until": head["quiet_until"],
-            "waiting": head["waiting"],
-            "foreign": head["foreign"],
-            "payloads": [place for place, (_, own, _) in ours.items() if own],
-            "system_sent_as_user": head["view"]["system"],
-            "instruction_digests": head["instructions"],
-            "stands": dump_runs([messages for messages, _ in told]),
-            "calls": [calls for _, calls in told],
-            "unsaid": head["unsaid"],
-            "uncounted": head["uncounted"],
-        },
-    }
+def _state(head: Head, contents: Mapping[str, bytes]) -> StateForm:
+    """The whole state, with None for messages of the view that the caller holds."""
 
+    def piece(kind: Callable[..., T], name: str) -> T:
+        try:
+            plain = json.loads(contents[name])
+        except (KeyError, ValueError, RecursionError) as error:
+            raise _damaged(name, said_by(error)) from error
+        return from_plain(kind, plain, f"state.{name}")
 
-def _places_of(origin: int | None, times: int) -> Iterable[int | None]:
-    return [None] * times if origin is None else range(origin, origin + times)
+    def pieces(kind: Callable[..., T], kind_name: str) -> Iterator[T]:
+        names = (f"{kind_name}/{number}" for number in count())
+        return (piece(kind, name) for name in takewhile(contents.__contains__, names))
 
-
-def _ours(origins: Sequence[int | None], contents: Mapping[str, bytes]) -> Iterator[tuple[int, str]]:
-    """The places of messages that are not the caller's, and the names of their pieces."""
+    record = head.state.record
+    origins: list[int | None] = []
+    for first, times in head.runs:
+        origins += [None] * times if first is None else range(first, first + times)
     names = ((place, _name(place, origin)) for place, origin in enumerate(origins))
-    return ((place, name) for place, name in names if name in contents or name.startswith("made/"))
+    ours = {place: piece(OwnMessage, name) for place, name in names if name in contents or name.startswith("made/")}
+    out, tail = [ours[place].native if place in ours else None for place in range(len(origins))], [None] * head.tail
+    changes = [run for part in pieces(list[Changes], "said") for run in part] + record.changes
+    gone = piece(Gone, "gone") if "gone" in contents else Gone()
+    whole = evolve(
+        record,
+        rows=Rows.joined([*pieces(Rows, "rows"), record.rows]),
+        changes=[*changes, *(run for each in ours.values() for run in each.changes)],
+        out=out,
+        origins=origins,
+        edited=[place for place in ours if origins[place] is not None],
+        payloads=[place for place, each in ours.items() if each.has_payload],
+        sums=sums_of(out, tail, ours),
+        tail=tail,
+        spans=gone.spans,
+        handles=gone.handles,
+    )
+    return evolve(head.state, record=whole)
 
-
-def _read_columns(rows: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    chunks = [contents[f"rows/{number}"] for number in range(rows["length"] // ROWS)]
-    chunks.append(b64decode(rows["rest"], validate=True))
-    expected = [ROWS] * (len(chunks) - 1) + [rows["length"] % ROWS]
-    if [len(chunk) for chunk in chunks] != [_WIDTH * times for times in expected]:
-        raise _damaged("rows", "they are not so long as the head says")
-    made, start = {}, 0
-    for column in _COLUMNS:
-        stop = start + column.width
-        pairs = zip(chunks, expected, strict=True)
-        made[column.name] = b"".join(chunk[start * times : stop * times] for chunk, times in pairs)
-        start = stop
-    return made
-
-
-def _read_changes(said: Mapping[str, Any], contents: Mapping[str, bytes]) -> list[list[Any]]:
-    chunks = [_json(contents[f"said/{number}"]) for number in range(said["length"] // CHANGES)]
-    return [change for chunk in [*chunks, said["rest"]] for change in chunk]
-
-
-def _as_run(changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Changes that say the same, as a dump has them."""
-    index, _, _, _, _, _, before, after, handles = map(list, zip(*changes, strict=True))
-    said = dict(zip(("role", "outcome", "stage", "reason", "by"), changes[0][1:6], strict=True))
-    told = handles if any(handles) else None
-    return {"index": index, **said, "tokens_before": before, "tokens_after": after, "handle": told}
-
-
-def _numbers(column: bytes) -> list[int]:
-    known = array("I", column)
-    if sys.byteorder == "big":
-        known.byteswap()
-    return list(known)
-
-
-def _json(content: bytes) -> Native:
-    return json.loads(content)
-
-
-T = TypeVar("T")
 
 ATTEMPTS = 64
 """So often a step is taken again where others are first."""

@@ -11,7 +11,7 @@ from base64 import b64encode
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 from attrs import define, evolve, field, frozen
 
@@ -28,6 +28,9 @@ from agentctx.wire_format import WireFormat
 
 _MOST_CALLS = 255
 """Tool calls of a message that are noted in a byte."""
+
+Counted = Annotated[int, range(10**9)]
+"""A number that a recap can tell."""
 
 
 @define(eq=False, repr=False)
@@ -51,7 +54,8 @@ class Sizes:
         return Sizes(self.tokens[:count], self.bytes[:count])
 
 
-class LastRequest(NamedTuple):
+@frozen
+class LastRequest:
     """The last request.
 
     Args:
@@ -73,7 +77,8 @@ class LastRequest(NamedTuple):
         return None if self.at is None else max(0.0, now - self.at)
 
 
-class UnsaidSince(NamedTuple):
+@frozen
+class UnsaidSince:
     """What the recap had no room for, and is told once there is; see ``Notes.unsaid``.
 
     Args:
@@ -91,7 +96,8 @@ class UnsaidSince(NamedTuple):
         return UnsaidSince(self.before, self.before, self.until) if self.until <= length else UnsaidSince()
 
 
-class Uncounted(NamedTuple):
+@frozen
+class Uncounted:
     """What was left out before the history began, which was a view then, without a recap in it that counts it.
 
     Args:
@@ -101,8 +107,8 @@ class Uncounted(NamedTuple):
     """
 
     at: int
-    messages: int
-    calls: int
+    messages: Counted
+    calls: Counted
 
 
 @define(eq=False, repr=False)
@@ -272,12 +278,12 @@ class Record:
             return ()
         known = sorted((origin, place) for place, origin in enumerate(self.origins) if origin is not None)
         found: dict[int, Uncounted] = {}
-        for at, messages, calls in (*self.uncounted, *self._gone(len(self))):
-            behind = bisect_left(known, (at, 0))
+        for each in (*self.uncounted, *self._gone(len(self))):
+            behind = bisect_left(known, (each.at, 0))
             place = known[behind][1] if behind < len(known) else len(self.view)
             if place < length or length == len(self.view):
-                _, more, with_calls = found.get(place, Uncounted(place, 0, 0))
-                found[place] = Uncounted(place, messages + more, calls + with_calls)
+                more = found.get(place, Uncounted(place, 0, 0))
+                found[place] = Uncounted(place, each.messages + more.messages, each.calls + more.calls)
         return tuple(found[place] for place in sorted(found))
 
     def changes(self) -> list[Change]:
@@ -329,6 +335,11 @@ class Record:
         """Whether the message at this place of the view goes out as it came in."""
         origin = self.origins[place]
         return origin is not None and self.shown[place] is self.seen[origin]
+
+    def as_sent(self, place: int) -> Native:
+        """The message at this place of the view as it went out: the caller may have edited its object since."""
+        shown = self.shown[place]
+        return self.out[place] if isinstance(shown, Digest) else shown
 
     def hand_back(self, natives: Sequence[Native]) -> None:
         """Send the caller's objects of today, where it has rebuilt them with the same content.
@@ -395,13 +406,6 @@ class Record:
     def stands_for(self, index: int) -> tuple[int, int]:
         """For how many messages a message of the history stands, and with how many tool calls."""
         return self.stands.get(index, (1, self.calls[index]))
-
-    def all_stand_for(self) -> tuple[list[int], list[int]]:
-        """The same of all messages of the history: for how many each stands, and with how many tool calls."""
-        messages, calls = [1] * len(self), list(self.calls)
-        for index, (more, with_calls) in self.stands.items():
-            messages[index], calls[index] = more, with_calls
-        return messages, calls
 
     def weigh_view(self, weights: Sizes) -> None:
         """Note what the final part of the view weighs."""

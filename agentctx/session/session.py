@@ -52,7 +52,7 @@ from agentctx.reports import (
     UsageRecorded,
     View,
 )
-from agentctx.session.dump import VERSION, dump_state, load_state, opened
+from agentctx.session.dump import StateForm, dump_state, load_state, opened
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Beginning, Given, State
 from agentctx.users_code import time_of
@@ -565,14 +565,13 @@ class Session:
         Raises:
             InvalidInput: If JSON cannot hold a message of the view; names it.
         """
-        return {
-            "version": VERSION,
-            "id": self.id,
-            "children": self.internals.children,
-            "billed_tokens": self.billed_tokens,
-            "retried": self.internals.retried,
-            **dump_state(self.internals.state),
-        }
+        return dump_state(
+            self.internals.state,
+            id=self.id,
+            children=self.internals.children,
+            billed_tokens=self.billed_tokens,
+            retried=self.internals.retried,
+        )
 
     @classmethod
     def load(cls, plan: Plan, state: object, on_compact: Listeners | None = None) -> Session:
@@ -589,13 +588,12 @@ class Session:
             UnknownModel: If the budget is the model's and the model table does not know it.
             ConfigError: If the pipeline's store keeps nothing under the name that the session has.
         """
-        known = opened(state)
-        loaded = load_state(plan, known)
-        session = cls(plan, loaded.model, loaded.format, known.name_or_none("id"), on_compact)
+        form = state if isinstance(state, StateForm) else opened(state)
+        loaded = load_state(plan, form)
+        session = cls(plan, loaded.model, loaded.format, form.id, on_compact)
         session.internals.state = loaded
-        session.internals.children = known.whole("children")
-        session.internals.retried = known.truth("retried")
-        session.billed_tokens = known.whole_or_none("billed_tokens")
+        session.internals.children, session.internals.retried = form.children, form.retried
+        session.billed_tokens = form.billed_tokens
         return session
 
 

@@ -703,7 +703,7 @@ def _enter(step: Step) -> None:
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     if trail.unsaid is not None:
-        record.unsaid = record.unsaid._replace(now=trail.unsaid.left_by(record.view))
+        record.unsaid = evolve(record.unsaid, now=trail.unsaid.left_by(record.view))
     record.unbound_from = None
     if is_much(len(read.messages)):
         read.forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from copy import copy
 from functools import cache
 
@@ -24,7 +24,7 @@ from agentctx import (
     TruncateToolOutputs,
     validate,
 )
-from agentctx.session.record import DIGEST_BYTES, exact_digest
+from agentctx.session.record import exact_digest
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 
@@ -134,9 +134,10 @@ def test_nothing_is_empty(format_name):
     """The state that the tests damage has something in every field."""
     state = dumped(format_name)
     record = state["record"]
-    assert all(record[name] for name in ("seen", "out", "origins", "edited", "tail", "changes", "spans", "handles"))
+    assert all(record[name] for name in ("rows", "out", "origins", "edited", "tail", "changes", "spans", "handles"))
+    assert all(record["rows"].values())
     assert state["budget"]
-    assert state["learned"][-1]["anchor"]
+    assert state["learned"][-1]["calibration"]["anchor"]
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -250,7 +251,7 @@ async def test_a_null_that_was_taken_away_is_refused(open_round):
     state = json.loads(json.dumps(session.dump()))
     Session.load(Pipeline(), state)
     nulls = [path for path in leaves(state) if path[0] != "learned" and path[-1] in {"limit", "default"}]
-    assert {path[1] for path in nulls} == {1, "out", *(["tail"] if open_round else ())}
+    assert {path[1] for path in nulls} == {"tools", "out", *(["tail"] if open_round else ())}
     for path in nulls:
         with pytest.raises(InvalidInput) as refused:
             Session.load(Pipeline(), without(state, path))
@@ -285,10 +286,10 @@ def test_a_state_that_is_nested_too_deep_is_refused(format_name):
         Session.load(pipeline(), state)
 
 
-@pytest.mark.parametrize("version", [None, 0, 1, 3, 5, 99, "6", True, [2]])
+@pytest.mark.parametrize("version", [None, 0, 1, 3, 5, 6, 99, "7", True, [2]])
 def test_another_version_is_refused_by_name(version):
     """A state of another version is refused before anything else is looked at; the error names both versions."""
-    with pytest.raises(InvalidInput, match="expected a session's state of version 6") as caught:
+    with pytest.raises(InvalidInput, match="must be a session's state of version 7, got") as caught:
         Session.load(pipeline(), {**dumped("anthropic"), "version": version})
     assert caught.value.where == "state.version"
     assert repr(version) in caught.value.what
@@ -346,16 +347,24 @@ def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, whe
 @pytest.mark.parametrize(
     ("path", "value", "where"),
     [
-        (("sizes",), [], "sizes"),
-        (("weights",), [], "weights"),
-        (("roles",), "", "roles"),
-        (("roles",), "x" * 29, "roles"),
-        (("decided",), [], "decided"),
-        (("decided", 0), [29], "decided[0]"),
-        (("decided",), [[0, 1], [0, 29]], "decided[1].times"),
+        (("rows", "sizes"), [1], "rows.seen"),
+        (("rows", "weights"), [], "rows.weights"),
+        (("rows", "calls"), "", "rows.calls"),
+        (("rows", "roles"), "", "rows.roles"),
+        (("rows", "roles"), b64encode(b"\x05" * 29).decode(), "rows.roles[0]"),
+        (("rows", "decided"), [], "rows.decided"),
+        (("rows", "decided", 0), [29], "rows.decided[0]"),
+        (("rows", "decided", 0), [30, 1], "rows.decided[0]"),
+        (("rows", "decided"), [[0, 1], [0, 29]], "rows.decided"),
+        (("rows", "decided"), [[0, 2**62]], "rows.decided"),
+        (("rows", "sizes", 3), 2**32, "rows.sizes[3]"),
         (("origins", 0), 29, "origins[0]"),
-        (("sums",), "", "sums"),
-        (("seen",), "!" + dumped("anthropic")["record"]["seen"], "seen"),
+        (("sums",), [], "sums"),
+        (("sums", 0), "?", "sums[0]"),
+        (("rows", "seen"), "!" + dumped("anthropic")["record"]["rows"]["seen"], "rows.seen"),
+        (("stands",), {"0": [1, 10**9]}, "stands.0[1]"),
+        (("stands",), {"29": [2, 1]}, "stands.29"),
+        (("stands",), {"1": [2, 1]}, "stands"),
         (("changes", 0, "index", 0), 29, "changes[0].index[0]"),
     ],
 )
@@ -366,19 +375,18 @@ def test_columns_that_do_not_belong_together_are_named(path, value, where):
     assert refused.value.where == f"state.record.{where}"
 
 
-@pytest.mark.parametrize(("name", "expected"), [("waiting", "true or false"), ("roles", "text"), ("out", "a list")])
+@pytest.mark.parametrize(("name", "expected"), [("waiting", "true or false"), ("rows", "an object"), ("out", "a list")])
 def test_what_was_expected_is_said(name, expected):
     """The error says what should stand there, and what does."""
     with pytest.raises(InvalidInput) as refused:
         Session.load(pipeline(), put(dumped("anthropic"), ("record", name), 5))
-    assert refused.value.what == f"expected {expected}, got 5"
+    assert refused.value.what == f"must be {expected}, got 5"
 
 
 def summed(record):
     """A record with the digests that belong to its view and its tail."""
-    made = b64decode(record["sums"])[: -2 * DIGEST_BYTES]
-    whole = b"".join(exact_digest(record[name]) for name in ("out", "tail"))
-    return {**record, "sums": b64encode(made + whole).decode()}
+    whole = [b64encode(exact_digest(record[name])).decode() for name in ("out", "tail")]
+    return {**record, "sums": [*record["sums"][:-2], *whole]}
 
 
 @pytest.mark.anyio
@@ -393,7 +401,7 @@ async def test_a_view_with_a_broken_pair_is_refused(open_round):
     record, why = state["record"], {"outcome": "dropped", "stage": "X", "reason": "x", "by": "fit"}
     gone = {"start": 2, "stop": 3, **why}
     if open_round:
-        without = {**record, "settled": 2, "tail": record["tail"][1:], "tail_origin": [2]}
+        without = {**record, "settled": 2, "tail": record["tail"][1:]}
     else:
         without = {name: [*record[name][:2], *record[name][3:]] for name in ("out", "origins")}
         without = {**record, **without, "spans": [gone], "settled": record["settled"] - 1}

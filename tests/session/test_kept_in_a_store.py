@@ -348,7 +348,7 @@ async def test_what_a_newer_release_has_saved_is_left_alone(kept):
     """A state that this release cannot read is not written over; the steps go on, and say so."""
     store, messages = kept
     known = await store.load_state("x")
-    head = known.pieces["head"][8:].replace(b'"saved":2', b'"saved":3')
+    head = known.pieces["head"][8:].replace(b'"version":7', b'"version":8')
     checksum = blake2b(b"head\0" + head, digest_size=8).digest()
     version = await store.save_state("x", {"head": checksum + head}, None)
     async with Sessions(pipeline(), store).open("x") as session:

@@ -199,6 +199,6 @@ async def test_a_damaged_limit_is_refused(name, value):
     session = pipeline().session(model=MODEL, format="openai-chat")
     await call_model(session, 40, 8_192)
     state = session.dump()
-    state["learned"][-1][name] = value
+    state["learned"][-1]["limit"][name] = value
     with pytest.raises(InvalidInput, match=name):
         Session.load(session.plan, state)

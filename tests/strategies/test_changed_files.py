@@ -92,12 +92,14 @@ async def test_a_state_remembers_names_without_room_and_forgets_them_once_they_a
     for end in range(1, len(messages) + 1):
         if messages[end - 1]["role"] != "assistant":
             await session.prepare(messages[:end])
-            known.append(session.dump()["record"]["unsaid"][0])
+            known.append(session.dump()["record"]["unsaid"]["now"])
             if known[-1]:
                 back, least = Session.load(pipeline, session.dump()), list(paths)[2]
                 view = await back.prepare([*messages[: least + 2], {"role": "user", "content": "Another way."}])
                 assert all(path not in str(view.messages) for at, path in paths.items() if at > least)
-                assert not any(path in back.dump()["record"]["unsaid"][0] for at, path in paths.items() if at > least)
+                assert not any(
+                    path in back.dump()["record"]["unsaid"]["now"] for at, path in paths.items() if at > least
+                )
     assert any("module_" in text for text in known)
     assert known[-1] == ""
 
