@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from agentctx.protocols import (
         Call as Call,
         ContextStrategy as ContextStrategy,
-        Strategy as Strategy,
         When as When,
     )
     from agentctx.reports import (
@@ -99,7 +98,7 @@ else:
             ),
             "agentctx.strategies.ledger": "Ledger",
             "agentctx.pipeline": "Pipeline",
-            "agentctx.protocols": "Call ContextStrategy Strategy When",
+            "agentctx.protocols": "Call ContextStrategy When",
             "agentctx.session.session": "Session",
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",

@@ -127,6 +127,7 @@ class NoBudget(ConfigError):
 
     Args:
         stage: Name of the stage.
+        option: The option of the stage that takes a limit.
 
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
@@ -138,9 +139,9 @@ class NoBudget(ConfigError):
         FitContextWindow
     """
 
-    def __init__(self, stage: str) -> None:
+    def __init__(self, stage: str, option: str = "max_tokens") -> None:
         super().__init__(
-            f"{stage}: no budget in force: pass "
+            f"{stage}: no budget in force: pass {stage}({option}=...), "
             "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
         )
         self.stage = stage
@@ -250,7 +251,7 @@ class ContextOverflow(AgentctxError):
         biggest: The biggest items that had to stay, largest first.
 
     Example:
-        >>> from agentctx import ContextOverflow, FitContextWindow, Pipeline
+        >>> from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline
         >>> try:
         ...     await Pipeline(FitContextWindow(Budget(50))).prepare([{"role": "user", "content": "much " * 100}])
         ... except ContextOverflow as error:

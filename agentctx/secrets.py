@@ -82,13 +82,9 @@ def is_secret_name(name: str) -> bool:
         or words[-1] in _SECRET
         or (words[-1].endswith("token") and not (len(words) > 1 and _PLACES.fullmatch(words[-2])))
         or (words[-1] in ("pass", "pat") and len(words) > 1)
-        or _is_key_variable(name, words)
+        # As environment variables with keys of services are named: AZURE_OPENAI_KEY.
+        or (name.isupper() and len(words) > 1 and words[-1] == "key" and not _OTHER_KEYS.fullmatch(words[-2]))
     )
-
-
-def _is_key_variable(name: str, words: list[str]) -> bool:
-    """Whether it is named as environment variables with keys of services are: ``AZURE_OPENAI_KEY``."""
-    return name.isupper() and len(words) > 1 and words[-1] == "key" and not _OTHER_KEYS.fullmatch(words[-2])
 
 
 @lru_cache(maxsize=4_096)
@@ -97,10 +93,8 @@ def names_only_secrets(name: str) -> bool:
     words = _words(name)
     if any(word.endswith(_SECRET_ENDINGS) for word in words) or "secrets" in words:
         return True
-    pairs = set(pairwise(words))
-    return ("connection", "string") in pairs or any(
-        second == "key" and _KEYS.fullmatch(first) for first, second in pairs
-    )
+    keys = (first for first, second in pairwise(words) if second == "key" and _KEYS.fullmatch(first))
+    return ("connection", "string") in pairwise(words) or any(keys)
 
 
 def _words(name: str) -> list[str]:
@@ -112,9 +106,8 @@ def _words(name: str) -> list[str]:
 def is_environment_file(name: str) -> bool:
     """Whether a file of this name holds environment variables, any of which may be a secret (``.env.local``)."""
     base = _path(name).name.lower()
-    if base.endswith(_EXAMPLES):
-        return False
-    return base in (".env", ".envrc") or base.startswith(".env.") or base.endswith(".env")
+    named = base in (".env", ".envrc") or base.startswith(".env.") or base.endswith(".env")
+    return named and not base.endswith(_EXAMPLES)
 
 
 def is_credential_file(name: str) -> bool:

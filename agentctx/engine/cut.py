@@ -27,6 +27,7 @@ from agentctx.engine.shrink import (
     level_of_words,
     shrink_results,
     smallest,
+    standing_for,
     water_level,
 )
 from agentctx.marks import is_recap
@@ -450,6 +451,7 @@ class _Cutting:
         for_words: So many of them the user's words may take before a round goes for them, or one of them is cut.
         why: What is said of each message that is touched.
         cap: Tokens; a result with more is out of proportion.
+        stood_for: How many characters a reference stands for.
     """
 
     context: Context
@@ -460,6 +462,9 @@ class _Cutting:
     why: str
     cap: int = field(
         init=False, default=Factory(lambda self: max(SMALLEST, int(OUT_OF_PROPORTION * self.room)), takes_self=True)
+    )
+    stood_for: Callable[[str], int] = field(
+        init=False, default=Factory(lambda self: standing_for(self.context, self.call), takes_self=True)
     )
 
     def made(self) -> Context:
@@ -613,7 +618,7 @@ class _Cutting:
             return message
 
         def shorter(result: ToolResult) -> ToolResult:
-            return capped(message, result, cap, self.call)
+            return capped(message, result, cap, self.call, self.stood_for)
 
         return edit_results(message, shorter)
 

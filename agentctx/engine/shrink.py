@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -16,7 +17,7 @@ from agentctx.characters import cluster_end_after, cluster_end_before
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import LEAST, Codebook, codebook_in, marks_of, spans_of
 from agentctx.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
+from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, as_cutter
 
 Keep = Literal["head", "tail", "both"]
 PLACE = "{omitted}"
@@ -31,11 +32,13 @@ class Cut:
     Args:
         keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"`` (half of the room each).
         marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
+        stood_for: How many characters a reference stands for: left out, it counts as these.
         shorter: The same with a shorter marker, for where there is no room for this one.
     """
 
     keep: Keep = "both"
     marker: str = MARKER
+    stood_for: Callable[[str], int] = len
     shorter: Cut | None = None
 
     def pointing(self, pointer: str) -> Cut:
@@ -64,7 +67,7 @@ class Cut:
 
     def longest_mark(self, text: str) -> str:
         """The marker for all of ``text``, and for all that earlier cuts left out of it."""
-        return self.mark(len(text) + sum(_omitted(mark) for mark in self._marks(text)))
+        return self.mark(len(text) + sum(_omitted(mark) for mark in self._marks(text)) + self._more(text))
 
     def split(self, room: int) -> tuple[int, int]:
         """How much of the room the head gets, and how much the tail."""
@@ -82,13 +85,18 @@ class Cut:
         for first, end in _written_at(text, start, stop):  # a piece of what we wrote would be nobody's words
             start, stop = first if first < start < end else start, end if first < stop < end else stop
         within = [mark for mark in marks if start <= mark.start() and mark.end() <= stop]
-        omitted = sum(_omitted(mark) - len(mark.group()) for mark in within)
+        omitted = sum(_omitted(mark) - len(mark.group()) for mark in within) + self._more(text[start:stop])
         return text[:start] + self.mark(stop - start + omitted) + text[stop:]
 
     def bare(self, text: str, head: str) -> str:
         """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
         spans = [*(mark.span() for mark in self._marks(text)), *spans_of(text), *marks_of(text)]
         return head[: min((start for start, end in spans if start < len(head) < end), default=None)]
+
+    def _more(self, text: str) -> int:
+        """How many characters more than it has stand for a text with references."""
+        spans = () if self.stood_for is len else spans_of(text)
+        return sum(max(0, self.stood_for(text[start:end]) - (end - start)) for start, end in spans)
 
     def _marks(self, text: str) -> list[re.Match[str]]:
         """The markers of earlier cuts that stand in ``text``: such as its own, and the usual ones."""
@@ -378,7 +386,33 @@ def shrink_results(context: Context, places: Iterable[int], spare: int, call: Ca
     return _cap(context, places, max(SMALLEST, water_level(sizes, spare)), call, why)
 
 
-def capped(message: Message, result: ToolResult, cap: int, call: Call) -> ToolResult:
+class Referring(ContextStrategy):
+    """A strategy of the library with texts that stand for lines elsewhere in the request."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
+        """Return how many characters each of its texts in the messages stands for: cut away, it counts as these."""
+
+
+def standing_for(context: Context, call: Call) -> Callable[[str], int]:
+    """Says how many characters a reference in a request stands for; what is none, for itself."""
+
+    @cache
+    def known() -> Mapping[str, int]:
+        messages = call.whole(context).messages
+        return {
+            text: length
+            for stage in call.mending
+            if isinstance(stage, Referring)
+            for text, length in stage.stood_for(messages).items()
+        }
+
+    return (lambda text: known().get(text, len(text))) if call.mending else len
+
+
+def capped(message: Message, result: ToolResult, cap: int, call: Call, stood_for: Callable[[str], int]) -> ToolResult:
     """The result with at most ``cap`` tokens of text, or a few more, so that it says how to get the rest."""
     text = result.text
     if len(text) <= cap or fits(text, cap, call.counter):
@@ -387,7 +421,7 @@ def capped(message: Message, result: ToolResult, cap: int, call: Call) -> ToolRe
     cap = max(cap, smallest(pointer, call))
     if fits(text, cap, call.counter):
         return result
-    return with_text(result, cut_to_tokens(text, cap, call.counter, Cut().pointing(pointer)))
+    return with_text(result, cut_to_tokens(text, cap, call.counter, Cut(stood_for=stood_for).pointing(pointer)))
 
 
 def smallest(pointer: str, call: Call) -> int:
@@ -396,9 +430,10 @@ def smallest(pointer: str, call: Call) -> int:
 
 
 def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
+    stood_for = standing_for(context, call)
 
     def cut(message: Message, result: ToolResult) -> ToolResult:
-        return capped(message, result, cap, call)
+        return capped(message, result, cap, call, stood_for)
 
     why = f"{why}: results cut to {cap:,} tokens"
     return edited(context, places, lambda _, message: edit_results(message, partial(cut, message)), call, why)

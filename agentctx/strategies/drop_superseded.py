@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from attrs import define, field, frozen
 
 from agentctx.engine.options import library_stage
-from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
+from agentctx.engine.shrink import Referring, edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
     Did,
     FileEvent,
@@ -39,7 +39,7 @@ from agentctx.later_lines import (
 )
 from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.protocols import Call, When
 from agentctx.validators import TRUTH, whole_number
 
 Place = tuple[int, int]
@@ -62,7 +62,7 @@ _REMINDERS = ("system-reminder", "system_reminder", "reminder")
 
 @library_stage
 @frozen
-class DropSuperseded(ContextStrategy):
+class DropSuperseded(Referring):
     r"""Leave out what a later tool result shows again, and say so in its place.
 
     Runs of lines that stand in a later result too, by what they say and never by path: the line numbers that reading
@@ -113,6 +113,20 @@ class DropSuperseded(ContextStrategy):
         places = sorted({index for index, _ in again} - staying)
         context = edited(context, places, partial(_without, again, call), call, SHOWN_AGAIN)
         return self._without_stale(context, staying, call) if self.stale else context
+
+    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
+        """Return how many characters are shown again later of what each mark stands for.
+
+        Args:
+            messages: The messages, with the marks that it has put in them.
+        """
+        texts = [written_out(result.text) for message in messages for result in message.results]
+        marks = {text[mark.start : mark.stop]: mark.meant for text in texts for mark in marks_in(text)}
+        known = Later(set(marks.values()))
+        for message, its_texts in _with_texts(messages) if marks else ():
+            _tell(known, message, its_texts)
+        found = ((mark, known.found.get(meant)) for mark, meant in marks.items())
+        return {mark: len(text) for mark, text in found if isinstance(text, str)}
 
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
         """Return the context in which nothing is said to be shown again later that is not."""

@@ -80,7 +80,7 @@ class FitContextWindow(Summarizing):
         if own is not None:
             return own.limit, own.limit if call.limit is None else min(own.limit, call.limit)
         if call.budget is None or call.limit is None:
-            raise NoBudget(type(self).__name__)
+            raise NoBudget(type(self).__name__, "budget")
         return call.budget.limit, call.limit
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from attrs import define, evolve, field, frozen
 
 from agentctx.engine.options import library_stage
-from agentctx.engine.shrink import cutter_of, edit_results
+from agentctx.engine.shrink import Referring, cutter_of, edit_results
 from agentctx.marks import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -30,7 +30,7 @@ from agentctx.marks import (
     text_in,
 )
 from agentctx.message import Context, Message, Text, ToolResult
-from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.protocols import Call, When
 from agentctx.validators import whole_number
 
 LEAST = 8
@@ -46,7 +46,7 @@ _GONE = "lines that stood above are left out there, and there is no room for the
 
 @library_stage
 @frozen
-class ReuseLines(ContextStrategy):
+class ReuseLines(Referring):
     r"""Put a reference in the place of lines of a tool's output that stand in the request already, further up.
 
     Runs of at least so many lines count, also within one output, and only where the counter says that the reference has
@@ -100,6 +100,14 @@ class ReuseLines(ContextStrategy):
         if call.before is not None:
             call.memo[key] = seen
         return context.with_messages(tuple(messages))
+
+    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
+        """Return how many characters the lines have that each reference stands for.
+
+        Args:
+            messages: The messages, with the references that it has put in them.
+        """
+        return {line: sum(map(len, lines)) + len(lines) - 1 for line, lines in _meant(messages).items()}
 
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
         """Return the context in which every reference names lines that are there."""

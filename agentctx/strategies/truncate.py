@@ -20,6 +20,7 @@ from agentctx.engine.shrink import (
     edit_results,
     edited,
     results_of,
+    standing_for,
     with_text,
 )
 from agentctx.json_text import compact, may_be_json, tabulate
@@ -248,7 +249,7 @@ class TruncateToolOutputs(ContextStrategy):
         if not places:
             return context
 
-        plain = Cut(self.keep, self.marker)
+        plain = Cut(self.keep, self.marker, standing_for(context, call))
 
         def cut(_index: int, message: Message) -> Message:
             return edit_results(message, lambda result: self._cut(message, result, call, plain))

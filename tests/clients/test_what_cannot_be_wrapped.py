@@ -10,7 +10,7 @@ from geminis import gemini_client
 from openai import OpenAI
 
 import agentctx
-from agentctx import ConfigError, InvalidInput, Pipeline
+from agentctx import Budget, ConfigError, InvalidInput, Pipeline
 
 
 def test_what_is_no_client_is_named():
@@ -89,7 +89,7 @@ def test_openais_calls_that_cannot_be_prepared_are_refused(call):
 def test_openais_paths_are_read_however_they_are_spelled():
     """A request by hand is prepared with or without a slash in front, or a whole address."""
     with OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
-        wrapped = agentctx.wrap(client, Pipeline(budget=5))
+        wrapped = agentctx.wrap(client, Pipeline(budget=Budget(5)))
         for path in ("chat/completions", "/chat/completions", "http://127.0.0.1:9/chat/completions?x=1"):
             with pytest.raises(openai.BadRequestError) as raised:
                 wrapped.post(path, cast_to=object, body={"model": "gpt-4o", "messages": CHAT})
@@ -99,7 +99,7 @@ def test_openais_paths_are_read_however_they_are_spelled():
 def test_anthropics_path_is_read_however_it_is_spelled():
     """The same for messages."""
     with Anthropic(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
-        wrapped = agentctx.wrap(client, Pipeline(budget=5))
+        wrapped = agentctx.wrap(client, Pipeline(budget=Budget(5)))
         for path in ("v1/messages", "/v1/messages?beta=true", "http://127.0.0.1:9/v1/messages"):
             with pytest.raises(anthropic.BadRequestError) as raised:
                 wrapped.post(

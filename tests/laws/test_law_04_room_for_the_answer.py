@@ -11,8 +11,8 @@ from agentctx.testing import assistant as says, call, result, transcript, user
 PRESETS = [assistant, coding_agent, general, thrifty]
 TAKES_A_BUDGET = {
     "Pipeline": lambda budget: Pipeline(budget=budget).budget,
-    "FitContextWindow": lambda budget: FitContextWindow(budget).own_budget,
-    "Session.child": lambda budget: Pipeline().session().child(budget)._state.limits_by_model.own,
+    "FitContextWindow": lambda budget: FitContextWindow(budget).budget,
+    "Session.child": lambda budget: Pipeline().session().child(budget).internals.state.limits_by_model.own,
     **{preset.__name__: lambda budget, preset=preset: preset(budget).budget for preset in PRESETS},
 }
 
@@ -36,7 +36,7 @@ def test_a_budget_stays_as_it_is(name):
 def test_a_window_without_room_for_an_answer_is_refused():
     """One token cannot hold a request and an answer; of two, one is for the answer."""
     assert Pipeline(budget=2).budget == Budget(2, 1)
-    with pytest.raises(ConfigError, match="1 tokens of a window of 1 leave nothing to send"):
+    with pytest.raises(ConfigError, match=r"^Budget\.output_reserve must be less than the window of 1 tokens"):
         Pipeline(budget=1)
 
 

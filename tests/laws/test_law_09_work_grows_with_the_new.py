@@ -14,6 +14,7 @@ from hypothesis import given
 from agentctx import (
     Budget,
     ClearToolResults,
+    ContextStrategy,
     FitContextWindow,
     Pipeline,
     PlaceCacheMarkers,
@@ -164,7 +165,7 @@ async def test_stages_for_arrivals_see_each_message_once(format_name):
     """A stage that says that it looks at new messages is shown each of them once."""
     shown = []
 
-    class Looking:
+    class Looking(ContextStrategy):
         when: ClassVar[When] = When.ON_ARRIVAL
 
         async def __call__(self, context, _call):
@@ -185,7 +186,7 @@ async def test_stages_for_pressure_rest_below_the_trigger(format_name):
     """A stage that acts under pressure is not run while the request is below the trigger."""
     runs = []
 
-    class Pressing:
+    class Pressing(ContextStrategy):
         when: ClassVar[When] = When.UNDER_PRESSURE
 
         async def __call__(self, context, _call):

@@ -9,6 +9,7 @@ from agentctx import (
     ClearToolResults,
     CollapseRepeats,
     ContextOverflow,
+    ContextStrategy,
     FitContextWindow,
     Pipeline,
     PlaceCacheMarkers,
@@ -206,7 +207,7 @@ async def test_a_condition_on_arrivals_is_asked_of_the_whole_request():
     """A stage for new messages runs as soon as the whole request has passed the size, and is shown what is new."""
     shown = []
 
-    class Looks:
+    class Looks(ContextStrategy):
         """Writes down how much it sees."""
 
         when = When.ON_ARRIVAL

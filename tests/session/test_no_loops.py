@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Session, Text, When
+from agentctx import Budget, ClearToolResults, ContextStrategy, FitContextWindow, Pipeline, Session, Text, When
 from agentctx.testing import Recorder, assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -83,16 +83,18 @@ async def test_a_caller_that_comes_down_itself_ends_the_quiet():
     """After a vain try the next one waits for growth, after a load too, unless the caller was down at the target."""
     tries = []
 
-    async def fruitless(context, call):
-        tries.append(call.limit)
-        return context
+    class Fruitless(ContextStrategy):
+        when = When.UNDER_PRESSURE
 
-    fruitless.when = When.UNDER_PRESSURE
+        async def __call__(self, context, call):
+            tries.append(call.limit)
+            return context
+
     large, small = (transcript("openai-chat", user("task " * words)) for words in (500, 50))
     for between, tried in (([large], 1), ([small], 2)):
         tries.clear()
         budget = Budget(10_000, trigger=400, target=200)
-        session = Pipeline(fruitless, budget=budget).session(format="openai-chat")
+        session = Pipeline(Fruitless(), budget=budget).session(format="openai-chat")
         for messages in (large, *between, large):
             await session.prepare(messages)
             session = Session.load(session.plan, session.dump())
@@ -141,14 +143,16 @@ async def test_a_stage_that_makes_things_longer_changes_nothing():
     """What a stage returns is not taken when it is longer: it is tried rarely, and the history stays as it is."""
     calls = []
 
-    async def verbose(context, call):
-        calls.append(call.limit)
-        longer = [*context.messages]
-        longer[1] = longer[1].with_parts((Text("a summary that says more than what it stands for " * 30),))
-        return context.with_messages(tuple(longer))
+    class Verbose(ContextStrategy):
+        when = When.UNDER_PRESSURE
 
-    verbose.when = When.UNDER_PRESSURE
-    session = Pipeline(verbose, budget=Budget(1_000_000, trigger=2_000, target=500)).session(format="openai-chat")
+        async def __call__(self, context, call):
+            calls.append(call.limit)
+            longer = [*context.messages]
+            longer[1] = longer[1].with_parts((Text("a summary that says more than what it stands for " * 30),))
+            return context.with_messages(tuple(longer))
+
+    session = Pipeline(Verbose(), budget=Budget(1_000_000, trigger=2_000, target=500)).session(format="openai-chat")
     messages = transcript("openai-chat", system("rules"), assistant("hello"))
     for number in range(400):
         messages = [*messages, *transcript("openai-chat", user(f"question {number} " * 10), assistant("answer"))]

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
 from agentctx.formats.cache_markers import unmarked
 from agentctx.message import ROLES
-from agentctx.session.record import Record, call_ids
+from agentctx.session.record import Record, UnsaidSince, call_ids
 from agentctx.testing import assistant, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -81,6 +81,6 @@ async def test_a_copy_shares_nothing_that_changes():
     known = asdict(record, recurse=False)
     assert asdict(copy, recurse=False) == known
     known = {name: value for name, value in known.items() if name not in again}
-    fixed = int, frozenset, tuple, itemgetter, type(None)
+    fixed = int, frozenset, tuple, itemgetter, UnsaidSince, type(None)
     shared = [name for name, value in known.items() if not isinstance(value, fixed) and getattr(copy, name) is value]
     assert shared == []

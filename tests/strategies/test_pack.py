@@ -108,7 +108,7 @@ async def test_compression_keeps_more():
 async def test_compression_restores_what_fits():
     """What need not be cut is not: room that is left goes back to the newest of the shortened."""
     messages = agent(40, {number: f"line {number} of a long output\n" * 100 for number in range(40)})
-    view = await Pipeline(Pack("compression"), budget=12_000).prepare(messages)
+    view = await Pipeline(Pack("compression"), budget=Budget(12_000)).prepare(messages)
     assert 12_000 - view.report.tokens_after < 700
 
 

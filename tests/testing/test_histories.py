@@ -81,7 +81,7 @@ def test_every_built_in_stage_comes_up(name):
     assert type(find(single_stages(), lambda stage: type(stage).__name__ == name, settings=SEARCH)).__name__ == name
 
 
-@pytest.mark.parametrize("name", ["When", "FirstOf", "Pipeline"])
+@pytest.mark.parametrize("name", ["Conditional", "FirstOf", "Pipeline"])
 def test_every_nesting_comes_up(name):
     """Stages come nested in each way."""
     assert find(stages(), lambda stage: type(stage).__name__ == name, settings=SEARCH)
