@@ -178,7 +178,7 @@ def test_after_an_overflow_litellm_sends_a_smaller_request(at, desks):
     desk = desks["openai"]
 
     def refusing(body):
-        desk.overflows = len(desk.requests) == 9
+        desk.overflows = int(len(desk.requests) == 9)
         return reading(body)
 
     desk.answer = refusing
