@@ -35,7 +35,7 @@ from agentctx.protocols import (
     TokenCounter,
 )
 from agentctx.reports import StepPrepared, StepRefused, View
-from agentctx.session.session import Work, within
+from agentctx.session.lock import Work, within
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter

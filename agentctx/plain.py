@@ -71,7 +71,7 @@ def _within(error: InvalidInput, where: str) -> InvalidInput:
 @cache
 def _form(kind: Any) -> _Form:  # noqa: ANN401 - types are objects of many classes
     origin, args = get_origin(kind) or kind, get_args(kind)
-    if origin is Annotated:  # a whole number, and the range that it lies in
+    if origin is Annotated:  # a whole number, and the range that it lies in where that is another
         return _Form(partial(_whole, allowed=args[1]))
     if origin in (Union, UnionType):
         return _one_of_types(args)
@@ -88,7 +88,7 @@ def _form(kind: Any) -> _Form:  # noqa: ANN401 - types are objects of many class
     return _object(kind) if has(kind) else _SIMPLE[kind]
 
 
-def _whole(value: object, allowed: range = range(2**63)) -> int:
+def _whole(value: object, allowed: range = range(2**32)) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise must_be(value, f"a whole number from {allowed[0]:,} to {allowed[-1]:,}")
     return value

@@ -35,18 +35,9 @@ from agentctx.pipeline import Pipeline
 from agentctx.reports import OverflowMet, Report, UsageRecorded, View
 from agentctx.session.blocking import blocking
 from agentctx.session.conversations import holding, home_of
+from agentctx.session.lock import Deadlock, Work, within, works_around
 from agentctx.session.record import digest
-from agentctx.session.session import (
-    Deadlock,
-    Session,
-    Work,
-    current,
-    forget_limit,
-    recover_call,
-    save,
-    within,
-    works_around,
-)
+from agentctx.session.session import Session, current, forget_limit, recover_call, save
 from agentctx.session.sessions import Sessions
 from agentctx.session.step_context import Given
 from agentctx.validators import MustBe, a, function, holds

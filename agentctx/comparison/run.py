@@ -18,7 +18,7 @@ from multiprocessing import get_all_start_methods, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 from attrs import asdict, define, evolve, field, fields, frozen
 from attrs.validators import ge, lt, optional
@@ -98,6 +98,10 @@ def compare(
     yield from _Run(executor, workers or os.cpu_count() or 1, ahead, model, results).rows(pairs)
 
 
+Sum = Annotated[int, range(2**63)]
+"""Tokens of all calls of a session."""
+
+
 @frozen
 class Measured:
     """What a session comes to with a pipeline; one row of a comparison.
@@ -140,9 +144,9 @@ class Measured:
     model: str | None
     window: int | None
     calls: int = 0
-    tokens_given: int = 0
-    tokens_sent: int = 0
-    prefix_tokens: int = 0
+    tokens_given: Sum = 0
+    tokens_sent: Sum = 0
+    prefix_tokens: Sum = 0
     usd: float | None = field(default=None, validator=optional([ge(0), lt(2**63)]))
     compactions: int = 0
     invalid: int = 0

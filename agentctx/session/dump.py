@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import reduce
 from itertools import chain, groupby, repeat
 from operator import add
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from attrs import astuple, evolve, field, frozen
 
@@ -47,9 +47,6 @@ from agentctx.wire_format import WireFormat
 
 VERSION = 7
 
-Size = Annotated[int, range(2**32)]
-"""A number that has room in four bytes."""
-
 
 @frozen
 class Rows:
@@ -66,8 +63,8 @@ class Rows:
     """
 
     seen: bytes = field()
-    sizes: list[Size] = field()
-    weights: list[Size] = field()
+    sizes: list[int] = field()
+    weights: list[int] = field()
     roles: bytes = field()
     decided: list[tuple[int, int]] = field()
     calls: bytes = field()

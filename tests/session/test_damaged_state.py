@@ -356,7 +356,7 @@ def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, whe
         (("rows", "decided", 0), [29], "rows.decided[0]"),
         (("rows", "decided", 0), [30, 1], "rows.decided[0]"),
         (("rows", "decided"), [[0, 1], [0, 29]], "rows.decided"),
-        (("rows", "decided"), [[0, 2**62]], "rows.decided"),
+        (("rows", "decided"), [[0, 2**62]], "rows.decided[0][1]"),
         (("rows", "sizes", 3), 2**32, "rows.sizes[3]"),
         (("origins", 0), 29, "origins[0]"),
         (("sums",), [], "sums"),

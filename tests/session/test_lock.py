@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentctx.session.session import SessionLock, Work
+from agentctx.session.lock import SessionLock, Work
 
 pytestmark = pytest.mark.both_loops
 
