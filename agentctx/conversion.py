@@ -804,9 +804,9 @@ def _legal(
     """The messages made legal for their format; what was done is said of where they come from."""
     call = Call(reading.meter, reading.wire.name, wire=reading.wire)
     whole = repair(messages, call, reading.wire)
-    log.remarks += call.notes.remarks
+    log.remarks += call.internals.notes.remarks
     for place, message in zip(places, messages, strict=True):
-        if said := call.notes.why(message).why:
+        if said := call.internals.notes.why(message).why:
             log.say(place, said)
     return messages if whole is None else whole
 

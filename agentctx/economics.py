@@ -23,7 +23,7 @@ from agentctx.message import (
     without_marker,
 )
 from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_at
-from agentctx.protocols import Call, Meter
+from agentctx.protocols import Call, Meter, aiming_lower
 from agentctx.reports import Forecast, SilentTruncationSuspected
 from agentctx.unit import has_user_words, system_messages
 from agentctx.validators import whole_number
@@ -794,7 +794,7 @@ def pays_back(within: int) -> Condition:
     whole_number(1).check("pays_back.within", within)
 
     def test(context: Context, call: Call) -> bool:
-        expected = expected_forecast(context, call.aiming_lower(context, call.meter.fixed(context)))
+        expected = expected_forecast(context, aiming_lower(call, context, call.meter.fixed(context)))
         return expected is not None and (expected.pays_back(within) or _too_large(context, call))
 
     def approval(before: Context, after: Context, call: Call) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from agentctx.budget import Budget
 from agentctx.engine.cut import bind
 from agentctx.engine.listeners import finish, on_compact_subscribers, tell
@@ -33,6 +31,7 @@ from agentctx.protocols import (
     Subscriber,
     Summarizer,
     TokenCounter,
+    inside,
 )
 from agentctx.reports import StepPrepared, StepRefused, View
 from agentctx.session.lock import Work, within
@@ -117,7 +116,7 @@ class Pipeline(Plan):
         """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""
         if self.pinned:
             rules = bind(self.pinned, len(context.messages), context.messages.__getitem__)
-            call = evolve(call, protect=(*call.protect, *rules))
+            call = inside(call, protect=(*call.internals.protect, *rules))
         nested = self.in_phase(Phase.ONCE, None)
         return context if nested is None else await nested.run_inner(run, context, call)
 

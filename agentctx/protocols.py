@@ -151,9 +151,10 @@ Strategy = ContextStrategy | Callable[[Context, "Call"], Context | Awaitable[Con
 
 async def run_plain(work: Callable[[Context, Call], T], context: Context, call: Call) -> T:
     """Return the result of a plain function for a context; it runs in a worker thread when the request is large."""
-    messages = context.messages if call.start is None else call.start.messages  # a stage may search what went
-    if call.known is not None:  # to add up what all messages weigh would be more work the longer they get
-        characters = _CHARACTERS_PER_TOKEN * call.known[1]
+    start = call.internals.start
+    messages = context.messages if start is None else start.messages  # a stage may search what went
+    if call.internals.known is not None:  # to add up what all messages weigh would be more work the longer they get
+        characters = _CHARACTERS_PER_TOKEN * call.internals.known[1]
     else:
         characters = 0 if is_much(len(messages)) else sum(map(call.meter.weight, messages))
     # a stage may search the text, which takes longer than to count it
@@ -640,6 +641,55 @@ class Shelf(Protocol):
         ...
 
 
+@frozen(eq=False, repr=False)
+class CallInternals:
+    """What the library's own stages are told of a call besides; nothing here is for a user.
+
+    Args:
+        protect: The caller's own rules of what must survive; the rules that always hold come on top.
+        thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
+        notes: Where stages leave their reasons; read by the pipeline.
+        reserved: Tokens below the call's limit that a cut leaves free for the recap, which says what went.
+        before: Gives the messages that stand before the context where a stage is shown only what is new.
+        known: A request whose size is known, with its tokens; None when there is none.
+        late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
+        given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
+        start: The request as it was before any stage of this step saw all of it; None: it is not known.
+        left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
+            None: it is not known.
+        shelf: What puts contents into the store in this step; see ``Call.keep``.
+        unsaid: What the recap of the steps before had no room for; see ``Notes.unsaid``.
+        stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
+            which the library's own rules say what stays.
+        mending: The stages that mend what they have written where another stage takes away what that refers to.
+        growth: Whether a request may grow by that, as far as there is room.
+        memo: What a stage has worked out of the messages before, to have it again at the next step; it may be lost at
+            any time.
+    """
+
+    protect: tuple[ProtectRule, ...] = ()
+    thinking: ThinkingPolicy = "postpone"
+    notes: Notes = field(factory=Notes)
+    reserved: int = 0
+    before: Callable[[], tuple[Message, ...]] | None = None
+    known: tuple[Context, int] | None = None
+    late: Callable[[], frozenset[int]] | None = None
+    given: Callable[[], frozenset[int]] | None = None
+    start: Context | None = None
+    left_out: Callable[[], tuple[int, int]] | None = None
+    shelf: Shelf | None = None
+    unsaid: str = ""
+    stays: ProtectRule | None = None
+    mending: tuple[ContextStrategy, ...] = ()
+    growth: bool = True
+    memo: dict[object, object] = field(factory=dict)
+
+    def whole(self, context: Context) -> Context:
+        """Return the whole request, of which a stage may be shown only what is new."""
+        earlier = () if self.before is None else self.before()
+        return context.with_messages((*earlier, *context.messages)) if earlier else context
+
+
 @frozen(eq=False)
 class Call:
     """What a stage is told about the model call that it prepares.
@@ -650,30 +700,12 @@ class Call:
         budget: The budget in force; None when there is none, neither given nor the model's.
         limit: What a cut aims at, in tokens; not ``budget.limit``, the most: it is that, or a session's target. None
             without a budget, and for a stage of ``When.ON_ARRIVAL`` in a session, which has no size to come down to.
-        reserved: Tokens below ``limit`` that a cut leaves free for the recap, which says what went.
         profile: The model's profile; None when no model was named.
-        protect: The caller's own rules of what must survive; the rules that always hold come on top.
         warmth: The believed share of the last request that the provider's cache still holds, 0 to 1.
         store: Where originals are kept; None means that they are not.
-        shelf: What puts contents into it in this step; see ``keep``.
         summarizer: Puts messages into fewer words; None when the caller gave none.
         wire: The caller's own format; None when the context was built by hand.
-        thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
-        notes: Where stages leave their reasons; read by the pipeline.
-        before: Gives the messages that stand before the context where a stage is shown only what is new.
-        known: A request whose size is known, with its tokens; None when there is none.
-        late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
-        given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
-        start: The request as it was before any stage of this step saw all of it; None: it is not known.
-        left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
-            None: it is not known.
-        unsaid: What the recap of the steps before had no room for; see ``Notes.unsaid``.
-        stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
-            which the library's own rules say what stays.
-        mending: The stages that mend what they have written where another stage takes away what that refers to.
-        growth: Whether a request may grow by that, as far as there is room.
-        memo: What a stage has worked out of the messages before, to have it again at the next step; it may be lost at
-            any time.
+        internals: For the library's own stages.
 
     Example:
         >>> from agentctx import Call, Context, Pipeline
@@ -689,32 +721,12 @@ class Call:
     format: str = USUAL
     budget: Budget | None = None
     limit: int | None = None
-    reserved: int = 0
     profile: ModelProfile | None = None
-    protect: tuple[ProtectRule, ...] = ()
     warmth: float = 0.0
     store: Store | None = None
     summarizer: Summarizer | None = None
     wire: WireFormat | None = None
-    thinking: ThinkingPolicy = "postpone"
-    notes: Notes = field(factory=Notes, repr=False)
-    before: Callable[[], tuple[Message, ...]] | None = field(default=None, repr=False)
-    known: tuple[Context, int] | None = field(default=None, repr=False)
-    late: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
-    given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
-    start: Context | None = field(default=None, repr=False)
-    left_out: Callable[[], tuple[int, int]] | None = field(default=None, repr=False)
-    shelf: Shelf | None = field(default=None, repr=False)
-    unsaid: str = field(default="", repr=False)
-    stays: ProtectRule | None = field(default=None, repr=False)
-    mending: tuple[ContextStrategy, ...] = field(default=(), repr=False)
-    growth: bool = True
-    memo: dict[object, object] = field(factory=dict, repr=False)
-
-    @property
-    def counter(self) -> TokenCounter:
-        """The counter of text."""
-        return self.meter.counter
+    internals: CallInternals = field(factory=CallInternals, repr=False)
 
     def count(self, message: Message) -> int:
         """Tokens of one message."""
@@ -722,8 +734,8 @@ class Call:
 
     def size(self, context: Context) -> int:
         """Tokens of a whole request."""
-        if self.known is not None and self.known[0] is context:
-            return self.known[1]
+        if self.internals.known is not None and self.internals.known[0] is context:
+            return self.internals.known[1]
         return self.meter.size(context)
 
     def protected(self, context: Context) -> frozenset[int]:
@@ -733,8 +745,8 @@ class Call:
         the open tool round, where the model must not be without it; of a block, ``frozen`` and what ``stays``.
         """
         messages = context.messages
-        if self.stays is not None:
-            return self.frozen(context).union(self.stays(messages))
+        if self.internals.stays is not None:
+            return self.frozen(context).union(self.internals.stays(messages))
         return always(messages).union(self._leading(context), self.frozen(context), recaps(messages))
 
     def _leading(self, context: Context) -> frozenset[int]:
@@ -746,16 +758,16 @@ class Call:
 
     def frozen(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that the caller's rules protect: not even their tool results may change."""
-        return self._named(self.protect, context)
+        return self._named(self.internals.protect, context)
 
     def preferred(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that go last by the caller's soft rules; see ``Protect.prefer``."""
-        return self._named([rule.rule for rule in self.protect if isinstance(rule, Preferred)], context)
+        return self._named([rule.rule for rule in self.internals.protect if isinstance(rule, Preferred)], context)
 
     def _named(self, rules: Sequence[ProtectRule], context: Context) -> frozenset[int]:
         if not rules:
             return frozenset()
-        messages = self.whole(context).messages
+        messages = self.internals.whole(context).messages
         hidden = len(messages) - len(context.messages)
         places = (index - hidden for rule in rules for index in places_of(rule, messages))
         return frozenset(place for place in places if place >= 0)
@@ -765,15 +777,10 @@ class Call:
 
         They stand after its last message, or where repair has put them: behind a call before it.
         """
-        found, late = unread(context.messages), frozenset() if self.late is None else self.late()
+        found, late = unread(context.messages), frozenset() if self.internals.late is None else self.internals.late()
         places = enumerate(context.messages)
         moved = [index for index, message in places if message.identity in late and message.results] if late else []
         return sorted({*found, *moved}, reverse=True)
-
-    def whole(self, context: Context) -> Context:
-        """The whole request, of which a stage may be shown only what is new."""
-        earlier = () if self.before is None else self.before()
-        return context.with_messages((*earlier, *context.messages)) if earlier else context
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
         """Say why a message is dropped, edited or added, and what that is called if not so; it is put into the report.
@@ -783,7 +790,7 @@ class Call:
             why: The reason, in a few words.
             outcome: What the report calls it; None: dropped, edited or added, as the views show.
         """
-        self.notes.note(message, why, outcome)
+        self.internals.notes.note(message, why, outcome)
 
     def remark(self, text: str) -> None:
         """Say something about the step as a whole; it is put into the stage's report.
@@ -791,7 +798,7 @@ class Call:
         Args:
             text: The remark, one line.
         """
-        self.notes.remarks.append(text)
+        self.internals.notes.remarks.append(text)
 
     async def keep(self, content: bytes | str) -> str | None:
         """Put a content into the store, and give the handle by which the model gets it back with the recall tool.
@@ -800,7 +807,7 @@ class Call:
         says so, and nothing else happens.
         """
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-        handle = None if self.shelf is None else await self.shelf.keep(data)
+        handle = None if self.internals.shelf is None else await self.internals.shelf.keep(data)
         return f"{handle}#0" if handle is not None and data.startswith(b"{") else handle
 
     def pointer(self, message: Message, result: ToolResult | None = None) -> str:
@@ -809,33 +816,42 @@ class Call:
         Such as ``"; recall 3fa94c00d1b2e6a7"``; empty without a store or the recall tool. For a plain stage, which
         cannot wait: once the stage is done, what its messages name this way is put into the store.
         """
-        return "" if self.shelf is None else self.shelf.pointer(message, result)
+        return "" if self.internals.shelf is None else self.internals.shelf.pointer(message, result)
 
-    def floor(self, context: Context) -> int:
-        """Tokens of a request that no cut can take away: system prompt, tools, and what is protected."""
-        messages = context.messages
-        return self.meter.fixed(context) + sum(self.count(messages[index]) for index in self.protected(context))
 
-    def room(self, context: Context) -> int | None:
-        """Tokens by which texts that are put back may let a request grow; None: by any number.
+def inside(call: Call, **changes: object) -> Call:
+    """Return the call of which stages are told other internals."""
+    return evolve(call, internals=evolve(call.internals, **changes))  # type: ignore[arg-type]  # by their names
 
-        At most halfway from where a cut came down to up to where the next one begins.
-        """
-        if not self.growth:
-            return 0
-        if self.budget is None or self.limit is None:
-            return None
-        most = max(self.limit, (self.limit + self.budget.trigger_tokens) // 2)
-        return max(0, min(most, self.budget.limit) - self.reserved - self.size(self.whole(context)))
 
-    def aiming_lower(self, context: Context, floor: int | None = None) -> Call:
-        """The call for stages that run although a request fits: it aims at the budget's target.
+def floor_of(call: Call, context: Context) -> int:
+    """Return the tokens of a request that no cut can take away: system prompt, tools, and what is protected."""
+    messages = context.messages
+    return call.meter.fixed(context) + sum(call.count(messages[index]) for index in call.protected(context))
 
-        Args:
-            context: The request.
-            floor: Tokens of it that no cut can take away; without it they are counted.
-        """
-        if self.budget is None or self.limit is None or self.size(context) > self.limit:
-            return self
-        aim = self.budget.target_above(self.floor(context) if floor is None else floor)
-        return evolve(self, limit=min(self.limit, aim))
+
+def room_to_grow(call: Call, context: Context) -> int | None:
+    """Return the tokens by which texts that are put back may let a request grow; None: by any number.
+
+    At most halfway from where a cut came down to up to where the next one begins.
+    """
+    if not call.internals.growth:
+        return 0
+    if call.budget is None or call.limit is None:
+        return None
+    most = min(max(call.limit, (call.limit + call.budget.trigger_tokens) // 2), call.budget.limit)
+    return max(0, most - call.internals.reserved - call.size(call.internals.whole(context)))
+
+
+def aiming_lower(call: Call, context: Context, floor: int | None = None) -> Call:
+    """Return the call for stages that run although a request fits: it aims at the budget's target.
+
+    Args:
+        call: The call as it is.
+        context: The request.
+        floor: Tokens of it that no cut can take away; without it they are counted.
+    """
+    if call.budget is None or call.limit is None or call.size(context) > call.limit:
+        return call
+    aim = call.budget.target_above(floor_of(call, context) if floor is None else floor)
+    return evolve(call, limit=min(call.limit, aim))

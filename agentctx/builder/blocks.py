@@ -30,7 +30,7 @@ from agentctx.errors import (
     StageError,
 )
 from agentctx.message import Context, Media, Message, Native, Part, Text, Ttl
-from agentctx.protocols import Call, ContextStrategy, Notes, Strategy
+from agentctx.protocols import Call, ContextStrategy, Notes, Strategy, inside
 from agentctx.strategies.drop_units import Drop, Strict, TruncateOldest, staying
 from agentctx.tiers import Tier, TierRule, allocate, as_tier
 from agentctx.unit import broken_pair, last_words, signed_thinking
@@ -697,14 +697,15 @@ class Slot:
                 item = BigItem((self.name, str(self.block.tier), error.tokens))
                 raise ContextOverflow(error.tokens, error.limit, [item]) from error
             self._check(name, after, tokens)
-        outcomes = {reason.outcome for reason in call.notes.reasons.values()}
+        outcomes = {reason.outcome for reason in call.internals.notes.reasons.values()}
         label = "summarized" if Outcome.SUMMARISED in outcomes else getattr(self.block.evict, "label", "evicted")
-        return Reduced(after.messages, sum(map(call.count, after.messages)), label, call.notes)
+        return Reduced(after.messages, sum(map(call.count, after.messages)), label, call.internals.notes)
 
     def call_for(self, tokens: int) -> Call:
         """What its stage is told where it may have so many tokens: as if the block were all of a request."""
         limit = tokens + self.call.meter.fixed(Context(()))
-        return evolve(self.call, budget=Budget(max(1, limit)), limit=limit, stays=self._stays, notes=Notes())
+        call = evolve(self.call, budget=Budget(max(1, limit)), limit=limit)
+        return inside(call, stays=self._stays, notes=Notes())
 
     def _stays(self, messages: Sequence[Message]) -> Iterable[int]:
         """Where the message is that must not go, among those that are left."""

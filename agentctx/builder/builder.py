@@ -579,7 +579,7 @@ class BlockReader:
         repaired = repair(values, call, source.wire, seen=seen)
         if repaired is None:
             return block.with_messages(values)
-        said = [*(reason.why for reason in call.notes.reasons.values()), *call.notes.remarks]
+        said = [*(reason.why for reason in call.internals.notes.reasons.values()), *call.internals.notes.remarks]
         notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
         return block.with_messages(repaired)
 

@@ -54,7 +54,7 @@ class KeepCacheMarkers(ContextStrategy):
         lost = [each for each in lost if not markers.refused(each[0].mark, call.profile)]
         if not lost:
             return context
-        earlier = () if call.before is None else find_marked(call.before(), markers).values()
+        earlier = () if call.internals.before is None else find_marked(call.internals.before(), markers).values()
         head = [*head_markers(context, markers), *chain.from_iterable(earlier)]
         keeping = _Keeping(markers, list(context.messages), head)
         moved = sum(keeping.find_block_for(*each) for each in lost)

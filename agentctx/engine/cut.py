@@ -305,7 +305,7 @@ def _with_room_beside(
     if held > limit - layout.floor:
         context, layout = cut_what_stays(context, limit - held, call, layout, len(layout.unread))
     if loose:
-        for_recap = min(call.reserved, max(0, limit - without_recap) // PARTS_WITH_A_RECAP)
+        for_recap = _for_recap(call, limit - without_recap)
         context, layout = make_room(context, layout.floor + held + for_recap - limit, call, layout)
     return context, layout
 
@@ -320,7 +320,7 @@ def _aimed(
     """
     loose, room = _without_preferred(context, loose, aim - layout.floor, call)
     beside = aim - room
-    for_newest = max(aim, limit - min(call.reserved, max(0, limit - layout.floor) // PARTS_WITH_A_RECAP)) - beside
+    for_newest = max(aim, limit - _for_recap(call, limit - layout.floor)) - beside
     newest = _newest_results(context, layout, loose, for_newest, call)
     if newest is None:
         return loose, aim, room
@@ -353,7 +353,7 @@ def left_whole(context: Context, call: Call) -> frozenset[int]:
     limit = call.limit if call.budget is None else call.budget.limit
     layout = lay_out(context, call, unread=len(context.messages))
     room = max(0, limit - layout.floor)
-    newest = _newest_results(context, layout, layout.loose, room - min(call.reserved, room // PARTS_WITH_A_RECAP), call)
+    newest = _newest_results(context, layout, layout.loose, room - _for_recap(call, room), call)
     return frozenset() if newest is None else frozenset(newest.places)
 
 
@@ -381,7 +381,7 @@ def _newest_results(context: Context, layout: Layout, loose: Sequence[Unit], roo
     The model has just asked for these; those that it has not even read stay anyway.
     """
     messages, free = context.messages, {unit.start for unit in loose}
-    if call.stays is not None:
+    if call.internals.stays is not None:
         return None
     found = next((unit for unit in reversed(layout.units) if any(each.results for each in unit.of(messages))), None)
     if found is None or found.start not in free or layout.unread:
@@ -542,7 +542,7 @@ class _Cutting:
         if spare <= 0:
             return spoken
         longest = max(spoken.values(), key=self._text_tokens)
-        mark = self.call.counter.count(Cut().pointing(self.call.pointer(longest)).mark(len(longest.text)))
+        mark = self.call.meter.counter.count(Cut().pointing(self.call.pointer(longest)).mark(len(longest.text)))
         costs = [0 if Cut().stands_in(message.text) else mark for message in spoken.values()]
         cap = level_of_words(sizes, costs, spare)
         shorter = {index: self._with_shorter_text(message, cap) for index, message in spoken.items()}
@@ -556,17 +556,18 @@ class _Cutting:
         """The message with at most ``cap`` tokens of text, or a few for each part more."""
         if self._text_tokens(message) <= cap:
             return message
-        texts = [part for part in message.parts if isinstance(part, Text)]
-        level = water_level([self.call.counter.count(part.text) for part in texts], self._text_tokens(message) - cap)
+        count = self.call.meter.counter.count
+        texts = [count(part.text) for part in message.parts if isinstance(part, Text)]
+        level = water_level(texts, self._text_tokens(message) - cap)
         pointer = self.call.pointer(message)
         how, level = Cut().pointing(pointer), max(smallest(pointer, self.call), level)
 
         def shorter(part: Part) -> Part:
             if not isinstance(part, Text):
                 return part
-            text = cut_to_tokens(part.text, level, self.call.counter, how)
-            won = self.call.counter.count(part.text) - self.call.counter.count(text)
-            cost = 0 if how.stands_in(part.text) else self.call.counter.count(how.mark(len(part.text)))
+            text = cut_to_tokens(part.text, level, self.call.meter.counter, how)
+            won = count(part.text) - count(text)
+            cost = 0 if how.stands_in(part.text) else count(how.mark(len(part.text)))
             if won <= cost or not text.strip():
                 return part  # more would be written than is won: then it goes as a whole
             return Text(text, source=part.source)
@@ -596,7 +597,8 @@ class _Cutting:
         """
         kinds, count, bare, tight = list(map(type, message.parts)), self.call.meter.message, message, message
         if ToolResult in kinds:
-            bare = edit_results(message, cleared if self.call.shelf is None else partial(self._cleared, message))
+            unnamed = self.call.internals.shelf is None
+            bare = edit_results(message, cleared if unnamed else partial(self._cleared, message))
             tight = self._capped(message, self.cap)
         elif ToolCall in kinds:
             if any(map(_may_be_long, message.calls)):
@@ -791,7 +793,7 @@ def lay_out(context: Context, call: Call, *, unread: int = 0) -> Layout:
     """
     messages = context.messages
     groups, protected = units(messages), call.protected(context)
-    is_block = call.stays is not None
+    is_block = call.internals.stays is not None
     last = groups[-1] if groups and groups[-1].is_round and not is_block else None
     loose = {unit.start: unit for unit in droppable(groups, protected) if unit is not last}
     unheard = _unread(groups, call.unread(context)) if unread and not is_block else ()
@@ -844,7 +846,7 @@ def shrink_open_round(context: Context, limit: int, call: Call) -> tuple[Context
 
 def cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, held: int) -> tuple[Context, Layout]:
     """The request with the results cut of what stays, when that is over the limit, laid out anew."""
-    if layout.floor <= limit or call.stays is not None:
+    if layout.floor <= limit or call.internals.stays is not None:
         return context, layout
     places = layout.staying - call.frozen(context)
     taken = sum(call.meter.parts(context.messages[index].results) for index in places)
@@ -855,7 +857,7 @@ def cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, hel
 
 def make_room(context: Context, spare: int, call: Call, layout: Layout) -> tuple[Context, Layout]:
     """The request with ``spare`` tokens less of results of what stays, as far as these have so many, laid out anew."""
-    if spare <= 0 or call.stays is not None:
+    if spare <= 0 or call.internals.stays is not None:
         return context, layout
     places = layout.staying - call.frozen(context)
     shrunk = shrink_results(context, places, spare, call, "what must stay leaves the recap no room")
@@ -866,6 +868,11 @@ PARTS_WITH_A_RECAP = 2
 """Of what may go, so much as one of this many equal parts makes room for the recap, at most."""
 
 
+def _for_recap(call: Call, room: int) -> int:
+    """The tokens of ``room`` that a cut leaves free for the recap."""
+    return min(call.internals.reserved, max(0, room) // PARTS_WITH_A_RECAP)
+
+
 def aiming_below(aim: int, floor: int, call: Call) -> int:
     """The tokens that a cut comes down to: less by what is reserved for the recap, as far as there is that to take.
 
@@ -874,7 +881,7 @@ def aiming_below(aim: int, floor: int, call: Call) -> int:
         floor: Tokens of what stays whatever happens.
         call: What the stage is told.
     """
-    return max(min(aim, floor), aim - min(call.reserved, max(0, aim - floor) // PARTS_WITH_A_RECAP))
+    return max(min(aim, floor), aim - _for_recap(call, aim - floor))
 
 
 def oldest_first(aim: int) -> str:

@@ -23,7 +23,7 @@ from agentctx.errors import BigItem, ContextOverflow, InvalidInput
 from agentctx.formats.native import mapping_or_none
 from agentctx.message import KEYS, Context, Media, Message, Native, Part, Text, Thinking, ToolResult
 from agentctx.models.table import shares_reasoning
-from agentctx.protocols import Call, ContextStrategy
+from agentctx.protocols import Call, ContextStrategy, floor_of, inside
 from agentctx.reports import StageReport
 from agentctx.tokens.media import base64_of
 from agentctx.unit import FOREIGN_REASONING, GO_ON, open_at_end, open_round, signed
@@ -183,8 +183,8 @@ class FitGuarantee(ContextStrategy):
         if call.size(context) <= self.limit:
             return context
         given = context
-        free = min(call.reserved, max(0, self.limit - call.floor(context)) // PARTS_FREE)
-        context = counted(cut(context, self.limit, self.limit, evolve(call, reserved=free)), call)
+        free = min(call.internals.reserved, max(0, self.limit - floor_of(call, context)) // PARTS_FREE)
+        context = counted(cut(context, self.limit, self.limit, inside(call, reserved=free)), call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         limit = self.limit if call.size(context) <= self.limit else self.limit - line_for(context, call)
@@ -414,10 +414,10 @@ async def guarantee(
         ContextOverflow: If it cannot be made to fit.
         InvalidInput: If nothing is left to send.
     """
-    call = evolve(call, growth=False)
+    call = inside(call, growth=False)
     await _arrange(trail, call)
     acted = not all(report.marks_only for report in trail.reports)  # markers alone leave nothing out
-    if acted and call.start is not None and trail.context is not call.start:
+    if acted and call.internals.start is not None and trail.context is not call.internals.start:
         await run_stage(RecapCounts(), trail, call, by="fit")
     if budget is not None:
         if budget.media.images is not None:
@@ -456,14 +456,14 @@ async def _fit_or_say(
 
 async def _fit(trail: Trail, call: Call, limit: int, last: str, telling: Sequence[ContextStrategy]) -> None:
     """Make the request fit, without new handles where it does not fit with them: they are worth no error."""
-    if call.shelf is None or call.shelf.tool is None:
+    if call.internals.shelf is None or call.internals.shelf.tool is None:
         return await _fit_whole(trail, call, limit, last, telling)
     known = trail.copy()
     try:
         await _fit_whole(trail, call, limit, last, telling)
     except ContextOverflow:
         trail.restore(known)
-        await _fit_whole(trail, evolve(call, shelf=call.shelf.unnamed()), limit, last, telling)
+        await _fit_whole(trail, inside(call, shelf=call.internals.shelf.unnamed()), limit, last, telling)
 
 
 async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: Sequence[ContextStrategy]) -> None:
@@ -474,7 +474,7 @@ async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: S
 
     aim, given = limit - closing(), trail.context
     if telling and trail.tokens > aim:
-        call = evolve(call, reserved=await reserved(telling, evolve(call, start=given)))
+        call = inside(call, reserved=await reserved(telling, inside(call, start=given)))
     while trail.tokens + closing() > limit:
         try:
             await run_stage(FitGuarantee(aim, trail.origins), trail, call, by="fit")
@@ -500,7 +500,7 @@ def is_go_on(message: Message) -> bool:
 
 
 def _lacks_end(trail: Trail, call: Call, last: str) -> bool:
-    known = trail.context.messages[-1:] or (call.before() if call.before is not None else ())[-1:]
+    known = trail.context.messages[-1:] or (call.internals.before() if call.internals.before is not None else ())[-1:]
     return bool(known) and lacks_end(known[0], last, call) and not open_at_end(trail.context.messages)
 
 
@@ -535,7 +535,7 @@ async def let_answers_follow(
         for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 1 - start)
         if message.role == before.role == "assistant" and asked is not None and answered is not None
         if any(role_at(index) in _ASKING for index in range(asked + 1, answered))
-        if _ended((*(call.before() if call.before else ()), *new[:place]), call)
+        if _ended((*(call.internals.before() if call.internals.before else ()), *new[:place]), call)
     }
     if not answers:
         return

@@ -17,6 +17,7 @@ from agentctx.errors import UnknownModel
 from agentctx.message import Context, Message
 from agentctx.protocols import (
     Call,
+    CallInternals,
     ContextStrategy,
     Phase,
     RunInner,
@@ -24,6 +25,8 @@ from agentctx.protocols import (
     Subscriber,
     Summarizer,
     TokenCounter,
+    floor_of,
+    inside,
 )
 from agentctx.tokens.counting import remembering
 from agentctx.unit import ProtectRule, ThinkingPolicy
@@ -196,14 +199,16 @@ class Plan(Holder):
             budget=budget,
             limit=aim,
             profile=reader.profile,
-            protect=bind(self.pinned, history_length, message_at) if self.pinned else (),
             warmth=warmth,
-            before=before,
             store=self.originals,
             summarizer=self.summarizer,
             wire=reader.wire,
-            thinking=self.thinking,
-            mending=self.mending,
+            internals=CallInternals(
+                protect=bind(self.pinned, history_length, message_at) if self.pinned else (),
+                before=before,
+                thinking=self.thinking,
+                mending=self.mending,
+            ),
         )
 
 
@@ -263,13 +268,15 @@ class Nested(Holder):
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for."""
         store, summarizer = self.plan.store or call.store, self.plan.summarizer or call.summarizer
-        shelf = call.shelf.of(store) if isinstance(call.shelf, StoreShelf) and store is not None else call.shelf
-        call = evolve(call, store=store, summarizer=summarizer, shelf=shelf)
+        shelf = call.internals.shelf
+        if isinstance(shelf, StoreShelf) and store is not None:
+            shelf = shelf.of(store)
+        call = inside(evolve(call, store=store, summarizer=summarizer), shelf=shelf)
         stages = self.usual
         if self.own is not None:
             over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens
             stages = self.pressed if over else self.usual
-            aim = self.own.target_above(call.floor(context)) if over else self.own.limit
+            aim = self.own.target_above(floor_of(call, context)) if over else self.own.limit
             call = evolve(call, budget=self.own, limit=None if self.phase is Phase.ARRIVALS else aim)
         for stage in stages:
             context = await run(stage, context, call)

@@ -117,7 +117,7 @@ class LeftOut:
         In a request it stands behind the first task, else behind the system messages that lead; a block begins with it.
         """
         for message in self.gone:
-            why = self.call.notes.why(message).why
+            why = self.call.internals.notes.why(message).why
             self.call.note(message, f"{why}, in the summary" if why else "in the summary", Outcome.SUMMARISED)
         self.call.note(made, _stands_for(self.recap))
         return _with_recap(self.context, made, self.call)
@@ -137,7 +137,7 @@ async def leave_out(cut: Cut, context: Context, call: Call) -> LeftOut:
 def _left_out(cut: Cut, context: Context, call: Call) -> LeftOut:
     after = cut(_without_recaps(context, call), call)
     went = tuple(context.messages[index] for index in match(context.messages, after.messages).dropped)
-    since = context if call.start is None or call.stays is not None else call.start
+    since = context if call.internals.start is None or call.internals.stays is not None else call.internals.start
     if since is not context:  # an earlier stage of this step may have left out some, too
         dropped = tuple(since.messages[index] for index in match(since.messages, after.messages).dropped)
     else:
@@ -147,7 +147,7 @@ def _left_out(cut: Cut, context: Context, call: Call) -> LeftOut:
 
 def _without_recaps(context: Context, call: Call) -> Context:
     """The request without the recaps in it, but for those that the caller protects; a block as it is."""
-    taken = frozenset(() if call.stays is not None else recaps(context.messages)) - call.frozen(context)
+    taken = frozenset(() if call.internals.stays is not None else recaps(context.messages)) - call.frozen(context)
     kept = (message for index, message in enumerate(context.messages) if index not in taken)
     return context.with_messages(tuple(kept)) if taken else context
 
@@ -158,11 +158,11 @@ def _counted(went: Iterable[Message], after: Context, sections: Mapping[str, str
     A message that the caller passed counts as what it stands for. What repair has made is not counted, nor what an
     earlier recap of a stage's counts: that is known (``Call.left_out``).
     """
-    messages, calls = (0, 0) if call.left_out is None else call.left_out()
-    given = None if call.given is None else call.given()
+    messages, calls = (0, 0) if call.internals.left_out is None else call.internals.left_out()
+    given = None if call.internals.given is None else call.internals.given()
     for message in went:
         passed = given is None or message.identity in given
-        if passed or (call.left_out is None and is_recap(message)):
+        if passed or (call.internals.left_out is None and is_recap(message)):
             more = stands_for(message)
             messages, calls = messages + more[0], calls + more[1]
     return Recap(messages, calls, _cleared(after, call), sections)
@@ -179,9 +179,9 @@ def _sections_of(messages: Iterable[Message]) -> Mapping[str, str]:
 def _cleared(after: Context, call: Call) -> int:
     """How many results are cleared: where no recap of ours stood, what read so before is a tool's own words."""
     found = list(_read_as_cleared(after.messages))
-    if call.start is None or recaps(call.start.messages):
+    if call.internals.start is None or recaps(call.internals.start.messages):
         return len(found)
-    said_so = set(map(id, _read_as_cleared(call.start.messages)))
+    said_so = set(map(id, _read_as_cleared(call.internals.start.messages)))
     return sum(id(result) not in said_so for result in found)
 
 
@@ -193,7 +193,7 @@ def _with_recap(context: Context, made: Message, call: Call) -> Context:
     """The request with a recap, behind the first task, else the system messages that lead; a block begins with it."""
     messages = context.messages
     leading = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
-    place = next((task + 1 for task in first_task(messages)), leading) if call.stays is None else 0
+    place = next((task + 1 for task in first_task(messages)), leading) if call.internals.stays is None else 0
     return context.with_messages((*messages[:place], made, *messages[place:]))
 
 
@@ -218,9 +218,9 @@ class Gone:
 
 def gone(context: Context, call: Call) -> Gone:
     """What was left out of a request since the stages of this step began; nothing where that is not known."""
-    if call.start is None or call.stays is not None:
+    if call.internals.start is None or call.internals.stays is not None:
         return Gone()
-    before = call.start.messages
+    before = call.internals.start.messages
     found = match(before, context.messages)
     dropped = tuple(before[index] for index in found.dropped)
     edited = tuple((before[old], context.messages[new]) for old, new in found.edited)
@@ -237,14 +237,14 @@ def counted(context: Context, call: Call) -> Context:
     standing = [
         recap_of(context.messages[place]) for place in recaps(context.messages) if place not in call.frozen(context)
     ]
-    if not standing or (call.start is not None and standing == [gone(context, call).recap]):
+    if not standing or (call.internals.start is not None and standing == [gone(context, call).recap]):
         return context
     return with_sections(context, {}, call)
 
 
 def line_for(context: Context, call: Call) -> int:
     """Tokens of the shortest recap, where a stage is to write one and none stands yet; else 0."""
-    if not call.reserved or any(map(is_recap, context.messages)):
+    if not call.internals.reserved or any(map(is_recap, context.messages)):
         return 0
     left = gone(context, call)
     return call.count(left.recap.written()) if left.dropped else 0
@@ -298,7 +298,7 @@ HEADER = 60
 
 async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
     """Tokens that stages may add for the recap to the request they begin with, beyond those of the one in it."""
-    start = call.start
+    start = call.internals.start
     if start is None:
         return 0
     found: list[ContextStrategy] = []
@@ -363,7 +363,7 @@ _GLANCE = 80
 
 def room_for_handles(call: Call) -> int:
     """Tokens that ``with_handles`` may take."""
-    return 0 if call.shelf is None or call.shelf.tool is None else _HANDLES_TOKENS
+    return 0 if call.internals.shelf is None or call.internals.shelf.tool is None else _HANDLES_TOKENS
 
 
 async def with_handles(context: Context, call: Call) -> Context:
@@ -371,7 +371,7 @@ async def with_handles(context: Context, call: Call) -> Context:
 
     The list begins with the handle of the one before. As it is without the recall tool, or where the store fails.
     """
-    shelf, start = call.shelf, call.start
+    shelf, start = call.internals.shelf, call.internals.start
     if shelf is None or shelf.tool is None or start is None:
         return context
     left = await offload(partial(gone, context, call), len(start.messages))

@@ -831,7 +831,7 @@ def _repeats_an_id(messages: Sequence[Message], places: Sequence[int], call: Cal
 
 
 def _before(call: Call) -> tuple[Message, ...]:
-    return () if call.before is None else call.before()
+    return () if call.internals.before is None else call.internals.before()
 
 
 def _say(messages: Sequence[Message], faults: Sequence[Repaired], before: Context, found: Matched, call: Call) -> None:

@@ -27,7 +27,7 @@ from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageErr
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.offload import in_threads_of_their_own, offload
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, inside
 from agentctx.reports import StageReport
 from agentctx.unit import MERGED, always, broken_pair, signed_thinking, words
 from agentctx.users_code import FAILURES
@@ -152,7 +152,7 @@ class Adjustment(ContextStrategy):
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:
     """What a stage makes of a context, all messages counted; for what runs a stage beside those of a pipeline."""
     after = (await run(stage, context, call, name)).context
-    for mender in call.mending * len(call.mending) if after is not context else ():
+    for mender in call.internals.mending * len(call.internals.mending) if after is not context else ():
         after = (await run(_Mending(mender, context), after, call)).context
     await call.meter.settle(after.messages)
     return after
@@ -195,7 +195,7 @@ class Holder(ContextStrategy):
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for."""
         mending = tuple(stage for stage in self.stages if mends(stage))
-        return await self.run_inner(run_alone, context, evolve(call, mending=(*call.mending, *mending)))
+        return await self.run_inner(run_alone, context, inside(call, mending=(*call.internals.mending, *mending)))
 
 
 async def _checked(name: str, before: Context, after: object) -> Made:
@@ -357,10 +357,10 @@ async def mend(trail: Trail, before: Context, call: Call) -> None:
 
     What one of several puts back moves what others refer to, also since they have mended that: they are asked again.
     """
-    left: list[Context | None] = [None] * len(call.mending)
-    for _ in range(_ROUNDS * len(call.mending)):
+    left: list[Context | None] = [None] * len(call.internals.mending)
+    for _ in range(_ROUNDS * len(call.internals.mending)):
         known = trail.context
-        for place, mender in enumerate(call.mending):
+        for place, mender in enumerate(call.internals.mending):
             for was in (before, left[place]) if trail.context is not left[place] else ():
                 if was is not None:
                     await _run_one(_Mending(mender, was), trail, call, None, trusted=True)
@@ -380,11 +380,11 @@ async def _run_one(
     by = _BY.get(stage.when, "pressure") if by is None else by
     try:
         after, shared = await run(stage, before, call)
-        trail.asked = trail.asked or call.notes.asked
-        trail.unsaid = call.notes.unsaid or trail.unsaid
-        if call.shelf is not None:
-            after = await call.shelf.settled(before, after)
-        if after is before and not call.notes.remarks:
+        trail.asked = trail.asked or call.internals.notes.asked
+        trail.unsaid = call.internals.notes.unsaid or trail.unsaid
+        if call.internals.shelf is not None:
+            after = await call.internals.shelf.settled(before, after)
+        if after is before and not call.internals.notes.remarks:
             return None
         await call.meter.settle(after.messages[shared:])
         anywhere = call.wire is not None and call.wire.rounds.results_anywhere  # then all pairs are looked at
@@ -392,7 +392,7 @@ async def _run_one(
         diff, account, shared = await offload(compare, len(before.messages) - (0 if anywhere else shared))
         report = _report(diff, account, trail.tokens, started)
     finally:
-        call.notes.clear()
+        call.internals.notes.clear()
     trail.go_on(diff, account, report, shared)
     if report.acted:
         trail.keep(report, account, call)
@@ -405,7 +405,7 @@ def _report(diff: StageDiff, account: Account, tokens: int, started: float) -> S
     size = tokens + account.grown
     if after.tools is not before.tools:
         size += call.meter.fixed(after) - call.meter.fixed(before)
-    head, notes = tuple(head_changes(diff.name, before, after, call)), (*call.notes.remarks, *account.notes)
+    head, notes = tuple(head_changes(diff.name, before, after, call)), (*call.internals.notes.remarks, *account.notes)
     return StageReport(diff.name, account.changes, tokens, size, perf_counter() - started, notes, head)
 
 
@@ -434,7 +434,7 @@ async def _run_inner(holding: Holder, trail: Trail, call: Call) -> None:
     """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
     name, before, known = holding.name, trail.context, trail.copy()
     if not trail.start:  # then what the whole weighs need not be summed up again to be told by a condition
-        call = evolve(call, known=(before, trail.tokens))
+        call = inside(call, known=(before, trail.tokens))
 
     async def run_one(stage: ContextStrategy, context: Context, inner: Call) -> Context:
         if context is not trail.context:
@@ -505,7 +505,7 @@ def _check(
     only_results = not (found.dropped or found.added or found.moved) and all(
         _answer_the_same(before.messages[origin], after.messages[position]) for origin, position in found.edited
     )
-    if only_results and not call.protect:
+    if only_results and not call.internals.protect:
         return  # as many stages do to thousands: no pair is another, and nothing that is protected was touched
     _check_pairs(name, after, found.start, call)
     replaceable = by == "fit" or writes_recap(stage)
@@ -562,11 +562,12 @@ def _check_protected(
 
 def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Context:
     """What a stage returned, with the messages that were there in the place of new ones that are the same."""
+    reasons = call.internals.notes.reasons  # one with a reason is written anew, for what is beside its parts
     own = {
         position: before.messages[origin]
         for origin, position in found.remade
         if not marks_differ(before.messages[origin], after.messages[position], call)
-        and id(before.messages[origin]) not in call.notes.reasons  # it is written anew, for what is beside its parts
+        and id(before.messages[origin]) not in reasons
     }
     if not own:
         return after
@@ -676,7 +677,7 @@ class StageDiff:
                     yield self._changed(origin, index, now), old
                 marks = None if self.call.wire is None else self.call.wire.cache_markers
                 if marks is not None and marks.of(old) != marks.of(now):
-                    why = self.call.notes.why(old).why or _more_marks(len(marks.of(now)) - len(marks.of(old)))
+                    why = self.call.internals.notes.why(old).why or _more_marks(len(marks.of(now)) - len(marks.of(old)))
                     yield self._change(index, old, now, Outcome.KEPT if now.untouched else Outcome.MARKED, why), old
             elif origin not in moved:
                 new = self.after.messages[edited[origin]] if origin in edited else None
@@ -685,9 +686,9 @@ class StageDiff:
 
     def _changed(self, origin: int, index: int, new: Message | None) -> Change:
         old = self.before.messages[origin]
-        said, known_as = self.call.notes.why(old), old
+        said, known_as = self.call.internals.notes.why(old), old
         if new is not None and not said.why:
-            said, known_as = self.call.notes.why(new), new
+            said, known_as = self.call.internals.notes.why(new), new
         outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
         why = self._said_on_the_way[known_as.identity] if said.why else UNSAID
         return self._change(index, old, new, outcome, f"{why}; {LEGAL_FIRST}" if origin in self.pinned else why)
@@ -695,7 +696,7 @@ class StageDiff:
     @cached_property
     def _said_on_the_way(self) -> dict[int, str]:
         """All that was said of each message, and of what was made of it before the stage was done."""
-        return self.call.notes.by_identity()
+        return self.call.internals.notes.by_identity()
 
     def _change(self, index: int, old: Message, new: Message | None, outcome: Outcome, why: str) -> Change:
         size = 0 if new is None else self.call.count(new)
@@ -704,12 +705,12 @@ class StageDiff:
     def _moved(self, origin: int, position: int, index: int) -> Change:
         """A message that stands elsewhere; one of which nothing was said made way for another."""
         old = self.before.messages[origin]
-        why = self.call.notes.why(old).why or self._passed_for(origin, position) or UNSAID
+        why = self.call.internals.notes.why(old).why or self._passed_for(origin, position) or UNSAID
         return self._change(index, old, old, Outcome.MOVED, why)
 
     def _passed_for(self, origin: int, position: int) -> str:
         """What was said of the messages on the way from where a message stood to where it stands."""
-        reasons, messages = self.call.notes.reasons, self.before.messages
+        reasons, messages = self.call.internals.notes.reasons, self.before.messages
         if not reasons:
             return ""
         before, after = self._in_order
@@ -763,7 +764,7 @@ def head_changes(name: str, before: Context, after: Context, call: Call) -> Iter
     """What a stage did to what stands before the messages."""
     markers = None if call.wire is None else call.wire.cache_markers
     if after.system is not before.system and before.system is not None:
-        why = call.notes.why(before.system).why
+        why = call.internals.notes.why(before.system).why
         why = why or _marked(Context((), before.system), Context((), after.system), markers)
         yield HeadChange("system", Outcome.MARKED, name, why or UNSAID)
     for origin, position in compare_tools(before.tools, after.tools) if after.tools is not before.tools else ():

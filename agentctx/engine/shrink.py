@@ -401,32 +401,32 @@ def standing_for(context: Context, call: Call) -> Callable[[str], int]:
 
     @cache
     def known() -> Mapping[str, int]:
-        messages = call.whole(context).messages
+        messages = call.internals.whole(context).messages
         return {
             text: length
-            for stage in call.mending
+            for stage in call.internals.mending
             if isinstance(stage, Referring)
             for text, length in stage.stood_for(messages).items()
         }
 
-    return (lambda text: known().get(text, len(text))) if call.mending else len
+    return (lambda text: known().get(text, len(text))) if call.internals.mending else len
 
 
 def capped(message: Message, result: ToolResult, cap: int, call: Call, stood_for: Callable[[str], int]) -> ToolResult:
     """The result with at most ``cap`` tokens of text, or a few more, so that it says how to get the rest."""
     text = result.text
-    if len(text) <= cap or fits(text, cap, call.counter):
+    if len(text) <= cap or fits(text, cap, call.meter.counter):
         return result
     pointer = call.pointer(message, result)
     cap = max(cap, smallest(pointer, call))
-    if fits(text, cap, call.counter):
+    if fits(text, cap, call.meter.counter):
         return result
-    return with_text(result, cut_to_tokens(text, cap, call.counter, Cut(stood_for=stood_for).pointing(pointer)))
+    return with_text(result, cut_to_tokens(text, cap, call.meter.counter, Cut(stood_for=stood_for).pointing(pointer)))
 
 
 def smallest(pointer: str, call: Call) -> int:
     """Tokens to which a text is cut at least: so many words stay beside a marker that points to the whole of it."""
-    return SMALLEST + (call.counter.count(pointer) if pointer else 0)
+    return SMALLEST + (call.meter.counter.count(pointer) if pointer else 0)
 
 
 def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
@@ -470,8 +470,8 @@ def argument_cut(message: Message, most: int, call: Call) -> Callable[[str], str
     how = cache(lambda: Cut().pointing(call.pointer(message)))
 
     def cut(text: str) -> str:
-        whole = len(text) <= most or fits(text, most, call.counter)
-        return text if whole else cut_to_tokens(text, most, call.counter, how())
+        whole = len(text) <= most or fits(text, most, call.meter.counter)
+        return text if whole else cut_to_tokens(text, most, call.meter.counter, how())
 
     return cut
 

@@ -744,7 +744,7 @@ class Asking:
     async def _problem(self, text: str, messages: Sequence[Message], call: Call) -> str:
         """Why a text is no summary of the messages; empty when it is one."""
         tokens = tokens_of(messages, call)
-        if call.counter.count(text) > tokens:
+        if call.meter.counter.count(text) > tokens:
             return "the summary is longer than what it stands for"
         if not alone(text):
             return ""
@@ -766,7 +766,7 @@ UNKNOWN = "an unknown handle"
 
 def _without_unknown_handles(text: str, given: Sequence[Message], call: Call) -> str:
     """A summary without handles for the recall tool that stood nowhere in what its summarizer was given."""
-    tool = None if call.shelf is None else call.shelf.tool
+    tool = None if call.internals.shelf is None else call.internals.shelf.tool
     if tool is None or tool not in text:
         return text
     texts = [part.text for message in given for part in _inner_parts(message.parts) if isinstance(part, Text)]
@@ -812,7 +812,7 @@ def _of_size(group: Sequence[Message], room: int, call: Call) -> Sequence[Messag
         return group
     texts = sum(1 for message in group for _ in _inner_parts(message.parts))
     share = max(8, room // (2 * max(1, texts)))
-    return [_redacted(message, lambda text: cut_to_tokens(text, share, call.counter, Cut())) for message in group]
+    return [_redacted(message, lambda text: cut_to_tokens(text, share, call.meter.counter, Cut())) for message in group]
 
 
 def _inner_parts(parts: Sequence[Part]) -> Iterator[Part]:

@@ -30,7 +30,7 @@ from agentctx.engine.usage import (
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
 from agentctx.formats.overflow import Overflow, classify_error
 from agentctx.message import Native
-from agentctx.protocols import Listeners, Subscriber
+from agentctx.protocols import Listeners, Subscriber, floor_of
 from agentctx.reports import (
     Forecast,
     OverflowMet,
@@ -643,7 +643,7 @@ def forecast(session: Session) -> Forecast | None:
         return None
     warmth = warmth_after(profile, inner.state.last_request.idle(inner.now()))
     view = ctx.context(inner.state.record.view) if session.view is None else session.view.context
-    aim = budget.target_above(ctx.bare_call.floor(view))
+    aim = budget.target_above(floor_of(ctx.bare_call, view))
     call = evolve(ctx.bare_call, limit=aim, warmth=warmth)
     return expected_forecast(view, call)
 

@@ -32,7 +32,7 @@ from agentctx.formats.native import snapshot
 from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.message import ROLES, Context, Message, Native
 from agentctx.offload import is_much, offload
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import ContextStrategy, floor_of, inside
 from agentctx.reports import Report, StageReport, View
 from agentctx.session.matching import answered_from, decided_until, match
 from agentctx.session.record import (
@@ -300,7 +300,7 @@ async def _come_down_to_target(step: Step, budget: Budget) -> None:
     arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
     step.widen()
     context, call = step.trail.context, step.call()
-    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
+    aim = await offload(lambda: budget.target_above(floor_of(call, context)), len(context.messages))
     await _run_unless_it_must_wait(step, plan.under_pressure, aim)
     if step.trail.tokens > size * TAKEN_BACK_ABOVE and size <= budget.limit:
         said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
@@ -346,14 +346,14 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), by="fit", trusted=True)
     sees_all = step.trail.start == 0
     before = step.trail.copy() if sees_all else step.trail
-    call = evolve(step.call(aim), late=step.late, given=partial(before.after, -1))
+    call = inside(step.call(aim), late=step.late, given=partial(before.after, -1))
     if sees_all:
         left_out = partial(step.left_out, before.reports)
-        call = evolve(call, known=(before.context, before.tokens), start=before.context, left_out=left_out)
+        call = inside(call, known=(before.context, before.tokens), start=before.context, left_out=left_out)
     telling = () if budget is None else step.ctx.plan.telling
     recaps = telling or any(map(writes_recap, stages))
     if recaps and (aim is None or step.trail.tokens > aim):  # else nothing is cut down to it
-        call = evolve(call, reserved=await reserved(stages, call))
+        call = inside(call, reserved=await reserved(stages, call))
     for stage in stages:
         await run_stage(stage, step.trail, call)
     untold = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
@@ -419,7 +419,7 @@ def waits(step: Step) -> bool:
     """Whether an edit has to wait: the open tool round holds reasoning that it would part from its prefix."""
     call, record = step.ctx.bare_call, step.record
     bound = call.profile is not None and call.profile.bound_thinking
-    if call.thinking != "postpone" or not bound or step.reasoning_made_with is not None:
+    if call.internals.thinking != "postpone" or not bound or step.reasoning_made_with is not None:
         return False
     for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.trail.start])):
         if is_user_turn(message):

@@ -23,7 +23,7 @@ from agentctx.formats.native import snapshot
 from agentctx.marks import stands_for
 from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Meter
+from agentctx.protocols import Call, ContextStrategy, Meter, inside
 from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
 
@@ -424,7 +424,7 @@ class Step:
         call = ctx.plan.call(ctx.reader, ctx.budget, aim, length, self.message_at, self.warmth, self.before)
         if call.store is not None and self.shelf is None:
             self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools), ctx.conversation)
-        return evolve(call, shelf=self.shelf, memo=self.memo, unsaid=self.record.unsaid.now)
+        return inside(call, shelf=self.shelf, memo=self.memo, unsaid=self.record.unsaid.now)
 
     def before(self) -> tuple[Message, ...]:
         """What stands before the messages that the stages see."""

@@ -19,7 +19,7 @@ from agentctx.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.lazy import unmet
 from agentctx.marks import refers
 from agentctx.message import Context, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.protocols import Call, ContextStrategy, When, room_to_grow
 from agentctx.validators import NOT_BLANK, numeric, template
 
 _Said = tuple[str, bool, tuple[Part, ...]]
@@ -125,10 +125,10 @@ class CollapseRepeats(ContextStrategy):
 
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
         """Return the context in which nothing is said to stand further down that does not."""
-        stood = {each.meant: each.content for each in self._marks(call.whole(before).messages)}
-        start = len(call.whole(after).messages) - len(after.messages)
-        messages, room, back = list(after.messages), call.room(after), set[_Meant]()
-        for mark in self._marks(call.whole(after).messages) if any(stood.values()) else ():
+        stood = {each.meant: each.content for each in self._marks(call.internals.whole(before).messages)}
+        start = len(call.internals.whole(after).messages) - len(after.messages)
+        messages, room, back = list(after.messages), room_to_grow(call, after), set[_Meant]()
+        for mark in self._marks(call.internals.whole(after).messages) if any(stood.values()) else ():
             content = stood.get(mark.meant)
             if mark.content is not None or content is None or mark.meant in back or mark.index < start:
                 continue

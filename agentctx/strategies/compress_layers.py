@@ -107,7 +107,7 @@ class CompressLayers(RewriteResults):
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with results in fewer tokens."""
         frozen, stay = call.frozen(context), self.excluded(context)
-        whole = call.whole(context).messages
+        whole = call.internals.whole(context).messages
         taken = defined_in(whole[: len(whole) - len(context.messages)])
         messages = list(context.messages)
         for at, message in enumerate(context.messages):
@@ -145,7 +145,7 @@ class CompressLayers(RewriteResults):
         used: list[str] = []
 
         def tried(layer: str, made: str) -> str:
-            if made == text or not made.strip() or call.counter.count(made) >= call.counter.count(text):
+            if made == text or not made.strip() or call.meter.counter.count(made) >= call.meter.counter.count(text):
                 return text
             used.append(layer)
             return made
@@ -157,7 +157,7 @@ class CompressLayers(RewriteResults):
             if self.observation is not None and text.count("\n") >= self.observation:
                 text = tried("observation (not reversible)", folded(text, self.observation, pointer()))
         options = {"paths": self.paths, "codebook": self.codebook}
-        coded = compress(text, call.counter, dictionary=self.dictionary, taken=taken, **options)
+        coded = compress(text, call.meter.counter, dictionary=self.dictionary, taken=taken, **options)
         return tried("codes", coded), used
 
     def _said_once(self, context: Context, whole: Sequence[Message], call: Call) -> Context:

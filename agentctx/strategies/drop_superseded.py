@@ -39,7 +39,7 @@ from agentctx.later_lines import (
 )
 from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, When
+from agentctx.protocols import Call, When, room_to_grow
 from agentctx.validators import TRUTH, whole_number
 
 Place = tuple[int, int]
@@ -132,19 +132,19 @@ class DropSuperseded(Referring):
         """Return the context in which nothing is said to be shown again later that is not."""
         if not may_say(after.messages, SHOWN_AGAIN):
             return after
-        whole = call.whole(after).messages
+        whole = call.internals.whole(after).messages
         wanted = {mark.meant for message in after.messages for mark in _marks(message)}
         known = Later(_untrue(whole, wanted) if wanted else ())
         if not known.wanted:
             return after
-        for message, texts in _with_texts(call.whole(before).messages):
+        for message, texts in _with_texts(call.internals.whole(before).messages):
             _tell(known, message, texts)
         return _Mending(wanted, known.found, call).of(after, whole) if known.found else after
 
     def _without_stale(self, context: Context, staying: Collection[int], call: Call) -> Context:
         """The context without what is true no more, oldest first until it fits."""
         old = {place: mark for place, mark in _outdated(context.messages).items() if mark and place[0] not in staying}
-        spare = None if call.limit is None else call.size(context) - call.limit + call.reserved
+        spare = None if call.limit is None else call.size(context) - call.limit + call.internals.reserved
         messages = list(context.messages)
         for place in sorted(old):
             if spare is not None and spare <= 0:
@@ -395,7 +395,7 @@ def _marked(result: ToolResult, gone: _Again, pointer: str, call: Call) -> ToolR
     pieces: list[str] = []
     for span in gone.spans:
         mark = with_pointer(span.mark, "" if pieces else pointer)
-        if call.counter.count(text[span.start : span.stop]) > call.counter.count(mark) + SPARE:
+        if call.meter.counter.count(text[span.start : span.stop]) > call.meter.counter.count(mark) + SPARE:
             pieces += (text[stop : span.start], mark)
             stop = span.stop
     return with_text(result, "".join((*pieces, text[stop:]))) if pieces else result
@@ -445,7 +445,7 @@ class _Mending:
 
     def of(self, context: Context, whole: Sequence[Message]) -> Context:
         """The context, mended from its end."""
-        self.room, self.later = self.call.room(context), Later(self.wanted)
+        self.room, self.later = room_to_grow(self.call, context), Later(self.wanted)
         messages, start = list(context.messages), len(whole) - len(context.messages)
         for index, (message, texts) in zip(reversed(range(len(whole))), _with_texts(whole), strict=True):
             new = message if index < start else edit_results(message, self._result)
@@ -460,14 +460,14 @@ class _Mending:
         for mark in marks_in(whole):
             if mark.meant in self.later.found or mark.meant not in self.stood:
                 continue
-            content, size = self.stood[mark.meant], self.call.counter.count(whole[mark.start : mark.stop])
+            content, size = self.stood[mark.meant], self.call.meter.counter.count(whole[mark.start : mark.stop])
             if content is not None and self._has_room(content, size):
                 self.later.found[mark.meant] = content
                 if isinstance(content, tuple):
                     return result.with_content(content)
                 instead = content
             else:
-                gone = (each for each in mark.meant.gone(mark.pointer) if self.call.counter.count(each) <= size)
+                gone = (each for each in mark.meant.gone(mark.pointer) if self.call.meter.counter.count(each) <= size)
                 instead = next(gone, SHORTEST)
             text = f"{text[: mark.start]}{instead}{text[mark.stop :]}"
         return result if text == whole else with_text(result, text)

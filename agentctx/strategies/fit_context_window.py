@@ -93,16 +93,16 @@ async def _with_summary(context: Context, limit: int, aim: int, call: Call, summ
 
     An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
     """
-    known, most = call.notes.copy(), int(SHARE * aim)
+    known, most = call.internals.notes.copy(), int(SHARE * aim)
     left = await leave_out(partial(_cut, limit, aim - most), context, call)
     if left.is_known and sum(map(call.count, left.gone)) <= most:
-        call.notes.restore(known)
+        call.internals.notes.restore(known)
         return None
     room = min(most, limit - call.size(left.context))
     made, problem = await left.in_words(Asking(summarizer), room, FitContextWindow.__name__)
     if made is not None:
         return left.with_summary(made)
-    call.notes.restore(known)
+    call.internals.notes.restore(known)
     call.remark(f"no summary: {problem or 'the summarizer gave none'}")
     return None
 

@@ -132,7 +132,7 @@ class FoldOutput(RewriteResults):
             pointer: Says how to get the whole output back.
             asked: Says which call the output answers.
         """
-        count = call.counter.count
+        count = call.meter.counter.count
         if self.over and count(text) <= self.over:
             return text
         for fold in self._folds:

@@ -34,7 +34,7 @@ from agentctx.marks import (
     written_out,
 )
 from agentctx.message import Context, Message, Text, Thinking, ToolResult
-from agentctx.protocols import Call, ContextStrategy, TokenCounter, When
+from agentctx.protocols import Call, ContextStrategy, TokenCounter, When, floor_of
 from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.strategies.values import (
     Candidate,
@@ -112,7 +112,7 @@ class Ledger(ContextStrategy):
 
         Files that were changed are told also in what a cut leaves free below the budget.
         """
-        most, start = self._most(call), call.start
+        most, start = self._most(call), call.internals.start
         if start is None or call.limit is None or call.size(start) <= call.limit:
             return most
         free = 0 if call.budget is None else max(0, call.budget.limit - call.limit)
@@ -122,10 +122,10 @@ class Ledger(ContextStrategy):
         """The room in which all files that were changed so far are named."""
         try:
             memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
-            told = memory.changed(start.messages, _earlier(call), call.counter)
+            told = memory.changed(start.messages, _earlier(call), call.meter.counter)
         except SummaryError:  # nothing new will be told either
             return 0
-        return call.counter.count(told) + call.counter.count(_HEADINGS) if told else 0
+        return call.meter.counter.count(told) + call.meter.counter.count(_HEADINGS) if told else 0
 
     def _most(self, call: Call) -> int:
         if self.max_tokens is not None:
@@ -133,9 +133,9 @@ class Ledger(ContextStrategy):
         if call.budget is None:
             return 0
         share = int(self.share * call.budget.window)
-        if call.start is None:
+        if call.internals.start is None:
             return share
-        room = call.budget.limit - call.floor(call.start) + _standing(call)
+        room = call.budget.limit - floor_of(call, call.internals.start) + _standing(call)
         return min(share, max(0, int(_OF_THE_ROOM * room)))
 
     def apply(self, context: Context, call: Call, /) -> Context:
@@ -154,7 +154,7 @@ class Ledger(ContextStrategy):
 
     def _told_anew(self, left: Gone, context: Context, call: Call) -> Context:
         visible = tuple(message for message in context.messages if not is_recap(message))
-        besides, wanted, known = call.counter.count(_HEADINGS), self._most(call), _earlier(call)
+        besides, wanted, known = call.meter.counter.count(_HEADINGS), self._most(call), _earlier(call)
         most = None
         if call.budget is not None:
             room = call.budget.limit - call.size(context.with_messages(visible))
@@ -169,7 +169,7 @@ class Ledger(ContextStrategy):
                 visible if context.system is None else (context.system, *visible),
                 known,
                 tokens=max(1, wanted - besides),
-                counter=call.counter,
+                counter=call.meter.counter,
                 most=most,
             )
         except SummaryError as error:
@@ -178,7 +178,7 @@ class Ledger(ContextStrategy):
         if not (told.trail or told.ledger) and left.recap == Recap():
             return context
         told_in = Recap().with_section(TRAIL, told.trail).sections.get(TRAIL, "")
-        call.notes.unsaid = Unsaid(TRAIL, told_in if told.names_all else "", told.changes)
+        call.internals.notes.unsaid = Unsaid(TRAIL, told_in if told.names_all else "", told.changes)
         made = with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
         return made if wanted > 0 or _fits(made, call) else _bare(context, call)
 
@@ -188,7 +188,7 @@ def _remember(call: Call) -> None:
     known = _earlier(call)
     if changes := trail_in(known.trail).knowing(known.changes).changes:
         names_all = Sections(trail=known.trail, changes=changes).names_all
-        call.notes.unsaid = Unsaid(TRAIL, known.trail if names_all else "", changes)
+        call.internals.notes.unsaid = Unsaid(TRAIL, known.trail if names_all else "", changes)
 
 
 def _bare(context: Context, call: Call) -> Context:
@@ -234,27 +234,32 @@ def _at_most(messages: Iterable[Message], most: int) -> int:
 def _earlier(call: Call) -> Sections:
     """What was told before this step: two ledgers of one pipeline tell nothing twice."""
     said: dict[str, str] = {}
-    for message in () if call.start is None else call.start.messages:
+    for message in () if call.internals.start is None else call.internals.start.messages:
         said |= (recap_of(message) or Recap()).sections
-    return Sections(said.get(VALUES, ""), said.get(TRAIL, ""), call.unsaid)
+    return Sections(said.get(VALUES, ""), said.get(TRAIL, ""), call.internals.unsaid)
 
 
 def _standing(call: Call) -> int:
     """Tokens of the recap before this step."""
-    return 0 if call.start is None else sum(map(call.count, filter(is_recap, call.start.messages)))
+    return 0 if call.internals.start is None else sum(map(call.count, filter(is_recap, call.internals.start.messages)))
 
 
 def _is_cut(left: Gone, call: Call) -> bool:
     """Whether something was left out for want of room: not only a new result cut where a call without session fits."""
-    if left.dropped or left.recap.cleared:
+    start = call.internals.start
+    if not left or left.dropped or left.recap.cleared:
         return bool(left)
-    return bool(left) and call.start is not None and call.limit is not None and call.size(call.start) > call.limit
+    return start is not None and call.limit is not None and call.size(start) > call.limit
 
 
 def _originals(left: Gone, call: Call) -> tuple[Message, ...]:
     """What was left out, and what something was left out of, as it was, in its order."""
     gone_ids = {id(message) for message in (*left.dropped, *(before for before, _ in left.edited))}
-    return () if call.start is None else tuple(each for each in call.start.messages if id(each) in gone_ids)
+    return (
+        ()
+        if call.internals.start is None
+        else tuple(each for each in call.internals.start.messages if id(each) in gone_ids)
+    )
 
 
 @frozen

@@ -115,7 +115,7 @@ class _Offloading(ContextStrategy):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with previews in the place of what is in the store now."""
-        if call.shelf is None:
+        if call.internals.shelf is None:
             return context
         frozen, messages = call.frozen(context), list(context.messages)
         if self.over is not None:
@@ -168,15 +168,15 @@ class _Offloading(ContextStrategy):
 
     async def _keep(self, messages: Mapping[int, Message], call: Call) -> None:
         """Put messages of which something will go into the store, side by side."""
-        if call.shelf is not None and call.shelf.tool is not None:
-            await call.shelf.keep_messages(list(messages.values()))
+        if call.internals.shelf is not None and call.internals.shelf.tool is not None:
+            await call.internals.shelf.keep_messages(list(messages.values()))
 
     async def _go(
         self, messages: list[Message], index: int, old: Message, result: ToolResult, call: Call, why: str
     ) -> None:
         """Put a preview in the place of a result, if the store keeps that."""
-        handle = None if call.shelf is None else await call.shelf.keep_message(old, result)
-        name = None if call.shelf is None else call.shelf.tool
+        handle = None if call.internals.shelf is None else await call.internals.shelf.keep_message(old, result)
+        name = None if call.internals.shelf is None else call.internals.shelf.tool
         place = next((at for at, part in enumerate(messages[index].parts) if part is result), None)
         if handle is None or place is None:
             return
@@ -190,13 +190,13 @@ class _Offloading(ContextStrategy):
 
     def _is_large(self, result: ToolResult, call: Call) -> bool:
         text = result.text
-        return self.over is not None and len(text) > self.over and call.counter.count(text) > self.over
+        return self.over is not None and len(text) > self.over and call.meter.counter.count(text) > self.over
 
     def _previewed(self, result: ToolResult, pointer: str, call: Call) -> ToolResult:
         text = result.text
         lines = f"{text.count(chr(10)) + 1:,} lines, {len(text):,} characters" if text else "no text"
         head = f"{OFFLOADED}{kind_of(result)} of {lines}{pointer}]"
-        preview = f"{head}\n{cut_to_tokens(text, self.preview, call.counter, Cut())}".rstrip()
+        preview = f"{head}\n{cut_to_tokens(text, self.preview, call.meter.counter, Cut())}".rstrip()
         return with_text(result, preview) if self.over is not None else result.with_content((Text(preview),))
 
 

@@ -36,7 +36,7 @@ class _OldestFirst(ContextStrategy):
         spare = None if call.limit is None else call.size(context) - call.limit
         if spare is not None and spare <= 0:
             return context
-        spare = None if spare is None else spare + call.reserved
+        spare = None if spare is None else spare + call.internals.reserved
         messages, newest = list(context.messages), left_whole(context, call)
         old = {index: found for index, found in self._old(context, call).items() if index not in newest}
         for index, parts in old.items():
@@ -268,7 +268,7 @@ class ClearByProvider(ContextStrategy):
             index for index, each in enumerate(messages) if any(isinstance(part, Thinking) for part in each.parts)
         }
         thinking = self.thinking if reasons else None
-        call.notes.asked = clearing_options(
+        call.internals.notes.asked = clearing_options(
             self.trigger,
             max(self.keep, unread),
             at_least=self.at_least,

@@ -664,7 +664,7 @@ def _shortened(context: Context, candidates: Candidates, call: Call) -> dict[int
 def _short(message: Message, call: Call) -> Message:
     def cut(result: ToolResult) -> ToolResult:
         text = result.text
-        shorter = cut_to_tokens(text, _SHORT, call.counter, Cut())
+        shorter = cut_to_tokens(text, _SHORT, call.meter.counter, Cut())
         return result if shorter == text else with_text(result, shorter)
 
     return edit_results(message, cut)

@@ -30,7 +30,7 @@ from agentctx.marks import (
     text_in,
 )
 from agentctx.message import Context, Message, Text, ToolResult
-from agentctx.protocols import Call, When
+from agentctx.protocols import Call, When, room_to_grow
 from agentctx.validators import whole_number
 
 LEAST = 8
@@ -88,17 +88,17 @@ class ReuseLines(Referring):
         """Return the context with references to lines that stand further up."""
         frozen_ = call.frozen(context)
         key = type(self), self.min_lines
-        known = call.memo.pop(key, None)  # nobody else has it meanwhile, whatever becomes of this
+        known = call.internals.memo.pop(key, None)  # nobody else has it meanwhile, whatever becomes of this
         seen = known if isinstance(known, _Seen) else _Seen(self.min_lines)
-        seen.go_on_from(() if call.before is None else call.before())
+        seen.go_on_from(() if call.internals.before is None else call.internals.before())
         messages = []
         for place, message in enumerate(context.messages):
             new = seen.add(message) if place in frozen_ else seen.shorten(message, call)
             if new is not message:
                 call.note(message, WHY)
             messages.append(new)
-        if call.before is not None:
-            call.memo[key] = seen
+        if call.internals.before is not None:
+            call.internals.memo[key] = seen
         return context.with_messages(tuple(messages))
 
     def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
@@ -113,13 +113,14 @@ class ReuseLines(Referring):
         """Return the context in which every reference names lines that are there."""
         if not may_say(after.messages, WITHIN):
             return after
-        whole, start = call.whole(after).messages, len(call.whole(after).messages) - len(after.messages)
-        meant = _meant(call.whole(before).messages)
+        whole = call.internals.whole(after).messages
+        start = len(whole) - len(after.messages)
+        meant = _meant(call.internals.whole(before).messages)
         broken = _broken(whole, start, meant) if meant else frozenset()
         if not broken:
             return after
         mending = _Mending(self.min_lines, whole, start, meant, call)
-        made, room = mending.all(), call.room(after)
+        made, room = mending.all(), room_to_grow(call, after)
         if room is not None and sum(mending.growth.values()) > room:
             made = mending.within(room)
         for old, new in zip(whole[start:], made, strict=True):
@@ -280,7 +281,7 @@ class _Seen:
         if not again and self.starts.keys().isdisjoint(runs):
             return text
         out, place, refers = _Written(self.least, again), 0, False
-        name, cutter, doubtful = self.standing.name_of(result), cutter_of(call.counter), WITHIN in text
+        name, cutter, doubtful = self.standing.name_of(result), cutter_of(call.meter.counter), WITHIN in text
         while place < len(lines.lines):
             run = self._run(read, place, out, name, doubtful=doubtful)
             if run is None:
@@ -288,7 +289,7 @@ class _Seen:
                 place += 1
                 continue
             reference = self.standing.reference(run, name, out.lines)
-            if cutter.exceeds("\n".join(run.here), call.counter.count(reference) + SPARED):
+            if cutter.exceeds("\n".join(run.here), call.meter.counter.count(reference) + SPARED):
                 out.refer(reference)
                 refers = True
             else:
@@ -530,7 +531,7 @@ class _Mending:
         return _rewritten(message, texts)
 
     def _fold(self, line: _Line, pointer: str) -> str:
-        lines, count = len(line.meant or ()), self.call.counter.count
+        lines, count = len(line.meant or ()), self.call.meter.counter.count
         texts = fold(lines, pointer), fold(lines)
         return next((text for text in texts if count(text) <= count(line.line)), texts[-1])
 

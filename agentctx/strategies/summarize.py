@@ -28,7 +28,7 @@ from agentctx.engine.summary import HEADINGS, SUMMARY, Asking, Extractive, recor
 from agentctx.errors import ContextOverflow, StageError, SummaryError
 from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.message import ROLES, Context, Media, Message, Native, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, run_plain
+from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, inside, run_plain
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
 from agentctx.tokens.counting import default_counter
@@ -329,18 +329,18 @@ class Summarize(Summarizing):
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:
             return context
-        after = await self._summed(context, max(1, aim - call.reserved), call)
+        after = await self._summed(context, max(1, aim - call.internals.reserved), call)
         return after if after is context else await with_handles(after, call)
 
     async def _summed(self, context: Context, aim: int, call: Call) -> Context:
         """A summary and what stays; the context itself where nothing can be left out."""
-        known = call.notes.copy()
+        known = call.internals.notes.copy()
         low = max(1, aim - _for_summary(aim, context, call))
         left = await leave_out(partial(_without_oldest, low), context, call)
         if left.gone and left.is_known and call.size(left.context) > low:
-            call.notes.restore(known)
+            call.internals.notes.restore(known)
             return context
-        write = None if call.stays is None else partial(self._written, count=left.recap.messages)
+        write = None if call.internals.stays is None else partial(self._written, count=left.recap.messages)
         room = aim - call.size(left.context)
         made, problem = await left.in_words(self._asking(self.summarizer), room, "Summarize", write, self._forgives)
         if made is None and isinstance(self.fallback, Extractive) and problem != NO_ROOM:
@@ -348,20 +348,20 @@ class Summarize(Summarizing):
             made, problem = await left.in_words(self._asking(self.fallback), room, "Summarize", write)
         if made is not None:
             return left.with_summary(made)
-        if self.fallback is None and call.stays is not None:
+        if self.fallback is None and call.internals.stays is not None:
             call.remark(problem or EMPTY)
             return left.context
-        call.notes.restore(known)
+        call.internals.notes.restore(known)
         call.remark((problem or EMPTY) + ("; nothing was left out" if self.fallback is None else ""))
         return context if self.fallback is None else await self._without_words(context, aim, call)
 
     async def _without_words(self, context: Context, aim: int, call: Call) -> Context:
         """The context cut where there is no summary: the recap of a request says how much is gone."""
-        free = aim if call.stays is not None or any(map(is_recap, context.messages)) else max(1, aim - HEADER)
-        alone = evolve(call, limit=free, reserved=0)
+        free = aim if call.internals.stays is not None or any(map(is_recap, context.messages)) else max(1, aim - HEADER)
+        alone = inside(evolve(call, limit=free), reserved=0)
         if self._stage is not None:
             after = await run_alone(self._stage, context, alone)
-        elif call.stays is not None:
+        elif call.internals.stays is not None:
             after = await run_alone(_BLOCK_WITHOUT_WORDS, context, alone)
         else:
             limit = limits("Summarize", None, call)[0]
@@ -405,7 +405,7 @@ def _for_summary(aim: int, context: Context, call: Call) -> int:
     """Tokens that a cut leaves free for the summary, and for what else is said in the recap that it replaces."""
     room = max(0, aim - call.meter.fixed(context))
     others = filter(None, map(recap_of, context.messages))
-    bare = call.count(Recap().written() if call.stays is None else Message("user", ()))
+    bare = call.count(Recap().written() if call.internals.stays is None else Message("user", ()))
     share = min(max(bare + 1, int(FOR_SUMMARY * room)), max(FOR_SUMMARY_AT_LEAST, int(FOR_SUMMARY_OF_MUCH * room)))
     return share + sum(call.count(recap.with_section(SUMMARY, "").written()) for recap in others)
 

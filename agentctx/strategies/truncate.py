@@ -100,7 +100,11 @@ class RewriteResults(ContextStrategy):
         if not self.of_objects and call.wire is not None and call.wire.is_object(part):
             return part
         text = self.rewritten(part.text, call, pointer, asked)
-        if text == part.text or not text.strip() or call.counter.count(text) >= call.counter.count(part.text):
+        if (
+            text == part.text
+            or not text.strip()
+            or call.meter.counter.count(text) >= call.meter.counter.count(part.text)
+        ):
             return part
         return Text(text, source=part.source)
 
@@ -243,7 +247,7 @@ class TruncateToolOutputs(ContextStrategy):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
-        frozen, cutter = call.frozen(context), cutter_of(call.counter)
+        frozen, cutter = call.frozen(context), cutter_of(call.meter.counter)
         found = enumerate(context.messages)
         places = [at for at, each in found if at not in frozen and self._is_long(each, cutter)]
         if not places:
@@ -272,7 +276,7 @@ class TruncateToolOutputs(ContextStrategy):
             return result
         how = plain.pointing(call.pointer(message, result))
         if self.tell is not None and self.max_tokens is not None:
-            how = _telling(self.tell, text, self.max_tokens, how, call.counter)
+            how = _telling(self.tell, text, self.max_tokens, how, call.meter.counter)
         return with_text(result, shorter if how is plain else self._shorter(text, call, how))
 
     def _shorter(self, text: str, call: Call, cut: Cut) -> str:
@@ -280,7 +284,7 @@ class TruncateToolOutputs(ContextStrategy):
         if self.max_chars is not None:
             shorter = cut_to_chars(shorter, self.max_chars, cut)
         if self.max_tokens is not None:
-            shorter = cut_to_tokens(shorter, self.max_tokens, call.counter, cut)
+            shorter = cut_to_tokens(shorter, self.max_tokens, call.meter.counter, cut)
         return shorter
 
     def _limits(self) -> str:

@@ -13,7 +13,7 @@ from agentctx.engine.plan import in_phase
 from agentctx.engine.run_stages import Holder, writes_recap
 from agentctx.errors import ConfigError
 from agentctx.message import Context
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Strategy
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Strategy, aiming_lower
 from agentctx.validators import MustBe, must_be
 
 _ABOVE = MustBe(AMOUNT.wanted, and_(AMOUNT, gt(0)))
@@ -78,17 +78,17 @@ class Conditional(Holder):
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
-        if not self.condition(call.whole(context), call):
+        if not self.condition(call.internals.whole(context), call):
             return context
-        known, after = call.notes.copy(), context
-        aiming = call.aiming_lower(context) if self.lowers else call
+        known, after = call.internals.notes.copy(), context
+        aiming = aiming_lower(call, context) if self.lowers else call
         for place, stage in enumerate(self.stages):
             if self._only_tell(place) and not self._approves(context, after, call):
                 break  # what tells of a cut makes it no larger
             after = await run(stage, after, aiming)
         if self._approves(context, after, call):
             return after
-        call.notes.restore(known)
+        call.internals.notes.restore(known)
         return context
 
     def _only_tell(self, place: int) -> bool:
@@ -99,7 +99,7 @@ class Conditional(Holder):
         """Whether what was made of the request stands."""
         if after is before or not isinstance(self.condition, Condition):
             return True
-        return self.condition.approves(call.whole(before), call.whole(after), call)
+        return self.condition.approves(call.internals.whole(before), call.internals.whole(after), call)
 
 
 @frozen

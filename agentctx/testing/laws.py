@@ -43,7 +43,7 @@ from agentctx.errors import (
 from agentctx.formats.cache_markers import unmarked
 from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Text, Thinking
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import Call, ContextStrategy, Listener, Store, TokenCounter
+from agentctx.protocols import Call, CallInternals, ContextStrategy, Listener, Store, TokenCounter
 from agentctx.replay import turns
 from agentctx.reports import StageReport, View
 from agentctx.rules import find_violations
@@ -556,8 +556,9 @@ async def takes_no_more(scenario: Scenario) -> None:
                 _hold_cut(scenario, step, stage, int(reasons[0].group(1).replace(",", "")))
             elif stage.stage == ClearToolResults.__name__ and scenario.budget is not None:
                 aim = scenario.budget.target_tokens if step.in_session else scenario.budget.limit
-                empty = scenario.read([])
-                call = Call(scenario.source.meter, budget=scenario.budget, wire=scenario.source.wire, start=empty)
+                at_start = CallInternals(start=scenario.read([]))
+                source = scenario.source
+                call = Call(source.meter, budget=scenario.budget, wire=source.wire, internals=at_start)
                 for_the_recap = await reserved(scenario.pipeline().stages, call)
                 _hold_newest_cleared(step, stage, stage.changes, aim - for_the_recap)
 

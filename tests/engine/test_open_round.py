@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx import Call, Context, Message, Text, ToolCall, ToolResult
 from agentctx.engine.cut import lay_out, shrink_open_round
+from agentctx.protocols import inside
 from agentctx.tokens import HeuristicCounter
 from agentctx.tokens.counting import MessageMeter
 
@@ -71,7 +71,7 @@ def test_of_very_many_late_results_half_are_let_go_at_a_time(count, held):
     answers = [Message("tool", (ToolResult(f"c{each}", (Text("so"),)),)) for each in range(count)]
     rounds = [message for pair in zip(asks, answers, strict=True) for message in pair]
     context = Context((Message("user", (Text("the task"),)), *rounds, Message("user", (Text("go on"),))))
-    call = evolve(CALL, late=lambda: frozenset(message.identity for message in answers))
+    call = inside(CALL, late=lambda: frozenset(message.identity for message in answers))
     shrunk, room = shrink_open_round(context, CALL.size(context) - 1, call)
     assert shrunk is context
     assert len(room.unread) == held
@@ -86,7 +86,7 @@ def test_of_late_results_the_latest_stay_that_fit_when_they_are_cut(limit, stayi
     answers = [Message("tool", (ToolResult(f"c{each}", (Text("word " * 2_000),)),)) for each in range(3)]
     rounds = [message for pair in zip(asks, answers, strict=True) for message in pair]
     context = Context((Message("user", (Text("the task"),)), *rounds, Message("user", (Text("go on"),))))
-    call = evolve(CALL, late=lambda: frozenset(message.identity for message in answers))
+    call = inside(CALL, late=lambda: frozenset(message.identity for message in answers))
     shrunk, room = shrink_open_round(context, limit, call)
     assert (room.staying, len(room.unread)) == (staying, len(staying) // 2 - 1)
     assert room.floor <= limit

@@ -31,6 +31,6 @@ def test_results_below_the_cap_stay_as_they_are():
     call, context = Call(MessageMeter(HeuristicCounter())), Context((short, long))
     after = shrink_results(context, [0, 1], 200, call, "too large")
     assert [new is old for new, old in zip(after.messages, context.messages, strict=True)] == [True, False]
-    assert call.notes.why(long).why.startswith("too large: results cut to ")
-    assert not call.notes.why(short).why
+    assert call.internals.notes.why(long).why.startswith("too large: results cut to ")
+    assert not call.internals.notes.why(short).why
     assert shrink_results(context, [0], 200, call, "too large") is context

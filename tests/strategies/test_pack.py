@@ -126,7 +126,7 @@ async def test_where_nothing_may_go_nothing_is_said():
     told = Call(MessageMeter(HeuristicCounter()))
     context = Context((Message("user", (Text("the task"),)),))
     assert await Pack("recent", max_tokens=1)(context, told) is context
-    assert not told.notes.remarks
+    assert not told.internals.notes.remarks
 
 
 async def test_a_note_is_not_bought_with_a_unit():

@@ -181,8 +181,8 @@ async def test_a_stage_with_nothing_to_do_gives_back_the_same_and_says_nothing(s
     source = reader(messages, format="anthropic")
     context, told = Context(tuple(source.messages(messages))), Call(source.meter, wire=source.wire)
     assert await run_alone(stage, context, told) is context
-    assert not told.notes.reasons
-    assert not told.notes.remarks
+    assert not told.internals.notes.reasons
+    assert not told.internals.notes.remarks
 
 
 async def test_the_system_prompt_is_in_the_body():
