@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import bind
-from agentctx.engine.listeners import finish, on_compact_subscribers, tell
 from agentctx.engine.options import (
     STORE,
     as_budget,
@@ -16,6 +15,9 @@ from agentctx.engine.options import (
     check_rules,
     check_subscribers,
     check_summarizer,
+    finish,
+    on_compact_subscribers,
+    tell,
 )
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list, known_profile

@@ -19,7 +19,7 @@ import anyio
 from attrs import Factory, define, evolve, field, frozen
 
 from agentctx.characters import said_by
-from agentctx.engine.listeners import is_async, logger, tell
+from agentctx.engine.options import is_async, logger, tell
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
@@ -33,9 +33,8 @@ from agentctx.formats.registry import Adapter, Body, RequestParts
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.reports import OverflowMet, Report, UsageRecorded, View
-from agentctx.session.blocking import blocking
 from agentctx.session.conversations import holding, home_of
-from agentctx.session.lock import Deadlock, Work, within, works_around
+from agentctx.session.lock import Deadlock, Work, blocking, within, works_around
 from agentctx.session.record import digest
 from agentctx.session.session import Session, current, forget_limit, recover_call, save
 from agentctx.session.sessions import Sessions

@@ -22,7 +22,7 @@ from agentctx.frameworks.calls import (
 )
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
-from agentctx.session.blocking import blocking
+from agentctx.session.lock import blocking
 from agentctx.session.sessions import Sessions
 
 try:

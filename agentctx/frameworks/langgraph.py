@@ -10,7 +10,7 @@ from typing import Any
 from agentctx.frameworks.calls import ModelCalls, PreparedCall, missing
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
-from agentctx.session.blocking import blocking
+from agentctx.session.lock import blocking
 from agentctx.session.sessions import Sessions
 
 try:

@@ -35,7 +35,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Change, Span
 from agentctx.characters import said_by
-from agentctx.engine.listeners import logger, tell
+from agentctx.engine.options import logger, tell
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError

@@ -14,8 +14,7 @@ from attrs import define, evolve, field
 from agentctx.budget import Budget
 from agentctx.characters import shown
 from agentctx.economics import expected_forecast, priced, warmth_after
-from agentctx.engine.listeners import Telling, finish, finish_plain, logger, on_compact_subscribers, tell
-from agentctx.engine.options import as_budget
+from agentctx.engine.options import Telling, as_budget, finish, finish_plain, logger, on_compact_subscribers, tell
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list

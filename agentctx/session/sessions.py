@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from attrs.validators import and_, gt, instance_of, not_
 
 from agentctx.characters import said_by
-from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger, tell
+from agentctx.engine.options import SECONDS, call_hook, is_async, logger, tell
 from agentctx.engine.originals import check_conversation
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, StoreError

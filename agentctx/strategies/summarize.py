@@ -20,8 +20,16 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.listeners import answer_of, is_async
-from agentctx.engine.options import REDACTOR, SUMMARIZER, Summarizing, as_strategies, library_stage, limits
+from agentctx.engine.options import (
+    REDACTOR,
+    SUMMARIZER,
+    Summarizing,
+    answer_of,
+    as_strategies,
+    is_async,
+    library_stage,
+    limits,
+)
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import HEADINGS, SUMMARY, Asking, Extractive, record_in
