@@ -144,3 +144,13 @@ def _around(text: str, position: int) -> tuple[int, int]:
             return first + start, first + stop
         start = stop
     return position, position
+
+
+def head_of(text: str, chars: int) -> str:
+    """The start of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
+    return text[: cluster_end_before(text, chars)]
+
+
+def tail_of(text: str, chars: int) -> str:
+    """The end of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
+    return text[cluster_end_after(text, len(text) - chars) :]

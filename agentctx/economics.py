@@ -22,7 +22,7 @@ from agentctx.message import (
     is_marker_tool,
     without_marker,
 )
-from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_at
+from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_after
 from agentctx.protocols import Call, Meter, aiming_lower
 from agentctx.reports import Forecast, SilentTruncationSuspected
 from agentctx.unit import has_user_words, system_messages
@@ -470,11 +470,6 @@ def _calls(once: float, gain: float) -> float:
     if once <= 0:
         return 1
     return 1 + ceil(once / gain - 1e-9) if gain > 0 else inf
-
-
-def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:
-    """The share of the last request that the provider's cache is believed to hold."""
-    return 0.0 if profile is None or idle is None else warmth_at(cache_rules(profile), idle)
 
 
 def found_again(context: Context, same: int, call: Call) -> int:

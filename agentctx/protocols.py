@@ -11,6 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import Outcome
+from agentctx.characters import head_of, tail_of
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Part, ToolResult
 from agentctx.models.profile import ModelProfile
@@ -855,3 +856,55 @@ def aiming_lower(call: Call, context: Context, floor: int | None = None) -> Call
         return call
     aim = call.budget.target_above(floor_of(call, context) if floor is None else floor)
     return evolve(call, limit=min(call.limit, aim))
+
+
+_OF_THE_LIBRARY: set[type] = set()
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def library_stage(kind: Kind) -> Kind:
+    """Mark a class of stages as the library's own: the engine does not repair the result of such a stage.
+
+    A class that derives from it does not have the mark.
+    """
+    _OF_THE_LIBRARY.add(kind)
+    return kind
+
+
+def is_ours(stage: ContextStrategy) -> bool:
+    """Whether a stage is the library's own (``library_stage``)."""
+    return type(stage) in _OF_THE_LIBRARY
+
+
+def cutter_of(counter: TokenCounter) -> TextCutter:
+    """The counter itself when it can cut, else one that cuts by counting ever shorter ends."""
+    return as_cutter(counter) or _Halving(counter)
+
+
+@frozen(eq=False, repr=False)
+class _Halving:
+    """Ends of a text by bisection, for a counter that can only count."""
+
+    counter: TokenCounter
+
+    def exceeds(self, text: str, tokens: int) -> bool:
+        return self.counter.count(text) > tokens
+
+    def head(self, text: str, tokens: int) -> str:
+        return head_of(text, self._longest(text, tokens, from_end=False))
+
+    def tail(self, text: str, tokens: int) -> str:
+        return tail_of(text, self._longest(text, tokens, from_end=True))
+
+    def _longest(self, text: str, tokens: int, *, from_end: bool) -> int:
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            piece = tail_of(text, middle) if from_end else head_of(text, middle)
+            if self.counter.count(piece) <= tokens:
+                low = middle
+            else:
+                high = middle - 1
+        return low

@@ -27,13 +27,12 @@ from agentctx.engine.originals import (
     text_of,
 )
 from agentctx.engine.relevance import forms, raw_words
-from agentctx.engine.shrink import cutter_of
 from agentctx.errors import StoreError, StoreUnavailable
 from agentctx.formats.registry import format_named
 from agentctx.marks import quoted
 from agentctx.message import Native
 from agentctx.offload import offload
-from agentctx.protocols import Store, TextCutter, TokenCounter
+from agentctx.protocols import Store, TextCutter, TokenCounter, cutter_of
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.validators import NAME, MustBe, must_be, whole_number
 

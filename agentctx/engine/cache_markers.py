@@ -17,15 +17,13 @@ from attrs import define, evolve, field, frozen
 from agentctx.changes import match, shared
 from agentctx.engine.run_stages import head_changes
 from agentctx.errors import InvalidInput
+from agentctx.formats.cache_markers import Marked, find_marked
 from agentctx.message import CacheMarker, Context, Message, Tool
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.reports import StageReport
 from agentctx.wire_format import CacheMarkers, WireFormat, head_markers
-
-Marked = dict[int, tuple[CacheMarker, ...]]
-"""The markers of messages, by the place of the message; without those that have none."""
 
 
 @frozen(eq=False, repr=False)
@@ -69,29 +67,6 @@ class PlacesMarkers(ContextStrategy):
     """A strategy that only places cache markers: it is not run where the format, or the model, has none."""
 
     __slots__ = ()
-
-
-def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Sequence[int] | None = None) -> Marked:
-    """Find the markers of messages, by place, and note on each that has none that it has none.
-
-    For there are many such, and all are asked often. What a message says does not change, and a caller who marks its
-    native payload is read again.
-
-    Args:
-        messages: The messages.
-        markers: How they are written.
-        asked: The places of those that may have some, where they are known.
-    """
-    found: Marked = {}
-    places = range(len(messages)) if asked is None else asked
-    for place in places:
-        message = messages[place]
-        if message.bare_of is not markers:
-            if carried := markers.of(message):
-                found[place] = carried
-            else:
-                object.__setattr__(message, "bare_of", markers)  # invisible to equality
-    return found
 
 
 def _not_known_bare(messages: Sequence[Message], markers: CacheMarkers) -> list[int]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from itertools import pairwise, takewhile
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from attrs import evolve, frozen
@@ -13,20 +12,19 @@ from agentctx.budget import Budget
 from agentctx.changes import match
 from agentctx.engine.cache_markers import KeepCacheMarkers, LimitCacheMarkers
 from agentctx.engine.cut import cut, lay_out
-from agentctx.engine.options import library_stage
 from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.recap import counted, giving_way, line_for, reserved
-from agentctx.engine.repair import RepairHistory, arranged_by
+from agentctx.engine.repair import GO_ON_MESSAGE, arranged_by, lacks_end
 from agentctx.engine.run_stages import Adjustment, Trail, run_stage
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow, InvalidInput
 from agentctx.formats.native import mapping_or_none
 from agentctx.message import KEYS, Context, Media, Message, Native, Part, Text, Thinking, ToolResult
 from agentctx.models.table import shares_reasoning
-from agentctx.protocols import Call, ContextStrategy, floor_of, inside
+from agentctx.protocols import Call, ContextStrategy, floor_of, inside, library_stage
 from agentctx.reports import StageReport
 from agentctx.tokens.media import base64_of
-from agentctx.unit import FOREIGN_REASONING, GO_ON, open_at_end, open_round, signed
+from agentctx.unit import FOREIGN_REASONING, open_at_end, open_round, signed
 
 WHY = "the reasoning was bound to a prefix that changed"
 
@@ -424,7 +422,7 @@ async def guarantee(
             await run_stage(LimitImages(budget.media.images), trail, call, by="fit")
         await _fit_or_say(trail, call, budget.limit, last, most, telling)
         if budget.request_bytes is not None:
-            room = budget.request_bytes - (call.meter.weight(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0)
+            room = budget.request_bytes - (call.meter.weight(GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0)
             await run_stage(FitRequestBytes(room, trail.origins), trail, call, by="fit")
     await _arrange(trail, call)  # which costs nothing: it was counted before
     await settle_reasoning(trail, call, before)
@@ -470,7 +468,7 @@ async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: S
     """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
 
     def closing() -> int:
-        return call.meter.message(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0
+        return call.meter.message(GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0
 
     aim, given = limit - closing(), trail.context
     if telling and trail.tokens > aim:
@@ -488,15 +486,9 @@ async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: S
         await run_stage(RecapGivesWay(limit - closing()), trail, call, by="fit")
 
 
-_GO_ON_MESSAGE = Message("user", (Text(GO_ON),))
-"""Comes last where what was last when it was passed in stands further up, or cannot be sent."""
-
-_ASKING = frozenset({"user", "tool"})
-
-
 def is_go_on(message: Message) -> bool:
     """Whether it is what ``guarantee`` adds to the end of a request, for one step."""
-    return message.role == _GO_ON_MESSAGE.role and message.parts == _GO_ON_MESSAGE.parts
+    return message.role == GO_ON_MESSAGE.role and message.parts == GO_ON_MESSAGE.parts
 
 
 def _lacks_end(trail: Trail, call: Call, last: str) -> bool:
@@ -504,65 +496,9 @@ def _lacks_end(trail: Trail, call: Call, last: str) -> bool:
     return bool(known) and lacks_end(known[0], last, call) and not open_at_end(trail.context.messages)
 
 
-def lacks_end(message: Message, last: str, call: Call) -> bool:
-    """Whether the user has to speak behind this message at the end, which the model refuses there, or goes on with.
-
-    Args:
-        message: The last message of the request.
-        last: The role of the last message that was passed in: to end on the assistant is up to the caller.
-        call: What the stages are told.
-    """
-    return last in _ASKING and call.wire is not None and not call.wire.may_end_on(message)
-
-
-async def let_answers_follow(
-    trail: Trail, call: Call, role_at: Callable[[int], str], standing_before: tuple[Message, int | None] | None = None
-) -> None:
-    """Let the user speak before an answer of the assistant where what it answers stands further up by now, or is gone.
-
-    When it was given, ``guarantee`` had put the same words there: reasoning may be bound to them.
-
-    Args:
-        trail: Where the step stands, repaired; brought up to date.
-        call: What the stages are told; its ``before`` is asked only where the user may have to speak.
-        role_at: The role of the message of the history at an index.
-        standing_before: The last message before the trail's, with its index in the history.
-    """
-    new, start = trail.context.messages, 0 if standing_before is None else 1
-    known = [*([] if standing_before is None else [standing_before]), *zip(new, trail.origins, strict=True)]
-    answers = {
-        id(message)
-        for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 1 - start)
-        if message.role == before.role == "assistant" and asked is not None and answered is not None
-        if any(role_at(index) in _ASKING for index in range(asked + 1, answered))
-        if _ended((*(call.internals.before() if call.internals.before else ()), *new[:place]), call)
-    }
-    if not answers:
-        return
-
-    def parted(context: Context, call: Call) -> Context:
-        out: list[Message] = []
-        for message in context.messages:
-            if id(message) in answers:
-                out.append(Message(_GO_ON_MESSAGE.role, _GO_ON_MESSAGE.parts))
-                call.note(out[-1], "the assistant answered what stands further up, or was left out")
-            out.append(message)
-        return context.with_messages(tuple(out))
-
-    stage = Adjustment(RepairHistory.__name__, parted)
-    await run_stage(stage, trail, call, by="repair", trusted=True)  # it follows from the history alone, too
-
-
-def _ended(messages: Sequence[Message], call: Call) -> bool:
-    """Whether messages end with a turn of the assistant that is over, and its model would not be asked with it last."""
-    turn = takewhile(lambda message: message.role == "assistant", reversed(messages))
-    calls = any(message.calls for message in turn)  # whose results stand behind the turn
-    return not calls and not open_at_end(messages) and lacks_end(messages[-1], "user", call)
-
-
 def _append_go_on(context: Context, call: Call) -> Context:
     """Let the user speak last, who did so when the request came in."""
-    said = Message(_GO_ON_MESSAGE.role, _GO_ON_MESSAGE.parts)
+    said = Message(GO_ON_MESSAGE.role, GO_ON_MESSAGE.parts)
     call.note(said, "the request came in ending on the user or a tool, and would end on the assistant for this model")
     return context.with_messages((*context.messages, said))
 

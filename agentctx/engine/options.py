@@ -15,7 +15,7 @@ from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction, isroutine, signature
 from threading import Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -34,6 +34,7 @@ from agentctx.protocols import (
     Strategy,
     Subscriber,
     When,
+    is_ours,
     name_of,
     run_plain,
 )
@@ -41,24 +42,6 @@ from agentctx.reports import Compaction, Event, StepPrepared
 from agentctx.unit import ProtectRule
 from agentctx.users_code import is_cancelled
 from agentctx.validators import MustBe, function, holds, list_of, methods, must_be
-
-_OF_THE_LIBRARY: set[type] = set()
-
-Kind = TypeVar("Kind", bound=type)
-
-
-def library_stage(kind: Kind) -> Kind:
-    """Mark a class of stages as the library's own: the engine does not repair the result of such a stage.
-
-    A class that derives from it does not have the mark.
-    """
-    _OF_THE_LIBRARY.add(kind)
-    return kind
-
-
-def is_ours(stage: ContextStrategy) -> bool:
-    """Whether a stage is the library's own (``library_stage``)."""
-    return type(stage) in _OF_THE_LIBRARY
 
 
 class Summarizing(ContextStrategy):

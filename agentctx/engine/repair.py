@@ -13,12 +13,11 @@ from operator import itemgetter
 from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Matched
-from agentctx.engine.options import library_stage
 from agentctx.errors import BrokenPair, StageError
 from agentctx.formats.native import without_callers
-from agentctx.message import Context, Message, Opaque, Part, Thinking, ToolCall, ToolResult, is_marker
-from agentctx.protocols import Call, ContextStrategy
-from agentctx.unit import RoundRules, broken_pair, only_results, open_at_end, server_calls
+from agentctx.message import Context, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
+from agentctx.protocols import Call, ContextStrategy, library_stage
+from agentctx.unit import GO_ON, RoundRules, broken_pair, only_results, open_at_end, server_calls
 from agentctx.wire_format import Repaired, WireFormat
 
 
@@ -864,3 +863,21 @@ def _made_whole(
     if problem is not None:
         raise BrokenPair(name, f"returned what cannot be mended: {problem}")
     return whole
+
+
+GO_ON_MESSAGE = Message("user", (Text(GO_ON),))
+"""Comes last where what was last when it was passed in stands further up, or cannot be sent."""
+
+
+ASKING = frozenset({"user", "tool"})
+
+
+def lacks_end(message: Message, last: str, call: Call) -> bool:
+    """Whether the user has to speak behind this message at the end, which the model refuses there, or goes on with.
+
+    Args:
+        message: The last message of the request.
+        last: The role of the last message that was passed in: to end on the assistant is up to the caller.
+        call: What the stages are told.
+    """
+    return last in ASKING and call.wire is not None and not call.wire.may_end_on(message)

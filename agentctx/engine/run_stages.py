@@ -20,14 +20,13 @@ from attrs import define, evolve, field, fields, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
-from agentctx.engine.options import is_ours
 from agentctx.engine.originals import ELSEWHERE, Originals, StoreShelf, kept
 from agentctx.engine.repair import sendable
 from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.offload import in_threads_of_their_own, offload
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, inside
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, inside, is_ours
 from agentctx.reports import StageReport
 from agentctx.unit import MERGED, always, broken_pair, signed_thinking, words
 from agentctx.users_code import FAILURES

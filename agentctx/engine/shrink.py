@@ -13,11 +13,11 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from agentctx.characters import cluster_end_after, cluster_end_before
+from agentctx.characters import head_of, tail_of
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import LEAST, Codebook, codebook_in, marks_of, spans_of
 from agentctx.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, as_cutter
+from agentctx.protocols import Call, ContextStrategy, TokenCounter, cutter_of
 
 Keep = Literal["head", "tail", "both"]
 PLACE = "{omitted}"
@@ -133,16 +133,6 @@ def _omitted(mark: re.Match[str]) -> int:
     return int(mark["omitted"].replace(",", ""))
 
 
-def head_of(text: str, chars: int) -> str:
-    """The start of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
-    return text[: cluster_end_before(text, chars)]
-
-
-def tail_of(text: str, chars: int) -> str:
-    """The end of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
-    return text[cluster_end_after(text, len(text) - chars) :]
-
-
 def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
     """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long.
 
@@ -212,38 +202,6 @@ def _cut_in_codes(
 def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:
     """Whether ``text`` has at most ``max_tokens`` tokens, without counting more of it than needed."""
     return not cutter_of(counter).exceeds(text, max_tokens)
-
-
-def cutter_of(counter: TokenCounter) -> TextCutter:
-    """The counter itself when it can cut, else one that cuts by counting ever shorter ends."""
-    return as_cutter(counter) or _Halving(counter)
-
-
-@frozen(eq=False, repr=False)
-class _Halving:
-    """Ends of a text by bisection, for a counter that can only count."""
-
-    counter: TokenCounter
-
-    def exceeds(self, text: str, tokens: int) -> bool:
-        return self.counter.count(text) > tokens
-
-    def head(self, text: str, tokens: int) -> str:
-        return head_of(text, self._longest(text, tokens, from_end=False))
-
-    def tail(self, text: str, tokens: int) -> str:
-        return tail_of(text, self._longest(text, tokens, from_end=True))
-
-    def _longest(self, text: str, tokens: int, *, from_end: bool) -> int:
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            piece = tail_of(text, middle) if from_end else head_of(text, middle)
-            if self.counter.count(piece) <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        return low
 
 
 Edit = Callable[[ToolResult], ToolResult]

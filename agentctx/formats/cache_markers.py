@@ -6,7 +6,7 @@ Sources: their prompt-caching pages (2026-07/08).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -29,7 +29,7 @@ from agentctx.message import (
     Ttl,
 )
 from agentctx.models.profile import ModelProfile
-from agentctx.wire_format import CacheWish
+from agentctx.wire_format import CacheMarkers, CacheWish
 
 MOST = 4
 """The most markers of one request, on every provider that has them."""
@@ -210,3 +210,30 @@ class KeyMarkers:
 
 CONTROL_MARKERS = KeyMarkers((CONTROL,), control, any_block=True, marks_head=True)
 """Anthropic's."""
+
+
+Marked = dict[int, tuple[CacheMarker, ...]]
+"""The markers of messages, by the place of the message; without those that have none."""
+
+
+def find_marked(messages: Sequence[Message], markers: CacheMarkers, asked: Sequence[int] | None = None) -> Marked:
+    """Find the markers of messages, by place, and note on each that has none that it has none.
+
+    For there are many such, and all are asked often. What a message says does not change, and a caller who marks its
+    native payload is read again.
+
+    Args:
+        messages: The messages.
+        markers: How they are written.
+        asked: The places of those that may have some, where they are known.
+    """
+    found: Marked = {}
+    places = range(len(messages)) if asked is None else asked
+    for place in places:
+        message = messages[place]
+        if message.bare_of is not markers:
+            if carried := markers.of(message):
+                found[place] = carried
+            else:
+                object.__setattr__(message, "bare_of", markers)  # invisible to equality
+    return found

@@ -450,3 +450,8 @@ RETIRED_WINDOWS: dict[str, tuple[int, int]] = {
 }
 """Window and longest answer of models that their makers have retired, by ``table.key_of``: others serve them still, and
 recorded sessions name them. Source: the makers' model and deprecation pages, litellm's tables of 2024 and 2025."""
+
+
+def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:
+    """The share of the last request that the provider's cache is believed to hold."""
+    return 0.0 if profile is None or idle is None else warmth_at(cache_rules(profile), idle)

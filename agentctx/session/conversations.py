@@ -688,7 +688,8 @@ def branch(before: Session, name: str) -> Session:
 def beginning_as(before: Session, name: str) -> Session:
     """Return the session of a conversation that begins, and knows what another has learned of the models."""
     inner = before.internals
-    session = Session(before.plan, before.model, None, name, inner.on_compact, inner.clock)
+    session = Session(before.plan, before.model, None, name, clock=inner.clock)
+    session.internals.subscribers = inner.subscribers
     learned = inner.state.limits_by_model
     limits = learned.for_child(learned.own, before.model)
     session.internals.state = State.empty(before.plan, before.model, None, limits)

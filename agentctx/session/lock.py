@@ -1,4 +1,4 @@
-"""One step of a session at a time, which steps and ``with session:`` blocks are around the running code, and ``blocking``.
+"""One step of a session at a time, the steps and ``with session:`` blocks around the running code, and ``blocking``.
 
 One context variable has both, ``AROUND``: tasks inherit it, and what runs in ``anyio.to_thread`` or
 ``asyncio.to_thread``. Threads and pools that are started by hand do not.

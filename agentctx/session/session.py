@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 
 from agentctx.budget import Budget
 from agentctx.characters import shown
-from agentctx.economics import expected_forecast, priced, warmth_after
+from agentctx.economics import expected_forecast, priced
 from agentctx.engine.options import Telling, as_budget, finish, finish_plain, logger, on_compact_subscribers, tell
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import Plan
@@ -29,6 +29,7 @@ from agentctx.engine.usage import (
 from agentctx.errors import ContextOverflow, StoreError, StoreUnavailable
 from agentctx.formats.overflow import Overflow, classify_error
 from agentctx.message import Native
+from agentctx.models.profile import warmth_after
 from agentctx.protocols import Listeners, Subscriber, floor_of
 from agentctx.reports import (
     Forecast,
@@ -83,7 +84,7 @@ class Internals:
 
     Args:
         state: What is known of the conversation.
-        on_compact: Told of the session's compactions.
+        subscribers: Told of the session's steps, answers and compactions.
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         keeper: Saves the state after each step, and loads it where another worker has gone on; None without a store.
         lock: Held while a step is under way.
@@ -99,7 +100,7 @@ class Internals:
     """
 
     state: State
-    on_compact: Listeners | None = None
+    subscribers: Sequence[Subscriber]
     clock: Callable[[], float] = time
     keeper: Keeper | None = None
     lock: SessionLock = field(factory=SessionLock)
@@ -176,7 +177,8 @@ class Session:
         elif self.id is not None:
             check_conversation(self.plan.originals, self.id)
         state = State.empty(self.plan, self._model, self._format)
-        self.internals = Internals(state, self._on_compact, self._clock)
+        subscribers = (*self.plan.all_subscribers, *on_compact_subscribers(self._on_compact))
+        self.internals = Internals(state, subscribers, self._clock)
 
     def __repr__(self) -> str:
         """One line, without what is said in the messages: which conversation, and how much of it is known."""
@@ -270,7 +272,7 @@ class Session:
             async with _alone(self):
                 made = await _kept(self, step)
         except Exception as error:  # also what a stage raises
-            tell(_subscribers(self), StepRefused(error, self.id, model or self.model))
+            tell(self.internals.subscribers, StepRefused(error, self.id, model or self.model))
             raise
         await _tell(self, made)
         return made[0][0]
@@ -324,7 +326,7 @@ class Session:
             return
         self.billed_tokens = billed
         inner = self.internals
-        known, limits, subscribers = inner.state, inner.limits, _subscribers(self)
+        known, limits, subscribers = inner.state, inner.limits, inner.subscribers
         ctx, sent = known.ctx, known.last_request.tokens
         if subscribers:
             spoken = known.wire_name or known.format
@@ -368,7 +370,7 @@ class Session:
         above = f"{self.id or 'session'}/"
         own = str(inner.children) if id is None else id.removeprefix(above)
         name = above + own if id is None or tells_apart(self.plan.originals) else id
-        session = Session(self.plan, self.model, self.format, name, inner.on_compact, inner.clock)
+        session = Session(self.plan, self.model, self.format, name, self._on_compact, inner.clock)
         limits_by_model = inner.state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
         session.internals.state = State.empty(self.plan, self.model, self.format, limits_by_model)
         return session
@@ -506,23 +508,19 @@ def _recovered(session: Session, made: Sequence[tuple[View, int]], refused: int)
     """What to send instead of a refused request of so many tokens, if it is smaller; subscribers are told."""
     smaller = made[0][0] if made and made[0][0].report.tokens_after < refused else None
     limit = None if session.budget is None else session.budget.limit
-    tell(_subscribers(session), OverflowMet(refused, limit, smaller is not None, session.id, session.model))
+    tell(session.internals.subscribers, OverflowMet(refused, limit, smaller is not None, session.id, session.model))
     return smaller
-
-
-def _subscribers(session: Session) -> tuple[Subscriber, ...]:
-    return (*session.plan.all_subscribers, *on_compact_subscribers(session.internals.on_compact))
 
 
 async def _tell(session: Session, made: Sequence[tuple[View, int]]) -> None:
     """Tell of steps, which are taken: where this is cancelled, the next ``prepare`` gives the same view."""
-    inner, subscribers = session.internals, _subscribers(session)
+    inner = session.internals
     known = inner.state
-    for view, number in made if subscribers else ():
+    for view, number in made if inner.subscribers else ():
         spoken = known.wire_name or known.format
         event = StepPrepared(view, session.id, number, known.model, spoken, inner.told_tokens)
         inner.told_tokens = view.report.tokens_before
-        tellings, inner.unfinished = [*inner.unfinished, *tell(subscribers, event)], []
+        tellings, inner.unfinished = [*inner.unfinished, *tell(inner.subscribers, event)], []
         if tellings:
             with within(Work(session.plan, session)):
                 await finish(tellings)

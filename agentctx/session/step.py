@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise, takewhile
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -13,26 +13,30 @@ from attrs import evolve
 from agentctx.budget import Budget
 from agentctx.changes import ChangeLog, ChangesInForce, Outcome, first_changed
 from agentctx.economics import bill, found_again
-from agentctx.engine.cache_markers import LiftCacheMarkers, Marked, allowed, carries_refused, find_marked, relief
+from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, relief
 from agentctx.engine.cut import lay_out
-from agentctx.engine.guarantee import (
-    DropForeignReasoning,
-    guarantee,
-    is_go_on,
-    lacks_end,
-    let_answers_follow,
-    refuse_empty,
-)
+from agentctx.engine.guarantee import DropForeignReasoning, guarantee, is_go_on, refuse_empty
 from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.recap import reserved
-from agentctx.engine.repair import Earlier, RepairHistory, cleaned, has_server_calls, is_legal, paired
+from agentctx.engine.repair import (
+    ASKING,
+    GO_ON_MESSAGE,
+    Earlier,
+    RepairHistory,
+    cleaned,
+    has_server_calls,
+    is_legal,
+    lacks_end,
+    paired,
+)
 from agentctx.engine.run_stages import Adjustment, Trail, keep_originals, mend, run_stage, writes_recap
 from agentctx.errors import ContextOverflow
+from agentctx.formats.cache_markers import Marked, find_marked
 from agentctx.formats.native import snapshot
 from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.message import ROLES, Context, Message, Native
 from agentctx.offload import is_much, offload
-from agentctx.protocols import ContextStrategy, floor_of, inside
+from agentctx.protocols import Call, ContextStrategy, floor_of, inside
 from agentctx.reports import Report, StageReport, View
 from agentctx.session.matching import answered_from, decided_until, match
 from agentctx.session.record import (
@@ -48,7 +52,7 @@ from agentctx.session.record import (
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
 from agentctx.tokens.counting import characters_to_count
-from agentctx.unit import is_user_turn, knowing_the_recap, signed
+from agentctx.unit import is_user_turn, knowing_the_recap, open_at_end, signed
 from agentctx.wire_format import head_markers
 
 
@@ -822,3 +826,48 @@ def view_of(step: Step, given: Given, report: Report) -> View:
         system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
     options = step.trail.asked or {}
     return View(list(record.out), system, tools, report, step.as_sent, options, tuple(record.origins))
+
+
+async def let_answers_follow(
+    trail: Trail, call: Call, role_at: Callable[[int], str], standing_before: tuple[Message, int | None] | None = None
+) -> None:
+    """Let the user speak before an answer of the assistant where what it answers stands further up by now, or is gone.
+
+    When it was given, ``guarantee`` had put the same words there: reasoning may be bound to them.
+
+    Args:
+        trail: Where the step stands, repaired; brought up to date.
+        call: What the stages are told; its ``before`` is asked only where the user may have to speak.
+        role_at: The role of the message of the history at an index.
+        standing_before: The last message before the trail's, with its index in the history.
+    """
+    new, start = trail.context.messages, 0 if standing_before is None else 1
+    known = [*([] if standing_before is None else [standing_before]), *zip(new, trail.origins, strict=True)]
+    answers = {
+        id(message)
+        for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 1 - start)
+        if message.role == before.role == "assistant" and asked is not None and answered is not None
+        if any(role_at(index) in ASKING for index in range(asked + 1, answered))
+        if _ended((*(call.internals.before() if call.internals.before else ()), *new[:place]), call)
+    }
+    if not answers:
+        return
+
+    def parted(context: Context, call: Call) -> Context:
+        out: list[Message] = []
+        for message in context.messages:
+            if id(message) in answers:
+                out.append(Message(GO_ON_MESSAGE.role, GO_ON_MESSAGE.parts))
+                call.note(out[-1], "the assistant answered what stands further up, or was left out")
+            out.append(message)
+        return context.with_messages(tuple(out))
+
+    stage = Adjustment(RepairHistory.__name__, parted)
+    await run_stage(stage, trail, call, by="repair", trusted=True)  # it follows from the history alone, too
+
+
+def _ended(messages: Sequence[Message], call: Call) -> bool:
+    """Whether messages end with a turn of the assistant that is over, and its model would not be asked with it last."""
+    turn = takewhile(lambda message: message.role == "assistant", reversed(messages))
+    calls = any(message.calls for message in turn)  # whose results stand behind the turn
+    return not calls and not open_at_end(messages) and lacks_end(messages[-1], "user", call)

@@ -10,8 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import ChangesInForce
-from agentctx.economics import warmth_after
-from agentctx.engine.cache_markers import Marked, PlacesMarkers, check_head, relieved_head
+from agentctx.engine.cache_markers import PlacesMarkers, check_head, relieved_head
 from agentctx.engine.guarantee import head_of
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
@@ -19,9 +18,11 @@ from agentctx.engine.reading import Reader, found_format, reader as reader_of
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import InvalidInput
+from agentctx.formats.cache_markers import Marked
 from agentctx.formats.native import snapshot
 from agentctx.marks import stands_for
 from agentctx.message import ROLES, Context, Message, Native, Tool
+from agentctx.models.profile import warmth_after
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, inside
 from agentctx.reports import StageReport

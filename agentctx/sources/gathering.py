@@ -20,9 +20,9 @@ from attrs import define, evolve, field, frozen
 from agentctx.budget import each_that_fits
 from agentctx.characters import said_by
 from agentctx.engine.relevance import coverage, raw_words
-from agentctx.engine.shrink import cutter_of, fits
+from agentctx.engine.shrink import fits
 from agentctx.errors import SourceError
-from agentctx.protocols import TokenCounter
+from agentctx.protocols import TokenCounter, cutter_of
 from agentctx.secrets import redact_secrets
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side

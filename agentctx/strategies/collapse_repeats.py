@@ -12,14 +12,13 @@ from zlib import crc32
 from attrs import define, field, frozen
 from attrs.validators import ge, le
 
-from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.lazy import unmet
 from agentctx.marks import refers
 from agentctx.message import Context, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, ContextStrategy, When, room_to_grow
+from agentctx.protocols import Call, ContextStrategy, When, library_stage, room_to_grow
 from agentctx.validators import NOT_BLANK, numeric, template
 
 _Said = tuple[str, bool, tuple[Part, ...]]

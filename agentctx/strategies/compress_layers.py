@@ -15,13 +15,12 @@ from itertools import chain, islice
 
 from attrs import evolve, field, frozen
 
-from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.json_text import compact, is_json, may_be_json
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.message import Context, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, TokenCounter
+from agentctx.protocols import Call, TokenCounter, library_stage
 from agentctx.reports import View
 from agentctx.strategies.truncate import RewriteResults
 from agentctx.validators import TEXTS, whole_number

@@ -10,7 +10,6 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
-from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import Referring, edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
     Did,
@@ -39,7 +38,7 @@ from agentctx.later_lines import (
 )
 from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, When, room_to_grow
+from agentctx.protocols import Call, When, library_stage, room_to_grow
 from agentctx.validators import TRUTH, whole_number
 
 Place = tuple[int, int]

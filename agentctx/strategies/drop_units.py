@@ -30,10 +30,10 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import library_stage, limits
+from agentctx.engine.options import limits
 from agentctx.errors import ContextOverflow
 from agentctx.message import ROLES, Context, Message
-from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.protocols import Call, ContextStrategy, When, library_stage
 from agentctx.tiers import RULES, Tier, TierRule, allocate, as_tier
 from agentctx.unit import Unit, segments, units
 from agentctx.validators import as_names, as_tuple, function, list_of, must_be, one_of, whole_number

@@ -9,12 +9,12 @@ from attrs import field, frozen
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import cut
-from agentctx.engine.options import Summarizing, as_budget, library_stage
+from agentctx.engine.options import Summarizing, as_budget
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
 from agentctx.errors import NoBudget
 from agentctx.message import Context
-from agentctx.protocols import Call, Summarizer, When, run_plain
+from agentctx.protocols import Call, Summarizer, When, library_stage, run_plain
 
 
 def _budget(value: Budget | int | None) -> Budget | None:

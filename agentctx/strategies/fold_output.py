@@ -20,12 +20,11 @@ from unicodedata import combining, east_asian_width
 
 from attrs import field, frozen
 
-from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import few_numbers, without_blanks
-from agentctx.protocols import Call
+from agentctx.protocols import Call, library_stage
 from agentctx.strategies.truncate import AnsweredCall, Pointer, RewriteResults
 from agentctx.validators import NAMES, as_names, must_be, whole_number
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from attrs import evolve, field, frozen
 from attrs.validators import gt, lt
 
-from agentctx.engine.options import REDACTOR, library_stage
+from agentctx.engine.options import REDACTOR
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import NoBudget, SummaryError
@@ -34,7 +34,7 @@ from agentctx.marks import (
     written_out,
 )
 from agentctx.message import Context, Message, Text, Thinking, ToolResult
-from agentctx.protocols import Call, ContextStrategy, TokenCounter, When, floor_of
+from agentctx.protocols import Call, ContextStrategy, TokenCounter, When, floor_of, library_stage
 from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.strategies.values import (
     Candidate,

@@ -9,13 +9,12 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.budget import Budget
-from agentctx.engine.options import library_stage
 from agentctx.engine.plan import in_phase
 from agentctx.engine.run_stages import Holder
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.formats.native import is_json
 from agentctx.message import Context, Media, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, library_stage
 from agentctx.validators import NAMES, as_names, must_be, whole_number
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)

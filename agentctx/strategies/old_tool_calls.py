@@ -10,7 +10,6 @@ from attrs import field, frozen
 from attrs.validators import in_, or_
 
 from agentctx.engine.cut import left_whole
-from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import (
     CLEARED,
     argument_cut,
@@ -22,7 +21,7 @@ from agentctx.engine.shrink import (
 )
 from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.message import Context, Message, Thinking, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, When
+from agentctx.protocols import Call, ContextStrategy, When, library_stage
 from agentctx.validators import NAMES, NOT_BLANK, MustBe, as_names, whole_number
 
 

@@ -16,11 +16,11 @@ from attrs.validators import ge, instance_of, lt, or_
 from agentctx.budget import Budget, each_that_fits
 from agentctx.characters import cluster_end_before, printable
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round
-from agentctx.engine.options import library_stage, limits
+from agentctx.engine.options import limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.message import Context, Message, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, When, run_plain
+from agentctx.protocols import Call, ContextStrategy, When, library_stage, run_plain
 from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
 from agentctx.validators import TEXT, MustBe, function, must_be, numeric, one_of, whole_number
 

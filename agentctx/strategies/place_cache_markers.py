@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.engine.cache_markers import Marked, PlacesMarkers, as_read, find_marked, in_order
-from agentctx.engine.options import library_stage
+from agentctx.engine.cache_markers import PlacesMarkers, as_read, in_order
+from agentctx.formats.cache_markers import Marked, find_marked
 from agentctx.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
-from agentctx.protocols import Call, When
+from agentctx.protocols import Call, When, library_stage
 from agentctx.unit import first_task
 from agentctx.validators import one_of
 from agentctx.wire_format import CacheMarkers, head_markers

@@ -12,8 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.engine.options import library_stage
-from agentctx.engine.shrink import Referring, cutter_of, edit_results
+from agentctx.engine.shrink import Referring, edit_results
 from agentctx.marks import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -30,7 +29,7 @@ from agentctx.marks import (
     text_in,
 )
 from agentctx.message import Context, Message, Text, ToolResult
-from agentctx.protocols import Call, When, room_to_grow
+from agentctx.protocols import Call, When, cutter_of, library_stage, room_to_grow
 from agentctx.validators import whole_number
 
 LEAST = 8

@@ -20,23 +20,14 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import (
-    REDACTOR,
-    SUMMARIZER,
-    Summarizing,
-    answer_of,
-    as_strategies,
-    is_async,
-    library_stage,
-    limits,
-)
+from agentctx.engine.options import REDACTOR, SUMMARIZER, Summarizing, answer_of, as_strategies, is_async, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import HEADINGS, SUMMARY, Asking, Extractive, record_in
 from agentctx.errors import ContextOverflow, StageError, SummaryError
 from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.message import ROLES, Context, Media, Message, Native, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, inside, run_plain
+from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, inside, library_stage, run_plain
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
 from agentctx.tokens.counting import default_counter

@@ -9,14 +9,12 @@ from typing import ClassVar, get_args
 
 from attrs import evolve, field, frozen
 
-from agentctx.engine.options import library_stage
 from agentctx.engine.shrink import (
     Cut,
     Keep,
     answered_calls,
     cut_to_chars,
     cut_to_tokens,
-    cutter_of,
     edit_results,
     edited,
     results_of,
@@ -26,7 +24,7 @@ from agentctx.engine.shrink import (
 from agentctx.json_text import compact, may_be_json, tabulate
 from agentctx.marks import written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, When
+from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, When, cutter_of, library_stage
 from agentctx.validators import NAMES, as_names, function, must_be, one_of, template, whole_number
 
 Pointer = Callable[[], str]

@@ -81,8 +81,8 @@ def rounds(form, start, stop):
 
 async def told(pipeline, form, *, rolling=False, load_at=None):
     """What 40 steps of a session send, and what is said of each."""
-    session, heard = pipeline.session(model=FORMATS[form], format=form), Recorder()
-    session.internals.on_compact = heard
+    heard = Recorder()
+    session = pipeline.session(model=FORMATS[form], format=form, on_compact=heard)
     history, seen = transcript(form, user("task")), []
     for step in range(STEPS):
         history += rounds(form, step, step + 1)

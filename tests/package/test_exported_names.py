@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 import pytest
 
 import agentctx
-from agentctx.engine.options import is_ours
+from agentctx.protocols import is_ours
 
 ROOT = Path(agentctx.__file__).parent
 INITS = [path for path in (ROOT / "__init__.py", *sorted(ROOT.glob("*/__init__.py"))) if "lazily(" in path.read_text()]
