@@ -26,8 +26,6 @@ from agentctx.message import Context, Native
 from agentctx.protocols import (
     Call,
     Listeners,
-    Phase,
-    RunInner,
     Store,
     Strategy,
     Subscriber,
@@ -114,13 +112,12 @@ class Pipeline(Plan):
         """Its stages and its budget."""
         return f"{type(self).__name__}({', '.join([*map(repr, self.stages), f'budget={self.budget}'])})"
 
-    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Run all its stages; its own rules, budget, store and summarizer hold where it has them."""
         if self.pinned:
             rules = bind(self.pinned, len(context.messages), context.messages.__getitem__)
             call = inside(call, protect=(*call.internals.protect, *rules))
-        nested = self.in_phase(Phase.ONCE, None)
-        return context if nested is None else await nested.run_inner(run, context, call)
+        return await super().__call__(context, call)
 
     async def prepare(
         self,

@@ -660,6 +660,8 @@ class CallInternals:
             None: it is not known.
         shelf: What puts contents into the store in this step; see ``Call.keep``.
         unsaid: What the recap of the steps before had no room for; see ``Notes.unsaid``.
+        phase: The part of the step.
+        governing: The budget, as it was configured, that holds for the stages; ``Call.budget`` has what was learned.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
         mending: The stages that mend what they have written where another stage takes away what that refers to.
@@ -680,6 +682,8 @@ class CallInternals:
     left_out: Callable[[], tuple[int, int]] | None = None
     shelf: Shelf | None = None
     unsaid: str = ""
+    phase: Phase = Phase.ONCE
+    governing: Budget | None = None
     stays: ProtectRule | None = None
     mending: tuple[ContextStrategy, ...] = ()
     growth: bool = True

@@ -12,7 +12,7 @@ from agentctx.engine.cut import bind
 from agentctx.engine.options import Summarizing
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.reading import Reader
-from agentctx.engine.run_stages import Holder, mends, writes_recap
+from agentctx.engine.run_stages import Holder, due, mends, runs_in, writes_recap
 from agentctx.errors import UnknownModel
 from agentctx.message import Context, Message
 from agentctx.protocols import (
@@ -122,21 +122,6 @@ class Plan(Holder):
         return tuple(stage for stage in _all_stages(self.stages) if mends(stage))
 
     @cached_property
-    def on_arrival(self) -> tuple[ContextStrategy, ...]:
-        """The stages that a session runs on new messages, in order."""
-        return in_phase(self.stages, Phase.ARRIVALS, self.governing)
-
-    @cached_property
-    def at_every_step(self) -> tuple[ContextStrategy, ...]:
-        """The stages that a session runs on the whole view at every step, in order."""
-        return in_phase(self.stages, Phase.EVERY_STEP, self.governing)
-
-    @cached_property
-    def under_pressure(self) -> tuple[ContextStrategy, ...]:
-        """The stages that a session runs on the whole view when it has grown too large, in order."""
-        return in_phase(self.stages, Phase.PRESSURE, self.governing)
-
-    @cached_property
     def telling(self) -> tuple[ContextStrategy, ...]:
         """The stages that only tell in the recap what others left out, also those within stages; each once."""
         leaves = (stage for stage in _all_stages(self.stages) if not stage.stages)
@@ -152,25 +137,37 @@ class Plan(Holder):
         """The pipelines directly within, whose stages run whenever its own do."""
         return tuple(stage for stage in self.stages if isinstance(stage, Plan) and stage.budget is None)
 
-    @cached_property
-    def at_once(self) -> tuple[ContextStrategy, ...]:
-        """The stages that a stateless call runs, in order."""
-        return in_phase(self.stages, Phase.ONCE, self.governing)
+    def due(self, phase: Phase) -> tuple[ContextStrategy, ...]:
+        """Return the stages that run in a phase of a step of this plan, in order."""
+        return tuple(stage for stage in self.stages if runs_in(stage, phase, self.governing))
 
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:
-        """It as a stage of another, with those of its stages only that run in ``phase``; None when there is none.
+    def runs_in(self, phase: Phase, governing: Budget | None, /) -> bool:
+        """Return whether a stage of it runs; one with a budget of its own asks at every step whether that is passed."""
+        if self.budget not in (None, governing):
+            governing = self.budget
+            phase = Phase.PRESSURE if phase is Phase.EVERY_STEP else phase
+        return any(runs_in(stage, phase, governing) for stage in self.stages)
 
-        With a budget of its own it looks at every step whether the request has passed that budget's trigger.
-        """
-        if self.budget is None or self.budget == governing:
-            stages = in_phase(self.stages, phase, governing)
-            return Nested(self, phase, stages) if stages else None
-        stages = in_phase(self.stages, phase, self.budget)
-        if phase in (Phase.ONCE, Phase.ARRIVALS):
-            return Nested(self, phase, stages, own=self.budget) if stages else None
-        stages = in_phase(self.stages, Phase.EVERY_STEP, self.budget)
-        pressed = in_phase(self.stages, Phase.PRESSURE, self.budget)
-        return Nested(self, phase, stages, pressed, self.budget) if pressed else None
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run the stages that it is time for; its own store, summarizer and budget hold for them where it has them."""
+        store, summarizer = self.store or call.store, self.summarizer or call.summarizer
+        inner, budget = call.internals, self.budget
+        shelf, phase, limit = inner.shelf, inner.phase, call.limit
+        if isinstance(shelf, StoreShelf) and store is not None:
+            shelf = shelf.of(store)
+        if budget is None or budget == inner.governing:
+            budget, governing = call.budget, inner.governing
+        else:
+            governing, limit = budget, None if phase is Phase.ARRIVALS else budget.limit
+            if phase in (Phase.EVERY_STEP, Phase.PRESSURE):
+                over = call.size(context) > budget.trigger_tokens
+                phase = Phase.PRESSURE if over else Phase.EVERY_STEP
+                limit = budget.target_above(floor_of(call, context)) if over else budget.limit
+        call = evolve(call, store=store, summarizer=summarizer, budget=budget, limit=limit)
+        call = inside(call, shelf=shelf, phase=phase, governing=governing)
+        for stage in due(self.stages, call):
+            context = await run(stage, context, call)
+        return context
 
     def call(
         self,
@@ -208,79 +205,9 @@ class Plan(Holder):
                 before=before,
                 thinking=self.thinking,
                 mending=self.mending,
+                governing=self.governing,
             ),
         )
-
-
-def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:
-    """The stages that run in a phase of a step, also those within stages.
-
-    Args:
-        stages: The stages, in order.
-        phase: The part of the step.
-        governing: The budget, as it was configured, that holds around them.
-    """
-    narrowed = (_in_phase(stage, phase, governing) for stage in stages)
-    return tuple(stage for stage in narrowed if stage is not None)
-
-
-def _in_phase(stage: ContextStrategy, phase: Phase, governing: Budget | None) -> ContextStrategy | None:
-    if isinstance(stage, Holder):
-        return stage.in_phase(phase, governing)
-    return stage if stage.when in phase.value else None
-
-
-@frozen(eq=False, repr=False)
-class Nested(Holder):
-    """A plan as a stage of another, as far as it runs in one phase of a step.
-
-    Its store, its summarizer and its budget, when it has them, hold for the stages in it. What it protects, the whole
-    plan protects.
-
-    Args:
-        plan: The plan.
-        phase: The part of the step.
-        usual: The stages that run in it.
-        pressed: Those that run when the request has passed the trigger of the plan's own budget.
-        own: The plan's own budget; None when the one around holds.
-    """
-
-    plan: Plan
-    phase: Phase
-    usual: tuple[ContextStrategy, ...]
-    pressed: tuple[ContextStrategy, ...] = ()
-    own: Budget | None = None
-
-    @property
-    def name(self) -> str:
-        """What it is called in errors."""
-        return type(self.plan).__name__
-
-    @property
-    def stages(self) -> tuple[ContextStrategy, ...]:
-        """The stages that it may run."""
-        return self.pressed or self.usual
-
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:
-        """The same plan in another phase."""
-        return self.plan.in_phase(phase, governing)
-
-    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run the stages that it is time for."""
-        store, summarizer = self.plan.store or call.store, self.plan.summarizer or call.summarizer
-        shelf = call.internals.shelf
-        if isinstance(shelf, StoreShelf) and store is not None:
-            shelf = shelf.of(store)
-        call = inside(evolve(call, store=store, summarizer=summarizer), shelf=shelf)
-        stages = self.usual
-        if self.own is not None:
-            over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens
-            stages = self.pressed if over else self.usual
-            aim = self.own.target_above(floor_of(call, context)) if over else self.own.limit
-            call = evolve(call, budget=self.own, limit=None if self.phase is Phase.ARRIVALS else aim)
-        for stage in stages:
-            context = await run(stage, context, call)
-        return context
 
 
 def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:

@@ -6,7 +6,6 @@ what a stage did, from what it was given and what it returned.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
@@ -168,33 +167,45 @@ def writes_recap(stage: ContextStrategy) -> bool:
 
 
 class Holder(ContextStrategy):
-    """A stage that holds others: it chooses which of them run in a phase, and runs them.
+    """A stage that holds others, and runs them in its place.
 
     Called by itself it runs them alone: then they are no stages of the pipeline.
     """
 
     __slots__ = ()
 
-    @abstractmethod
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
-        """Return it with those of its stages only that run in a phase; None when there is none.
+    def runs_in(self, phase: Phase, governing: Budget | None, /) -> bool:
+        """Return whether it has a stage that runs in a phase of a step.
 
         Args:
             phase: The part of the step.
             governing: The budget, as it was configured, that holds around it.
         """
+        return any(runs_in(stage, phase, governing) for stage in self.stages)
 
-    @abstractmethod
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run its stages by ``run``, each on the context that the one before returned.
+        """Run by ``run`` those of its stages that are due, each on the context that the one before returned.
 
         Return the context of the last one, or ``context`` itself: then it is as if none had run.
         """
+        for stage in due(self.stages, call):
+            context = await run(stage, context, call)
+        return context
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Run the stages that it is time for."""
-        mending = tuple(stage for stage in self.stages if mends(stage))
-        return await self.run_inner(run_alone, context, inside(call, mending=(*call.internals.mending, *mending)))
+        """Run all its stages."""
+        mending = (*call.internals.mending, *filter(mends, self.stages))
+        return await self.run_inner(run_alone, context, inside(call, phase=Phase.ONCE, governing=None, mending=mending))
+
+
+def runs_in(stage: ContextStrategy, phase: Phase, governing: Budget | None) -> bool:
+    """Whether a stage, or one that it holds, runs in a phase of a step; see ``Holder.runs_in``."""
+    return stage.runs_in(phase, governing) if isinstance(stage, Holder) else stage.when in phase.value
+
+
+def due(stages: Iterable[ContextStrategy], call: Call) -> list[ContextStrategy]:
+    """Those of the stages that run in the phase of the step that the call is part of."""
+    return [stage for stage in stages if runs_in(stage, call.internals.phase, call.internals.governing)]
 
 
 async def _checked(name: str, before: Context, after: object) -> Made:

@@ -36,7 +36,7 @@ from agentctx.formats.native import snapshot
 from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.message import ROLES, Context, Message, Native
 from agentctx.offload import is_much, offload
-from agentctx.protocols import Call, ContextStrategy, floor_of, inside
+from agentctx.protocols import Call, ContextStrategy, Phase, floor_of, inside
 from agentctx.reports import Report, StageReport, View
 from agentctx.session.matching import answered_from, decided_until, match
 from agentctx.session.record import (
@@ -253,8 +253,8 @@ async def _repair(step: Step) -> None:
 
 async def _treat(step: Step) -> None:
     """Run the stages that look at what is new."""
-    stages = step.ctx.plan.on_arrival
-    call = step.call() if stages else step.ctx.bare_call
+    stages = step.ctx.plan.due(Phase.ARRIVALS)
+    call = inside(step.call(), phase=Phase.ARRIVALS) if stages else step.ctx.bare_call
     for stage in stages:
         await run_stage(stage, step.trail, call)
 
@@ -276,16 +276,16 @@ async def bring_to_size(step: Step) -> None:
     if not step.remembered:
         await run_at_once(step)
         return
-    plan, budget, size = step.ctx.plan, step.ctx.budget, step.trail.tokens
+    budget, size = step.ctx.budget, step.trail.tokens
     at_target = budget is not None and size <= budget.target_tokens  # the caller itself may have come down to it
     step.quiet_until = 0 if at_target else step.record.quiet_until
     if budget is None:
-        await _run_unless_it_must_wait(step, plan.under_pressure, None)
+        await _run_unless_it_must_wait(step, Phase.PRESSURE, None)
     elif size <= budget.limit and (size <= budget.trigger_tokens or size <= step.quiet_until):
-        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
+        await _run_unless_it_must_wait(step, Phase.EVERY_STEP, budget.limit)
     elif size <= budget.limit and waits(step):
         _say_that_it_waits(step)
-        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
+        await _run_unless_it_must_wait(step, Phase.EVERY_STEP, budget.limit)
     else:
         await _come_down_to_target(step, budget)
 
@@ -296,48 +296,48 @@ async def run_at_once(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    await _run_and_guarantee(step, step.ctx.plan.at_once, step.ctx.limit)
+    await _run_and_guarantee(step, Phase.ONCE, step.ctx.limit)
 
 
 async def _come_down_to_target(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
-    arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
+    arrived, size = step.trail.copy(), step.trail.tokens
     step.widen()
     context, call = step.trail.context, step.call()
     aim = await offload(lambda: budget.target_above(floor_of(call, context)), len(context.messages))
-    await _run_unless_it_must_wait(step, plan.under_pressure, aim)
+    await _run_unless_it_must_wait(step, Phase.PRESSURE, aim)
     if step.trail.tokens > size * TAKEN_BACK_ABOVE and size <= budget.limit:
         said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
         step.trail.restore(arrived)
         step.trail.reports += said
-        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
+        await _run_unless_it_must_wait(step, Phase.EVERY_STEP, budget.limit)
     stuck = step.trail.tokens > budget.trigger_tokens
     step.quiet_until = int(step.trail.tokens * GROWTH) if stuck else 0
     if stuck and not step.record.quiet_until:
         step.trail.reports.append(_floor_report(step, budget))
 
 
-async def _run_unless_it_must_wait(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
-    """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
+async def _run_unless_it_must_wait(step: Step, phase: Phase, aim: int | None) -> None:
+    """Run a phase's stages and the guarantee; without the stages where the reasoning of the open round asks to wait."""
     budget = step.ctx.budget
     fits = budget is not None and step.trail.tokens <= budget.limit  # without a limit it would wait for ever
-    arrived = step.trail.copy() if stages and fits else None
-    await _run_and_guarantee(step, stages, aim)
+    arrived = step.trail.copy() if fits and step.ctx.due(phase) else None
+    await _run_and_guarantee(step, phase, aim)
     if arrived is None or not step.trail.lost_open:
         return
     done = step.trail.copy()
     step.trail.restore(arrived)
     if waits(step):  # asked only now, since it may have to look far back
         _say_that_it_waits(step)
-        await _run_and_guarantee(step, (), aim)
+        await _run_and_guarantee(step, None, aim)
     else:
         step.trail.restore(done)
 
 
-async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
-    """Run stages on the whole view and guarantee the fit; only look at what is new where neither has anything to do."""
+async def _run_and_guarantee(step: Step, phase: Phase | None, aim: int | None) -> None:
+    """Run a phase's stages on the whole view and guarantee the fit; look at what is new alone where that is enough."""
     budget = step.ctx.budget
-    stages = step.ctx.concerned(stages) if stages else ()
+    stages = () if phase is None else step.ctx.due(phase)
     foreign = False
     if step.marked_for != step.ctx.model:  # the view may carry cache markers that this model does not take
         view, reader = step.record.view[: step.trail.start], step.ctx.reader
@@ -350,7 +350,7 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         await run_stage(LiftCacheMarkers(), step.trail, step.call(aim), by="fit", trusted=True)
     sees_all = step.trail.start == 0
     before = step.trail.copy() if sees_all else step.trail
-    call = inside(step.call(aim), late=step.late, given=partial(before.after, -1))
+    call = inside(step.call(aim), phase=phase or Phase.ONCE, late=step.late, given=partial(before.after, -1))
     if sees_all:
         left_out = partial(step.left_out, before.reports)
         call = inside(call, known=(before.context, before.tokens), start=before.context, left_out=left_out)

@@ -24,7 +24,7 @@ from agentctx.marks import stands_for
 from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.models.profile import warmth_after
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Meter, inside
+from agentctx.protocols import Call, ContextStrategy, Meter, Phase, inside
 from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
 
@@ -122,17 +122,12 @@ class StepContext:
         """Whether system prompt and tools go on without cache markers that they were passed in with."""
         return self.given_head.system is not self.system or self.given_head.tools is not self.tools
 
-    def concerned(self, stages: Sequence[ContextStrategy]) -> tuple[ContextStrategy, ...]:
-        """Return the stages without those that place cache markers, where the format or the model has none."""
-        markers = self.reader.wire.cache_markers
+    def due(self, phase: Phase) -> tuple[ContextStrategy, ...]:
+        """Return the stages of a phase, without those that place cache markers where the format or model has none."""
+        stages, markers = self.plan.due(phase), self.reader.wire.cache_markers
         if markers is not None and markers.new("5m", self.reader.profile) is not None:
-            return tuple(stages)
-        return tuple([stage for stage in stages if not _only_marks(stage)])
-
-    @cached_property
-    def at_every_step(self) -> tuple[ContextStrategy, ...]:
-        """Those of the plan that run on the whole view at every step."""
-        return self.concerned(self.plan.at_every_step)
+            return stages
+        return tuple(stage for stage in stages if not _only_marks(stage))
 
     def with_budget(self, budget: Budget | None) -> StepContext:
         """The same with another budget in force."""

@@ -8,13 +8,11 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.budget import Budget
-from agentctx.engine.plan import in_phase
 from agentctx.engine.run_stages import Holder
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.formats.native import is_json
 from agentctx.message import Context, Media, Message, Part, Text, ToolResult
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, library_stage
+from agentctx.protocols import Call, ContextStrategy, When, library_stage
 from agentctx.validators import NAMES, as_names, must_be, whole_number
 
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
@@ -78,22 +76,6 @@ class Offload(Holder):
         large = None if self.over is None else _Offloading(self.over, None, self.preview, self.exclude)
         old = None if self.older_than is None else _Offloading(None, self.older_than, self.preview, self.exclude)
         return tuple(stage for stage in (large, old) if stage is not None)
-
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
-        """Return the one of its stages that runs in a phase; both run in a call without a session.
-
-        Args:
-            phase: The part of the step.
-            governing: The budget, as it was configured, that holds around it.
-        """
-        stages = in_phase(self.stages, phase, governing)
-        return self if len(stages) > 1 else next(iter(stages), None)
-
-    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run its stages, that for large results first."""
-        for stage in self.stages:
-            context = await run(stage, context, call)
-        return context
 
 
 @library_stage

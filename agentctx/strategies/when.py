@@ -8,11 +8,10 @@ from attrs.validators import and_, gt
 from agentctx.budget import AMOUNT, Amount, Budget
 from agentctx.economics import Condition, Test
 from agentctx.engine.options import as_strategies, is_async
-from agentctx.engine.plan import in_phase
-from agentctx.engine.run_stages import Holder, writes_recap
+from agentctx.engine.run_stages import Holder, due, writes_recap
 from agentctx.errors import ConfigError
 from agentctx.message import Context
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Strategy, aiming_lower
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Strategy, aiming_lower, inside
 from agentctx.validators import MustBe, must_be
 
 _ABOVE = MustBe(AMOUNT.wanted, and_(AMOUNT, gt(0)))
@@ -52,12 +51,10 @@ class Conditional(Holder):
     Args:
         condition: When they run.
         stages: What runs, in order.
-        lowers: Whether they aim at the budget's target although the request fits.
     """
 
     condition: Test
     stages: tuple[ContextStrategy, ...]
-    lowers: bool = True
 
     @property
     def name(self) -> str:
@@ -65,34 +62,32 @@ class Conditional(Holder):
         inner = ", ".join(stage.name for stage in self.stages)
         return f"when({getattr(self.condition, 'name', 'condition')}, {inner})"
 
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> Conditional | None:
-        """It, with the stages that run in ``phase``; all of them where the condition is asked at every step."""
-        if isinstance(self.condition, Condition) and self.condition.every_step:
-            return None if phase is Phase.ARRIVALS else self._holding(Phase.ONCE, governing, lowers=True)
-        return self._holding(phase, governing, lowers=phase is Phase.ONCE and isinstance(self.condition, Condition))
+    @property
+    def _every_step(self) -> bool:
+        return isinstance(self.condition, Condition) and self.condition.every_step
 
-    def _holding(self, phase: Phase, governing: Budget | None, *, lowers: bool) -> Conditional | None:
-        inner = in_phase(self.stages, phase, governing)
-        return Conditional(self.condition, inner, lowers) if inner else None
+    def runs_in(self, phase: Phase, governing: Budget | None, /) -> bool:
+        """Return whether a stage of it runs: at every step where the condition is asked then."""
+        return phase is not Phase.ARRIVALS if self._every_step else super().runs_in(phase, governing)
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
         if not self.condition(call.internals.whole(context), call):
             return context
-        known, after = call.internals.notes.copy(), context
-        aiming = aiming_lower(call, context) if self.lowers else call
-        for place, stage in enumerate(self.stages):
-            if self._only_tell(place) and not self._approves(context, after, call):
+        known, after, inner = call.internals.notes.copy(), context, call
+        if self._every_step:
+            inner = inside(call, phase=Phase.ONCE)
+        if isinstance(self.condition, Condition) and inner.internals.phase is Phase.ONCE:
+            inner = aiming_lower(inner, context)
+        stages = due(self.stages, inner)
+        for place, stage in enumerate(stages):
+            if all(map(writes_recap, stages[place:])) and not self._approves(context, after, call):
                 break  # what tells of a cut makes it no larger
-            after = await run(stage, after, aiming)
+            after = await run(stage, after, inner)
         if self._approves(context, after, call):
             return after
         call.internals.notes.restore(known)
         return context
-
-    def _only_tell(self, place: int) -> bool:
-        """Whether the stage at a place, and all behind it, do no more than tell what was left out."""
-        return all(map(writes_recap, self.stages[place:]))
 
     def _approves(self, before: Context, after: Context, call: Call) -> bool:
         """Whether what was made of the request stands."""
@@ -112,14 +107,9 @@ class FirstOf(Holder):
         """What it is called in errors."""
         return f"first_of({', '.join(stage.name for stage in self.stages)})"
 
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> FirstOf | None:
-        """It, with the stages that run in ``phase``."""
-        inner = in_phase(self.stages, phase, governing)
-        return FirstOf(inner) if inner else None
-
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages in order until one changes something."""
-        for stage in self.stages:
+        for stage in due(self.stages, call):
             result = await run(stage, context, call)
             if result is not context:
                 return result

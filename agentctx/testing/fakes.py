@@ -13,9 +13,7 @@ import anyio
 import anyio.lowlevel
 from attrs import define, field, frozen
 
-from agentctx.budget import Budget
 from agentctx.engine.options import as_strategies
-from agentctx.engine.plan import in_phase
 from agentctx.engine.run_stages import Holder
 from agentctx.errors import ConfigError, StoreError, SummaryError
 from agentctx.formats.registry import format_named
@@ -24,7 +22,6 @@ from agentctx.protocols import (
     Call,
     ContextStrategy,
     Listener,
-    Phase,
     RunInner,
     Store,
     Strategy,
@@ -325,20 +322,6 @@ class FlakyStage(Holder):
     def stages(self) -> tuple[ContextStrategy, ...]:
         """The stage inside."""
         return (self.stage,)
-
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
-        """Return it with as much of the stage inside as runs in a phase; None when that is nothing.
-
-        Args:
-            phase: The part of the step.
-            governing: The budget, as it was configured, that holds around it; None: there is none.
-        """
-        inner = in_phase([self.stage], phase, governing)
-        if not inner or inner[0] is self.stage:
-            return self if inner else None
-        made = FlakyStage(inner[0])
-        made._met = self._met  # one stage, in several phases
-        return made
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stage inside, at the second try.

@@ -19,6 +19,7 @@ from agentctx import (
     when,
 )
 from agentctx.economics import Condition
+from agentctx.protocols import Phase
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
@@ -138,7 +139,7 @@ async def test_what_a_stage_says_needs_no_approval():
     assert [(stage.stage, stage.notes) for stage in view.report.stages] == [("says", ("looked",))]
     told = Call(MessageMeter(FixedCounter(10)))
     assert await when(NEVER, says)(view.context, told) is view.context
-    assert told.notes.remarks == ["looked"]
+    assert told.internals.notes.remarks == ["looked"]
 
 
 @pytest.mark.parametrize(("tokens", "runs"), [(149, True), (150, False)])
@@ -163,8 +164,8 @@ def test_a_pipeline_with_the_budget_around_it_has_none_of_its_own(around):
     """It looks at every step only whether a budget of its own is passed, wherever it stands."""
     budget = Budget(200, target=60)
     stage = around(Pipeline(FitContextWindow(), budget=budget))
-    assert not Pipeline(stage, budget=budget).at_every_step
-    assert Pipeline(stage, budget=Budget(300)).at_every_step
+    assert not Pipeline(stage, budget=budget).due(Phase.EVERY_STEP)
+    assert Pipeline(stage, budget=Budget(300)).due(Phase.EVERY_STEP)
 
 
 @pytest.mark.parametrize(

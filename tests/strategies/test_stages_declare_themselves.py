@@ -23,7 +23,6 @@ from agentctx import (
     when,
 )
 from agentctx.engine.cache_markers import PlacesMarkers
-from agentctx.engine.plan import in_phase
 from agentctx.protocols import Phase
 from agentctx.testing import assistant, transcript, user
 from agentctx.tokens.counting import HeuristicCounter, MessageMeter
@@ -109,7 +108,7 @@ def test_a_function_is_wrapped_once():
 @pytest.mark.parametrize("place", PLACES)
 def test_a_stage_that_holds_stages_answers_from_those(place):
     """When they run."""
-    runs = [bool(in_phase(Pipeline(PLACES[place](Louder())).stages, phase, None)) for phase in Phase]
+    runs = [bool(Pipeline(PLACES[place](Louder())).due(phase)) for phase in Phase]
     assert runs == [True, True, False, False]
 
 
