@@ -21,9 +21,10 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import frozen
+from attrs.validators import and_, instance_of, not_
 
 from agentctx.budget import Budget, reserve_for_answer
-from agentctx.errors import ConfigError, NoBudget
+from agentctx.errors import NoBudget
 from agentctx.message import Context, Native
 from agentctx.offload import in_thread
 from agentctx.protocols import (
@@ -84,35 +85,24 @@ def as_strategies(where: str, stages: Sequence[Strategy]) -> tuple[ContextStrate
 
 def _as_strategy(where: str, place: int, stage: Strategy) -> ContextStrategy:
     passed: object = stage
+    option = f"{where}.stages[{place}]"
     if isinstance(passed, (list, tuple)):
         before = "condition, " if where == "when" else ""
-        msg = (
-            f"{where}: stages[{place}] must be a stage, got a {type(passed).__name__} of {len(passed)}: "
-            f"pass the stages one by one, {where}({before}a, b), or unpack it, {where}({before}*stages)"
-        )
-        raise ConfigError(msg)
-    if not callable(stage) or isinstance(stage, type):
-        msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
-        raise ConfigError(msg)
-    if not _takes_two(stage):
-        msg = f"{where}: stages[{place}] is {stage!r}; a stage takes (context, call), and this cannot be called so"
-        raise ConfigError(msg)
+        one_by_one = f"passed one by one, {where}({before}a, b), or unpacked, {where}({before}*stages)"
+        raise must_be(option, one_by_one, passed)
+    if not callable(stage) or isinstance(stage, type) or not _takes_two(stage):
+        raise must_be(option, "a strategy, or a function of (context, call)", stage)
     if not isinstance(stage, ContextStrategy):
         if hasattr(stage, "when"):
-            msg = f"{where}: stages[{place}] is {stage!r}; derive its class from ContextStrategy: it says when it runs"
-            raise ConfigError(msg)
+            raise must_be(option, "of a class that derives from ContextStrategy, since it has a when", stage)
         return FunctionStage(stage)
     apply = type(stage).apply if type(stage).__call__ is ContextStrategy.__call__ else None
     if apply is not None and (apply is ContextStrategy.apply or iscoroutinefunction(apply)):
-        msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
-        raise ConfigError(msg)
+        raise must_be(option, "a strategy with a plain apply, or with an async __call__ where it waits", stage)
     when: object = stage.when
     if not isinstance(when, When):
-        msg = (
-            f"{where}: stages[{place}] is {stage!r}; its when is {when!r}: write when: ClassVar[When] = "
-            "When.UNDER_PRESSURE, or another When; without ClassVar attrs takes it for an option"
-        )
-        raise ConfigError(msg)
+        option += ".when"
+        raise must_be(option, "a When, written when: ClassVar[When] = When.UNDER_PRESSURE", when)
     return stage
 
 
@@ -146,16 +136,11 @@ class FunctionStage(ContextStrategy):
 def _takes_two(stage: Strategy) -> bool:
     """Whether a stage can be called with two arguments, as far as Python knows what it takes."""
     try:
-        known = signature(stage)
-    except (
-        AttributeError,
-        NameError,
-        TypeError,
-        ValueError,
-    ):  # not of Python, or annotated by what is not there
+        parameters = signature(stage)
+    except (AttributeError, NameError, TypeError, ValueError):  # not of Python, or annotated by what is not there
         return True
     try:
-        known.bind(None, None)
+        parameters.bind(None, None)
     except TypeError:
         return False
     return True
@@ -183,21 +168,23 @@ SUMMARIZER = function("an async function of (messages, max_tokens)")
 STORE = methods("a store", "put", "get")
 
 
+LISTENER = function("a listener, which is called with a compaction")
+SUBSCRIBER = MustBe(
+    "a subscriber: a plain function of an event, which does not wait",
+    and_(LISTENER.rule, holds(lambda subscriber: not is_async(subscriber))),
+)
+
+
 def check_listeners(where: str, on_compact: object) -> None:
-    """Check that what is told of compactions can be called: one listener or a list of them; None is none.
+    """Check that each that is told of compactions can be called: one listener or a list of them; None is none.
 
     Raises:
-        ConfigError: If it cannot.
+        ConfigError: If one cannot.
     """
-    if on_compact is None or (callable(on_compact) and not isinstance(on_compact, type)):
-        return
-    if isinstance(on_compact, str) or not isinstance(on_compact, Sequence):
-        msg = f"{where}: on_compact is {on_compact!r}; it cannot be called, and is no list of listeners"
-        raise ConfigError(msg)
-    for place, listener in enumerate(on_compact):
-        if not callable(listener):
-            msg = f"{where}: on_compact[{place}] is {listener!r}; it cannot be called"
-            raise ConfigError(msg)
+    if on_compact is not None and not callable(on_compact):
+        _several(LISTENER, "a listener, or a list of listeners").check(f"{where}.on_compact", on_compact)
+    elif on_compact is not None:
+        LISTENER.check(f"{where}.on_compact", on_compact)
 
 
 def check_subscribers(subscribers: object) -> None:
@@ -206,18 +193,12 @@ def check_subscribers(subscribers: object) -> None:
     Raises:
         ConfigError: If one cannot, or is async, or they are no list.
     """
-    if isinstance(subscribers, str) or not isinstance(subscribers, Sequence):
-        msg = f"Pipeline: subscribers is {subscribers!r}; it is a list of subscribers: subscribers=[LogEvents()]"
-        raise ConfigError(msg)
-    for place, each in enumerate(subscribers):
-        if isinstance(each, type):
-            name = each.__name__
-            msg = f"Pipeline: subscribers[{place}] is the class {name}; a subscriber is made of it: {name}()"
-            raise ConfigError(msg)
-        if not callable(each) or is_async(each):
-            what = "a subscriber is a plain function of an event, which does not wait"
-            msg = f"Pipeline: subscribers[{place}] is {each!r}; {what}"
-            raise ConfigError(msg)
+    _several(SUBSCRIBER, "a list of subscribers, such as [LogEvents()]").check("Pipeline.subscribers", subscribers)
+
+
+def _several(member: MustBe, wanted: str) -> MustBe:
+    """Require a list that is gone through more than once."""
+    return MustBe(wanted, and_(not_(instance_of(str)), instance_of(Sequence)), member)
 
 
 def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:

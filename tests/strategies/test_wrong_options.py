@@ -126,18 +126,27 @@ WRONG = [
     ),
     ("over(0.8): join", lambda: when(over(0.8) and cache_cold(), TrimRounds(1))),
     ("pays_back.within must be a whole number of at least 1, got '20'", lambda: pays_back(within="20")),
-    ("when: stages[0]", lambda: when(over(1), TrimRounds)),
-    ("first_of: stages[0]", lambda: first_of(5)),
+    (
+        "when.stages[0] must be a strategy, or a function of (context, call), got <class",
+        lambda: when(over(1), TrimRounds),
+    ),
+    ("first_of.stages[0] must be a strategy, or a function of (context, call), got 5", lambda: first_of(5)),
     ("one by one, Pipeline(a, b)", lambda: Pipeline([TrimRounds(1), TrimRounds(2)])),
-    ("got a tuple of 0", lambda: Pipeline(TrimRounds(1), ())),
+    ("Pipeline.stages[1] must be passed one by one", lambda: Pipeline(TrimRounds(1), ())),
     ("one by one, when(condition, a, b)", lambda: when(over(1), [TrimRounds(1)])),
-    ("one by one, first_of(a, b)", lambda: first_of([TrimRounds(1)])),
-    ("give it a plain apply", lambda: Pipeline(ContextStrategy())),
+    ("one by one, first_of(a, b), or unpacked, first_of(*stages), got [TrimRounds(", lambda: first_of([TrimRounds(1)])),
+    ("must be a strategy with a plain apply, or with an async __call__", lambda: Pipeline(ContextStrategy())),
     ("where it waits", lambda: when(over(1), Waiting())),
-    ("its when is 'pressure': write when: ClassVar[When] = When.UNDER_PRESSURE", lambda: Pipeline(WhenInWords())),
-    ("its when is 'x': write", lambda: first_of(TrimRounds(1), WhenAsOption("x"))),
-    ("when: stages[0] is", lambda: when(over(1), Underived())),
-    ("derive its class from ContextStrategy", lambda: Pipeline(Underived())),
+    (
+        "stages[0].when must be a When, written when: ClassVar[When] = When.UNDER_PRESSURE, got 'pre",
+        lambda: Pipeline(WhenInWords()),
+    ),
+    (
+        "first_of.stages[1].when must be a When, written when: ClassVar",
+        lambda: first_of(TrimRounds(1), WhenAsOption("x")),
+    ),
+    ("when.stages[0] must be of a class that derives", lambda: when(over(1), Underived())),
+    ("must be of a class that derives from ContextStrategy, since it has a when, got", lambda: Pipeline(Underived())),
     ("Protect.last_user.count must be a whole number of at least 1, got '2'", lambda: Protect.last_user("2")),
     ("Protect.where.predicate must be a function of one message, got 'user'", lambda: Protect.where("user")),
     ("Protect.pins.indexes[0] must be a whole number, got '0'", lambda: Protect.pins("0")),
@@ -230,6 +239,6 @@ def test_a_condition_is_joined_with_a_condition_only(join):
 def test_a_stage_that_cannot_be_called_as_one_is_refused():
     """A function of the context alone is no stage, wherever it stands; whatever else can be called with two is."""
     for build in (Pipeline, lambda stage: when(over(0.8), stage), first_of):
-        with pytest.raises(ConfigError, match=r"a stage takes \(context, call\), and this cannot be called so"):
+        with pytest.raises(ConfigError, match=r"must be a strategy, or a function of \(context, call\), got <function"):
             build(lambda context: context)
     Pipeline(lambda *given: given[0], partial(max, 1))
