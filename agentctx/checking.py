@@ -77,7 +77,7 @@ def validate(
         ['chat.tool_orphan']
     """
     if not isinstance(request, Mapping):
-        raise InvalidInput("request", f"expected an object with messages, got {type(request).__name__}")
+        raise InvalidInput("request", f"must be an object with messages, got {type(request).__name__}")
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
     with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):

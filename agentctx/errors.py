@@ -39,7 +39,7 @@ class AgentctxError(Exception):
         ...     await Pipeline().prepare("no messages")
         ... except AgentctxError as error:
         ...     print(error)
-        messages: expected a list of messages, got str
+        messages: must be a list of messages, got str
     """
 
     def __reduce__(self) -> tuple[object, ...]:

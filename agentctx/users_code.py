@@ -102,7 +102,7 @@ def imported(named: str, where: str) -> object:
     module, _, name = named.partition(":") if isinstance(named, str) else ("", "", "")
     if not module or not name:
         wanted = where[2:] if where.startswith("--") else "pipeline"
-        msg = f"{where}: expected MODULE:NAME such as my_agent.context:{wanted}, got {named!r}"
+        msg = f"{where}: must be MODULE:NAME such as my_agent.context:{wanted}, got {named!r}"
         raise ConfigError(msg)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -129,7 +129,7 @@ def pipeline_or_maker(named: str, where: str) -> Callable[..., object]:
     """
     found = imported(named, where)
     if not callable(found):
-        msg = f"{where}: {named}: expected a Pipeline, or a function that makes one, got {type(found).__name__}"
+        msg = f"{where}: {named}: must be a Pipeline, or a function that makes one, got {type(found).__name__}"
         raise ConfigError(msg)
     return found
 

@@ -381,7 +381,7 @@ class WireFormat(Protocol):
         if native is None:
             return None
         if not isinstance(native, str):
-            raise InvalidInput("system", f"expected a string, got {type(native).__name__}")
+            raise InvalidInput("system", f"must be a string, got {type(native).__name__}")
         return Message.read("system", (Text(native, source=native),), native)
 
     def write_system(self, system: Message, /) -> Native:
@@ -398,7 +398,7 @@ class WireFormat(Protocol):
         for index, each in enumerate(native or ()):
             if not isinstance(each, Mapping) or not isinstance(each.get("name"), str):
                 where = f"tools[{index}]"
-                raise InvalidInput(where, f"expected an object with a name, got {type(each).__name__}")
+                raise InvalidInput(where, f"must be an object with a name, got {type(each).__name__}")
             tools.append(Tool(each["name"], each.get("description", ""), each.get("parameters"), source=each))
         return tuple(tools)
 

@@ -249,7 +249,7 @@ def recall(
         msg = "what is wanted? pass a HANDLE, or --search WORDS"
         raise ConfigError(msg)
     if search is not None and not search.strip():
-        msg = "--search: expected WORDS to find, got none"
+        msg = "--search: must be words to find, got none"
         raise ConfigError(msg)
     if search is not None:
         wanted = handle, search
@@ -589,7 +589,7 @@ def _cipher(named: str) -> Cipher:
     if isinstance(found, type) or (callable(found) and not isinstance(found, Cipher)):
         found = called(found, named, "--cipher")
     if not isinstance(found, Cipher):
-        msg = f"--cipher {named}: expected an object with encrypt and decrypt, got {type(found).__name__}"
+        msg = f"--cipher {named}: must be an object with encrypt and decrypt, got {type(found).__name__}"
         raise ConfigError(msg)
     return found
 

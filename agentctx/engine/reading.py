@@ -75,7 +75,7 @@ class Reader:
             InvalidInput: If the tools are not a list, or something is nested too deep.
         """
         if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence)):
-            raise InvalidInput("tools", f"expected a list of tool definitions, got {type(tools).__name__}")
+            raise InvalidInput("tools", f"must be a list of tool definitions, got {type(tools).__name__}")
         if (where := _deep_place((), system, tools, DEEPEST)) is not None:
             raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
         return self.wire.read_system(system), self.wire.read_tools(tools)
@@ -227,7 +227,7 @@ def as_list(messages: Native, where: str = "messages") -> Sequence[Native]:
     if type(messages) is not list and (
         isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence)
     ):
-        raise InvalidInput(where, f"expected a list of messages, got {type(messages).__name__}")
+        raise InvalidInput(where, f"must be a list of messages, got {type(messages).__name__}")
     if not messages:
         raise InvalidInput(where, "the list is empty: a request needs at least one message")
     return messages

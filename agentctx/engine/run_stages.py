@@ -212,14 +212,14 @@ async def _checked(name: str, before: Context, after: object) -> Made:
     if not isinstance(after, Context):
         raise StageError(name, f"returned {type(after).__name__} instead of a Context")
     if after.tools is not before.tools and not isinstance(after.tools, tuple):
-        raise StageError(name, f"tools: expected a tuple of tools, got {type(after.tools).__name__}")
+        raise StageError(name, f"tools: must be a tuple of tools, got {type(after.tools).__name__}")
     wrong = next((place for place, tool in enumerate(after.tools) if not isinstance(tool, Tool)), None)
     if after.tools is not before.tools and wrong is not None:
-        raise StageError(name, f"tools[{wrong}]: expected a Tool, got {type(after.tools[wrong]).__name__}")
+        raise StageError(name, f"tools[{wrong}]: must be a Tool, got {type(after.tools[wrong]).__name__}")
     given: object = after.messages
     if not isinstance(given, tuple):
         if not isinstance(given, Iterable):
-            raise StageError(name, f"messages: expected a tuple of messages, got {type(given).__name__}")
+            raise StageError(name, f"messages: must be a tuple of messages, got {type(given).__name__}")
         after = evolve(after, messages=tuple(given))
     start = shared(before.messages, after.messages)
     known = set(map(id, before.messages[start:]))  # ten thousand take less than a millisecond

@@ -77,7 +77,7 @@ def read_message(native: object, index: int) -> Message:
     role = message.get("role")
     if role not in ROLES:
         listed = ", ".join(ROLES)
-        raise InvalidInput(where=f"messages[{index}].role", what=f"expected one of {listed}, got {role!r}")
+        raise InvalidInput(where=f"messages[{index}].role", what=f"must be one of {listed}, got {role!r}")
     if "content" not in message and role != "system":
         raise InvalidInput(where=f"messages[{index}].content", what="missing")
     parts = placed(read_content, message.get("content"), "messages[{}].content", index)
@@ -114,7 +114,7 @@ def read_block(native: object) -> Part:
         case "text":
             text = block.get("text")
             if not isinstance(text, str):
-                raise InvalidInput(where=".text", what=f"expected a string, got {text!r}")
+                raise InvalidInput(where=".text", what=f"must be a string, got {text!r}")
             return Text(text, source=native)
         case "tool_use":
             arguments = json_of(block.get("input", {}), ".input")
@@ -173,7 +173,7 @@ def write_content(parts: tuple[Part, ...], old: object = None) -> str | list[obj
 def _string(block: Block, key: str) -> str:
     value = block.get(key)
     if not isinstance(value, str):
-        raise InvalidInput(where=f".{key}", what=f"expected a string, got {value!r}" if key in block else "missing")
+        raise InvalidInput(where=f".{key}", what=f"must be a string, got {value!r}" if key in block else "missing")
     return value
 
 

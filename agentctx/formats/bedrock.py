@@ -118,7 +118,7 @@ def read_message(native: object, index: int) -> Message:
     message: Block = native if type(native) is dict else fields(native, f"messages[{index}]")
     role = message.get("role")
     if role not in ROLES:
-        raise InvalidInput(where=f"messages[{index}].role", what=f"expected user or assistant, got {role!r}")
+        raise InvalidInput(where=f"messages[{index}].role", what=f"must be user or assistant, got {role!r}")
     if "content" not in message:
         raise InvalidInput(where=f"messages[{index}].content", what="missing")
     parts = placed(read_content, message["content"], "messages[{}].content", index)

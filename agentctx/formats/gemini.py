@@ -249,7 +249,7 @@ def read_message(native: object, index: int) -> Message:
     role = ROLES.get(named) if isinstance(named, str) or named is None else None
     if role is None:
         raise InvalidInput(
-            where=f"messages[{index}].role", what=f"expected user, model, function or tool, got {named!r}"
+            where=f"messages[{index}].role", what=f"must be user, model, function or tool, got {named!r}"
         )
     parts = placed(read_parts, content.get("parts"), "messages[{}].parts", index)
     return Message.read(role, parts, native)

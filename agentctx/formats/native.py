@@ -97,7 +97,7 @@ def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:
     if type(native) is dict:
         return native
     if (found := mapping_or_none(native)) is None:
-        raise InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(native).__name__}")
+        raise InvalidInput(where, f"must be an object (a dict or an SDK object), got {type(native).__name__}")
     return found
 
 
@@ -132,7 +132,9 @@ def needed_string(block: Mapping[str, Any], key: str, where: str = "") -> str:
     """The value of a key that must be a string."""
     found = block.get(key)
     if not isinstance(found, str):
-        raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
+        raise InvalidInput(
+            where=f"{where}.{key}", what="missing" if found is None else f"must be a string, got {found!r}"
+        )
     return found
 
 
@@ -221,7 +223,7 @@ def each_read(read: Callable[[Native], Part], natives: Native, what: str) -> Par
     if natives is None:
         return ()
     if not isinstance(natives, (list, tuple)):
-        raise InvalidInput(where="", what=f"expected {what}, got {type(natives).__name__}")
+        raise InvalidInput(where="", what=f"must be {what}, got {type(natives).__name__}")
     parts: list[Part] = []
     try:
         for native in natives:
@@ -266,7 +268,7 @@ def fields(native: object, where: str = "message") -> Mapping[str, Any]:
     if type(native) is dict:
         return native
     if (found := fields_or_none(native)) is None:
-        raise InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(native).__name__}")
+        raise InvalidInput(where, f"must be an object (a dict or an SDK object), got {type(native).__name__}")
     return found
 
 

@@ -218,7 +218,7 @@ def _at(index: int) -> str:
 
 
 def _refuse(where: str, expected: str, got: object) -> NoReturn:
-    raise InvalidInput(where, f"expected {expected}, got {'nothing' if got is None else type(got).__name__}")
+    raise InvalidInput(where, f"must be {expected}, got {'nothing' if got is None else type(got).__name__}")
 
 
 def _content(content: Native, index: int) -> tuple[Part, ...]:

@@ -175,7 +175,7 @@ def read_content(content: Native, where: str) -> tuple[Part, ...]:
     if content is None:
         return ()
     if not isinstance(content, (list, tuple)):
-        raise InvalidInput(where, f"expected a string or a list of blocks, got {type(content).__name__}")
+        raise InvalidInput(where, f"must be a string or a list of blocks, got {type(content).__name__}")
     return tuple([read_block(block, where, place) for place, block in enumerate(content)])
 
 
@@ -185,7 +185,7 @@ def read_block(block: Native, where: str, place: int) -> Part:
     kind = data.get("type")
     if isinstance(kind, str) and kind in TEXTS:
         if not isinstance(text := data.get("text"), str):
-            raise InvalidInput(where=f"{where}[{place}].text", what=f"expected a string, got {text!r}")
+            raise InvalidInput(where=f"{where}[{place}].text", what=f"must be a string, got {text!r}")
         return Text(text, source=block)
     media = _media(kind, data, block) if isinstance(kind, str) else None
     return media or Opaque(kind if isinstance(kind, str) else "unknown", data, source=block)
@@ -282,7 +282,7 @@ def read_output(native: Native, item: Mapping[str, Native], kind: str, index: in
         return (Opaque(kind, item, source=native),)  # a tool that spoke without being asked
     if not isinstance(identity, str):
         key = OUTPUTS[kind].answer_keys[0]
-        what = "missing" if identity is None else f"expected a string, got {identity!r}"
+        what = "missing" if identity is None else f"must be a string, got {identity!r}"
         raise InvalidInput(where=f"messages[{index}].{key}", what=what)
     content: tuple[Part, ...] = ()
     beside: tuple[Part, ...] = ()
@@ -410,9 +410,7 @@ def read_message(native: Native, index: int) -> Message:
     if (kind is None or kind == "message") and "role" in item:
         role = item["role"]
         if role not in ROLES:
-            raise InvalidInput(
-                where=f"messages[{index}].role", what=f"expected one of {', '.join(ROLES)}, got {role!r}"
-            )
+            raise InvalidInput(where=f"messages[{index}].role", what=f"must be one of {', '.join(ROLES)}, got {role!r}")
         content = item.get("content")
         where = f"messages[{index}].content"
         parts = (Text(content, source=content),) if isinstance(content, str) else read_content(content, where)
@@ -432,7 +430,7 @@ def _other(native: Native, item: Mapping[str, Native], index: int) -> tuple[str,
         raise InvalidInput(where=f"messages[{index}]", what=NO_REFERENCES)
     if not kind:
         raise InvalidInput(
-            where=f"messages[{index}].type", what=f"expected an item's type as a string, got {item.get('type')!r}"
+            where=f"messages[{index}].type", what=f"must be an item's type as a string, got {item.get('type')!r}"
         )
     if kind == "message":
         raise InvalidInput(where=f"messages[{index}].role", what="missing")
@@ -482,7 +480,7 @@ def arguments_key(item: Mapping[str, Any], kind: CallKind) -> str:
 
 
 def _expected(value: object) -> str:
-    return "missing" if value is None else f"expected a string, got {value!r}"
+    return "missing" if value is None else f"must be a string, got {value!r}"
 
 
 def read_system(native: Native) -> Message | None:
@@ -490,7 +488,7 @@ def read_system(native: Native) -> Message | None:
     if native is None:
         return None
     if not isinstance(native, (str, list, tuple)):
-        raise InvalidInput("system", f"expected instructions as a string, got {type(native).__name__}")
+        raise InvalidInput("system", f"must be instructions as a string, got {type(native).__name__}")
     if isinstance(native, str):
         return Message.read("system", read_content(native, "system"), native)
     parts: list[Part] = []
@@ -959,7 +957,7 @@ class Responses(Adapter):
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
         elif items is not None and not isinstance(items, (list, tuple)):
-            raise InvalidInput("input", f"expected a string or a list of items, got {type(items).__name__}")
+            raise InvalidInput("input", f"must be a string or a list of items, got {type(items).__name__}")
         return super().read({**body, "input": None if items is None else [*items]})
 
     def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:

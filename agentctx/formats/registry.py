@@ -420,7 +420,7 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
     for index, message in enumerate(messages if isinstance(messages, (list, tuple)) else ()):
         where = f"messages[{index}]"
         if (known := fields_or_none(message)) is None:
-            what = f"expected an object (a dict or an SDK object), got {type(message).__name__}{hint}"
+            what = f"must be an object (a dict or an SDK object), got {type(message).__name__}{hint}"
             return InvalidInput(where, what)
         if not any(_scores({"messages": [message]})[0].values()):
             role = known.get("role")

@@ -58,7 +58,7 @@ def test_a_call_that_does_not_fit_is_exit_code_one(run, jsonl, chat, record, tmp
         (("--window", "8k", "--pipeline", "nowhere"), "MODULE:NAME"),
         (("--window", "8k", "--pipeline", "json:nothing"), "cannot be imported"),
         (("--window", "8k", "--pipeline", "json:loads"), "calling json:loads failed"),
-        (("--window", "8k", "--pipeline", "string:digits"), "expected a Pipeline"),
+        (("--window", "8k", "--pipeline", "string:digits"), "must be a Pipeline"),
         (("--window", "8k", "--preset", "thrifty", "--pipeline", "json:loads"), "pass one of them"),
         (("--window", "8k", "-o", "/nowhere/page.html"), "cannot be written"),
     ],

@@ -348,7 +348,7 @@ def test_an_encrypted_store_is_read_with_its_cipher(run, tmp_path, monkeypatch):
         assert PRIVATE in run("store", "show", "thread-42", "--content", *options).stdout
     for named, said in (
         ("keys:other", "Shift gave other bytes"),
-        ("keys:number", "expected an object"),
+        ("keys:number", "must be an object"),
         ("x", "MODULE:NAME"),
     ):
         refused = run("recall", handle, "--store", "context.db", "--cipher", named)

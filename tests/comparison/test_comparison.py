@@ -250,9 +250,9 @@ def test_pipelines_of_ones_own(tmp_path, monkeypatch):
         ({"preset": "thrifty", "window": 9_000, "trigger": 9.5}, "trigger"),
         ({"preset": "thrifty", "window": -3}, "window is -3"),
         ({"preset": "thrifty", "window": 1}, "one token; write 1.0"),
-        ({"pipeline": "nowhere"}, "expected MODULE:NAME"),
+        ({"pipeline": "nowhere"}, "must be MODULE:NAME"),
         ({"pipeline": "json:nowhere"}, "cannot be imported"),
-        ({"pipeline": "json:__name__"}, "expected a Pipeline"),
+        ({"pipeline": "json:__name__"}, "must be a Pipeline"),
     ],
 )
 def test_what_makes_no_pipeline_is_said_before_any_session_is_read(made_of, what):

@@ -152,7 +152,7 @@ def test_several_workers_serve(provider_url, tmp_path):
         (("--upstream", "nowhere"), "--upstream: 'nowhere' is not PROVIDER=URL or URL"),
         (("--upstream", "openai=ftp://x"), "is no address such as https://api.openai.com"),
         (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
-        (("--pipeline", "nothing"), "expected MODULE:NAME"),
+        (("--pipeline", "nothing"), "must be MODULE:NAME"),
         (("--workers", "2"), "pass --store PATH_OR_URL"),
         (("--max-body", "much"), "--max-body: 'much' is not"),
     ],

@@ -101,8 +101,8 @@ REFUSED = {
     "messages[3].parts of what it returned is no tuple of parts, but list": put(Message("user", [Text("x")])),
     "ToolCall without an id or a name": put(*round_of("")),
     "is of the user and holds a call": put(Message("user", (ToolCall("zz", "read", "{}"),))),
-    "messages: expected a tuple of messages, got int": lambda context, _call: Context(3, context.system),
-    "tools[0]: expected a Tool, got str": lambda context, _call: Context(context.messages, context.system, ("read",)),
+    "messages: must be a tuple of messages, got int": lambda context, _call: Context(3, context.system),
+    "tools[0]: must be a Tool, got str": lambda context, _call: Context(context.messages, context.system, ("read",)),
 }
 
 

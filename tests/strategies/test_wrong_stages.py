@@ -41,7 +41,7 @@ SAID = {
     natives: "messages[0] of what it returned is no Message, but dict",
     no_role: "messages[4].role of what it returned is 'wizard'",
     no_parts: "messages[4].parts[0] of what it returned is no part, but str",
-    no_tools: "expected a tuple of tools",
+    no_tools: "must be a tuple of tools",
 }
 
 
