@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, ToolCall
+from agentctx import Budget, Call, ConfigError, FitContextWindow, Pipeline, ToolCall
 from agentctx.marks import between
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
@@ -25,6 +25,7 @@ from agentctx.strategies.fold_output import (
 )
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.tokens import TiktokenCounter
+from agentctx.tokens.counting import MessageMeter
 
 pytestmark = pytest.mark.anyio
 
@@ -399,12 +400,10 @@ def test_nothing_gets_larger_and_a_second_time_does_nothing(pieces, between):
 
 def folded(text):
     """The text as the stage leaves it where the call lets it be of any kind: a search that names an address."""
-
-    class Said:
-        counter = TiktokenCounter()
-
-    asked = ToolCall("a", "grep", '{"in": "https://example.com"}')
-    return FoldOutput().rewritten(text, Said(), str, lambda: asked) if FoldOutput().concerns_text(text) else text
+    if not FoldOutput().concerns_text(text):
+        return text
+    asked, told = ToolCall("a", "grep", '{"in": "https://example.com"}'), Call(MessageMeter(TiktokenCounter()))
+    return FoldOutput().rewritten(text, told, str, lambda: asked)
 
 
 FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
