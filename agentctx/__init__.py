@@ -66,10 +66,13 @@ if TYPE_CHECKING:
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
-    from agentctx.strategies.drop_units import Tiered as Tiered, TrimRounds as TrimRounds
+    from agentctx.strategies.drop_units import (
+        ClearToolResults as ClearToolResults,
+        Tiered as Tiered,
+        TrimRounds as TrimRounds,
+    )
     from agentctx.strategies.fit_context_window import FitContextWindow as FitContextWindow
     from agentctx.strategies.ledger import Ledger as Ledger
-    from agentctx.strategies.old_tool_calls import ClearToolResults as ClearToolResults
     from agentctx.strategies.pack import Pack as Pack
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers as PlaceCacheMarkers
     from agentctx.strategies.truncate import TruncateToolOutputs as TruncateToolOutputs
@@ -102,9 +105,8 @@ else:
             "agentctx.session.session": "Session",
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",
-            "agentctx.strategies.drop_units": "Tiered TrimRounds",
+            "agentctx.strategies.drop_units": "ClearToolResults Tiered TrimRounds",
             "agentctx.strategies.fit_context_window": "FitContextWindow",
-            "agentctx.strategies.old_tool_calls": "ClearToolResults",
             "agentctx.strategies.pack": "Pack",
             "agentctx.strategies.place_cache_markers": "PlaceCacheMarkers",
             "agentctx.strategies.truncate": "TruncateToolOutputs",

@@ -16,10 +16,10 @@ from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.drop_superseded import DropSuperseded
+from agentctx.strategies.drop_units import ClearToolResults, ShrinkArguments
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.ledger import Ledger
-from agentctx.strategies.old_tool_calls import ClearToolResults, ShrinkArguments
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateToolOutputs

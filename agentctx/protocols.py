@@ -15,7 +15,6 @@ from agentctx.characters import head_of, tail_of
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Part, ToolResult
 from agentctx.models.profile import ModelProfile
-from agentctx.offload import is_much, offload
 from agentctx.reports import Compaction, Event
 from agentctx.unit import (
     Preferred,
@@ -26,6 +25,7 @@ from agentctx.unit import (
     places_of,
     unread,
 )
+from agentctx.users_code import is_much, offload
 from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")

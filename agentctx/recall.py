@@ -31,9 +31,9 @@ from agentctx.errors import StoreError, StoreUnavailable
 from agentctx.formats.registry import format_named
 from agentctx.marks import quoted
 from agentctx.message import Native
-from agentctx.offload import offload
 from agentctx.protocols import Store, TextCutter, TokenCounter, cutter_of
 from agentctx.tokens.counting import counter_of_texts
+from agentctx.users_code import offload
 from agentctx.validators import NAME, MustBe, must_be, whole_number
 
 _LEAST = 100

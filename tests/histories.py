@@ -24,11 +24,21 @@ from agentctx.protocols import ContextStrategy
 from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.compress_layers import DICTIONARY, CompressLayers
 from agentctx.strategies.drop_superseded import DropSuperseded
-from agentctx.strategies.drop_units import ByTools, Drop, DropTail, Strict, Tiered, TrimRounds, TruncateOldest
+from agentctx.strategies.drop_units import (
+    ByTools,
+    ClearByProvider,
+    ClearToolResults,
+    Drop,
+    DropTail,
+    ShrinkArguments,
+    Strict,
+    Tiered,
+    TrimRounds,
+    TruncateOldest,
+)
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.ledger import Ledger
-from agentctx.strategies.old_tool_calls import ClearByProvider, ClearToolResults, ShrinkArguments
 from agentctx.strategies.pack import STRATEGIES, Pack, Weights
 from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.summarize import Summarize

@@ -11,7 +11,7 @@ import anyio.from_thread
 import pytest
 
 from agentctx import Pipeline
-from agentctx.offload import MUCH, MUCH_TEXT, THREADS, offload
+from agentctx.users_code import MUCH, MUCH_TEXT, THREADS, offload
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 

@@ -20,9 +20,9 @@ from agentctx.errors import InvalidInput
 from agentctx.formats.cache_markers import Marked, find_marked
 from agentctx.message import CacheMarker, Context, Message, Tool
 from agentctx.models.profile import ModelProfile
-from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.reports import StageReport
+from agentctx.users_code import offload
 from agentctx.wire_format import CacheMarkers, WireFormat, head_markers
 
 

@@ -26,7 +26,6 @@ from attrs.validators import and_, instance_of, not_
 from agentctx.budget import Budget, reserve_for_answer
 from agentctx.errors import NoBudget
 from agentctx.message import Context, Native
-from agentctx.offload import in_thread
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -41,7 +40,7 @@ from agentctx.protocols import (
 )
 from agentctx.reports import Compaction, Event, StepPrepared
 from agentctx.unit import ProtectRule
-from agentctx.users_code import is_cancelled
+from agentctx.users_code import in_thread, is_cancelled
 from agentctx.validators import MustBe, function, holds, list_of, methods, must_be
 
 

@@ -29,9 +29,8 @@ from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavaila
 from agentctx.formats.registry import FORMATS, may_be_in
 from agentctx.marks import quoted
 from agentctx.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
-from agentctx.offload import offload
 from agentctx.protocols import Store
-from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, side_by_side
+from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, offload, side_by_side
 from agentctx.wire_format import WireFormat
 
 SILENT = 0.8

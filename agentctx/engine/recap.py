@@ -24,9 +24,9 @@ from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import Recap, is_recap, quoted, recap_of, recaps, stands_for
 from agentctx.message import Context, Message, ToolResult
-from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, run_plain
 from agentctx.unit import first_task
+from agentctx.users_code import offload
 
 Cut = Callable[[Context, Call], Context]
 """Leaves something out of a context; a plain function."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol, SupportsFloat
 from attrs import define, field, frozen
 
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
+from agentctx.users_code import offload
 from agentctx.validators import function
 
 _WORD = re.compile(r"\w+")

@@ -24,11 +24,10 @@ from agentctx.engine.repair import sendable
 from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
-from agentctx.offload import in_threads_of_their_own, offload
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, inside, is_ours
 from agentctx.reports import StageReport
 from agentctx.unit import MERGED, always, broken_pair, signed_thinking, words
-from agentctx.users_code import FAILURES
+from agentctx.users_code import FAILURES, in_threads_of_their_own, offload
 from agentctx.wire_format import CacheMarkers, head_markers
 
 T = TypeVar("T")

@@ -36,10 +36,10 @@ from agentctx.hidden_text import NO_WIDTH
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import Recap, is_recap, quoted, recap_of
 from agentctx.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
 from agentctx.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.unit import has_user_words, units
+from agentctx.users_code import offload
 
 SUMMARY = "Summary"
 """Under this heading the recap has the words of a summarizer."""

@@ -41,7 +41,6 @@ from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.native import to_json
 from agentctx.message import ROLES, Message, Native
-from agentctx.offload import offload
 from agentctx.plain import from_plain, to_plain
 from agentctx.protocols import Listeners, StateStore
 from agentctx.reports import SessionSaved
@@ -61,6 +60,7 @@ from agentctx.session.record import DIGEST_BYTES, Record, goes_out_as_another
 from agentctx.session.session import Session
 from agentctx.session.step_context import Beginning, State
 from agentctx.stores.store import ConversationStore
+from agentctx.users_code import offload
 
 ROWS = 32
 """Messages of the history in a piece."""

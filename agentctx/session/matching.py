@@ -25,7 +25,6 @@ from agentctx.errors import InvalidInput
 from agentctx.formats.native import snapshot
 from agentctx.marks import Recap, is_recap, stands_for
 from agentctx.message import ROLES, Message, Native, ToolCall, ToolResult
-from agentctx.offload import offload
 from agentctx.protocols import Call
 from agentctx.session.record import (
     Record,
@@ -39,6 +38,7 @@ from agentctx.session.record import (
 )
 from agentctx.session.step_context import Given, State, StepContext
 from agentctx.unit import Unit, awaits_next, knowing_the_recap, units, unread
+from agentctx.users_code import offload
 from agentctx.wire_format import WireFormat
 
 

@@ -35,7 +35,6 @@ from agentctx.formats.cache_markers import Marked, find_marked
 from agentctx.formats.native import snapshot
 from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
 from agentctx.message import ROLES, Context, Message, Native
-from agentctx.offload import is_much, offload
 from agentctx.protocols import Call, ContextStrategy, Phase, floor_of, inside
 from agentctx.reports import Report, StageReport, View
 from agentctx.session.matching import answered_from, decided_until, match
@@ -53,6 +52,7 @@ from agentctx.session.record import (
 from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
 from agentctx.tokens.counting import characters_to_count
 from agentctx.unit import is_user_turn, knowing_the_recap, open_at_end, signed
+from agentctx.users_code import is_much, offload
 from agentctx.wire_format import head_markers
 
 

@@ -23,10 +23,10 @@ from agentctx.formats.native import snapshot
 from agentctx.marks import stands_for
 from agentctx.message import ROLES, Context, Message, Native, Tool
 from agentctx.models.profile import warmth_after
-from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, Phase, inside
 from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
+from agentctx.users_code import offload
 
 
 @frozen(repr=False)

@@ -13,10 +13,10 @@ from agentctx.engine.originals import original_bytes
 from agentctx.errors import StoreError
 from agentctx.formats.native import from_json, to_json
 from agentctx.message import Native
-from agentctx.offload import offload
 from agentctx.protocols import Store
 from agentctx.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.stores.store import check_messages
+from agentctx.users_code import offload
 
 
 class _Clean(bytes):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
     from agentctx.strategies.drop_units import (
         ByTools as ByTools,
+        ClearByProvider as ClearByProvider,
         Drop as Drop,
         DropTail as DropTail,
+        ShrinkArguments as ShrinkArguments,
         Strict as Strict,
         TruncateOldest as TruncateOldest,
     )
@@ -33,10 +35,6 @@ if TYPE_CHECKING:
         trail_in as trail_in,
     )
     from agentctx.strategies.offload import Offload as Offload
-    from agentctx.strategies.old_tool_calls import (
-        ClearByProvider as ClearByProvider,
-        ShrinkArguments as ShrinkArguments,
-    )
     from agentctx.strategies.pack import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
     from agentctx.strategies.summarize import (
@@ -63,9 +61,10 @@ else:
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.compress_layers": "CompressLayers decompress",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
-            "agentctx.strategies.drop_units": "ByTools Drop DropTail Strict TruncateOldest",
+            "agentctx.strategies.drop_units": (
+                "ByTools ClearByProvider Drop DropTail ShrinkArguments Strict TruncateOldest"
+            ),
             "agentctx.strategies.fold_output": "FoldOutput",
-            "agentctx.strategies.old_tool_calls": "ClearByProvider ShrinkArguments",
             "agentctx.strategies.pack": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
             "agentctx.strategies.truncate": "CompactJson TabulateJson",

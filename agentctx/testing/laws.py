@@ -49,8 +49,7 @@ from agentctx.reports import StageReport, View
 from agentctx.rules import find_violations
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
-from agentctx.strategies.drop_units import DropTail, TruncateOldest
-from agentctx.strategies.old_tool_calls import ClearToolResults
+from agentctx.strategies.drop_units import ClearToolResults, DropTail, TruncateOldest
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.assertions import (
     ALLOWED_EDITS,

@@ -37,10 +37,10 @@ from agentctx.message import (
 )
 from agentctx.models.profile import JSON_TOOLS, SERVER_TOOLS, SHORT_TOOLS, ImageRule, ModelProfile
 from agentctx.models.table import encoding_for, percent_for
-from agentctx.offload import MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.media import carried, may_be_office, may_be_text, media_tokens
 from agentctx.tokens.tiktoken import TextCache, TiktokenCounter
+from agentctx.users_code import MUCH_TEXT, offload
 from agentctx.validators import POSITIVE, MustBe, function, must_be, whole_number
 from agentctx.wire_format import TokenOverheads
 

@@ -5,7 +5,7 @@ import anyio.from_thread
 import pytest
 
 from agentctx import FitContextWindow, Pipeline
-from agentctx.offload import MUCH, THREADS
+from agentctx.users_code import MUCH, THREADS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
