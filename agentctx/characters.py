@@ -41,9 +41,14 @@ def printable(text: str) -> str:
 
 
 def on_one_line(text: str, width: int) -> str:
-    """The start of the text on one line of at most ``width`` characters, with ``…`` when it was longer."""
+    """Put the start of a text on one line of at most ``width`` characters, with ``…`` when the text is longer.
+
+    The line is cut between characters that a reader sees.
+    """
     line = _BLANKS.sub(" ", printable(text[: 4 * width])).strip()
-    return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1].rstrip() + "…"
+    if len(line) <= width and len(text) <= 4 * width:
+        return line
+    return line[: cluster_end_before(line, width - 1)].rstrip() + "…"
 
 
 def shown(value: object) -> str:

@@ -6,7 +6,7 @@ Shown by ``assembly.py``. Everything is counted with tiktoken; growth is between
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count as count_from
 from statistics import mean
 from time import perf_counter, process_time
@@ -19,7 +19,7 @@ from transcript import transcript
 
 from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.cut import lay_out
-from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, candidates_of, relevances, scores_of, traits_of
+from agentctx.strategies.pack import STRATEGIES, Candidates, Strategy, choose, relevances_of
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.counting import MessageMeter
 
@@ -61,6 +61,15 @@ class Case:
 
     load: Candidates
     scores: Sequence[int]
+
+    @property
+    def picked(self) -> Sequence[int]:
+        """The units that packing chooses."""
+        return choose(self.worths, self.load.sizes, self.load.room, self.load.needs)
+
+    def tokens(self, chosen: Iterable[int]) -> int:
+        """The tokens of the chosen together."""
+        return sum(self.load.sizes[index] for index in chosen)
 
     @property
     def worths(self) -> list[int]:
@@ -121,10 +130,8 @@ def turns(count: int) -> int:
 async def case(count: int, seed: int) -> Case:
     """The units of a transcript with their worths, and half of the room that they take."""
     context, told = await read(count, seed)
-    laid_out = candidates_of(context, lay_out(context, told), told, told.size(context) // 2, 0)
-    traits = [traits_of(unit.of(context.messages)) for unit in laid_out.units]
-    weights = STRATEGIES["hybrid"]
-    return Case(laid_out, scores_of(laid_out, weights, traits, await relevances(traits, weights, TASK, None)))
+    load = Candidates.of(context, lay_out(context, told), told, told.size(context) // 2, 0)
+    return Case(load, load.scores(STRATEGIES["hybrid"], await relevances_of(load, TASK, None)))
 
 
 def greedy(case: Case, rank: Callable[[int], float]) -> list[int]:
@@ -132,7 +139,7 @@ def greedy(case: Case, rank: Callable[[int], float]) -> list[int]:
     room, chosen = case.load.room, set[int]()
     for index in sorted(range(len(case.scores)), key=rank, reverse=True):
         more = {index, *case.load.needs[index]} - chosen
-        if (size := case.load.tokens(more)) <= room:
+        if (size := case.tokens(more)) <= room:
             room -= size
             chosen |= more
     return sorted(chosen)
@@ -179,17 +186,14 @@ async def greed_rows(repeats: int) -> list[Row]:
     how = f"100 units, {len(cases)} cases"
     rows = []
     for name, chosen in (
-        ("packing", [each.load.pick(each.scores, each.load.room) for each in cases]),
+        ("packing", [each.picked for each in cases]),
         ("greedy by score", [greedy(each, each.scores.__getitem__) for each in cases]),
         ("greedy by score / size", [greedy(each, each.per_token) for each in cases]),
     ):
-        filled = mean(each.load.tokens(kept) / each.load.room for each, kept in zip(cases, chosen, strict=True))
+        filled = mean(each.tokens(kept) / each.load.room for each, kept in zip(cases, chosen, strict=True))
         bar = 99 if name == "packing" else None
         rows.append(Row(f"room filled on average: {name}", 100 * filled, bar, at_least=True, how=how, unit="%"))
-        worth = min(
-            each.worth(each.load.pick(each.scores, each.load.room)) / each.worth(kept)
-            for each, kept in zip(cases, chosen, strict=True)
-        )
+        worth = min(each.worth(each.picked) / each.worth(kept) for each, kept in zip(cases, chosen, strict=True))
         if name != "packing":
             rows.append(Row(f"worth, packing / {name}, worst case", worth, 1, at_least=True, how=how))
     return rows
@@ -199,7 +203,7 @@ async def best_rows(repeats: int) -> list[Row]:
     """Beside the best there is, where that can be worked out."""
     cases = [await case(SMALL, next(SEEDS)) for _ in range(4 * repeats)]
     tops = [best(each) for each in cases]
-    picks = [each.worth(each.load.pick(each.scores, each.load.room)) for each in cases]
+    picks = [each.worth(each.picked) for each in cases]
     greeds = [each.worth(greedy(each, each.scores.__getitem__)) for each in cases]
     how = f"{SMALL} units, worst of {len(cases)} cases"
     ours_of = 100 * min(pick / top for pick, top in zip(picks, tops, strict=True))

@@ -201,9 +201,6 @@ async def test_a_session_packs_down_to_its_target_and_keeps_the_bytes():
         lambda: Weights(recency="1"),
         lambda: Weights(recency=0),
         lambda: Weights(recency=-1),
-        lambda: choose([1], [1, 2], 5),
-        lambda: choose([-1], [1], 5),
-        lambda: choose([1], [-1], 5),
     ],
 )
 def test_what_makes_no_sense_is_refused(make):

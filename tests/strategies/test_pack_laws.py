@@ -6,9 +6,8 @@ from itertools import chain, combinations
 from histories import broken_histories, budgets, histories, packs
 from hypothesis import given, strategies as st
 
-from agentctx.strategies.pack import Candidates
+from agentctx.strategies.pack import choose
 from agentctx.testing import check_laws
-from agentctx.unit import Unit
 
 
 @given(packs(), histories(), budgets())
@@ -35,18 +34,16 @@ def _candidates(draw):
             called = frozenset({index}) if kind == "c" else frozenset()
     count = len(needs)
     sizes, scores = (draw(st.lists(st.integers(1, 9), min_size=count, max_size=count)) for _ in range(2))
-    units = tuple(Unit(index, index + 1, is_round=False) for index in range(count))
-    room = draw(st.integers(0, 40))
-    return Candidates(units, tuple(range(count)), tuple(sizes), (), count, room, 100, tuple(needs)), scores
+    return needs, sizes, [score * size for score, size in zip(scores, sizes, strict=True)], draw(st.integers(0, 40))
 
 
 @given(_candidates())
 def test_of_few_the_best_choice_is_made_in_which_all_have_what_they_need(case):
     """No choice that fits, and leaves no answer without its question and its calls, is worth more."""
-    load, scores = case
-    chosen = load.pick(scores, load.room)
-    places = range(len(load.units))
+    needs, sizes, worths, room = case
+    chosen = choose(worths, sizes, room, needs)
+    places = range(len(sizes))
     every = chain.from_iterable(combinations(places, count) for count in range(len(places) + 1))
-    fits = [way for way in every if load.tokens(way) <= load.room and all(load.needs[one] <= {*way} for one in way)]
+    fits = [way for way in every if sum(sizes[one] for one in way) <= room and all(needs[one] <= {*way} for one in way)]
     assert chosen in fits
-    assert load.worth(scores, chosen) == max(load.worth(scores, way) for way in fits)
+    assert sum(worths[one] for one in chosen) == max(sum(worths[one] for one in way) for way in fits)
