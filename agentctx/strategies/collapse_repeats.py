@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from heapq import nsmallest
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import ClassVar, NamedTuple
-from zlib import crc32
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 from attrs.validators import ge, le
 
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
@@ -21,15 +20,35 @@ from agentctx.message import Context, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage, room_to_grow
 from agentctx.validators import NOT_BLANK, numeric, template
 
-_Said = tuple[str, bool, tuple[Part, ...]]
-"""The tool, whether it failed, and what it said."""
-
-_Meant = tuple[str, bool, str]
-"""The tool, whether it failed, and the checksum of what it said."""
-
-
 _MARKER = [NOT_BLANK, template("tool", "what")]
 _SIMILAR = numeric("a number from 0.5 to 1", ge(0.5), le(1)).or_none
+
+NEWEST = 8
+"""With so many later results of the same tool a result is compared, at most."""
+
+OF_VALUES = 0.2
+"""Where more values than are named are others, they may be this part of the text."""
+
+NAMED = 8
+"""So many values that are others in the last of several results are named."""
+
+FEW_CHARACTERS = 2_000
+"""Longer texts are compared line by line."""
+
+MANY_LINES = 5_000
+"""Texts of more lines are not compared."""
+
+_VALUE = re.compile(
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+    r"|\b(?=[a-fA-F]{0,63}\d)[0-9a-fA-F]{7,64}\b"
+    r"|\b(?=[A-Za-z_]{0,63}\d)\w{16,64}\b"
+    r"|\d+(?:[.,:/-]\d+)*)"
+)
+"""A time, a UUID, an id, a number."""
+
+_DIFFERS = re.compile(r", [^\[\]\n#]+ #(?P<sum>\d{6})(?P<pointer>[^\[\]\n]*)\]")
+"""The end of the line that stands for a similar result."""
 
 
 @library_stage
@@ -44,14 +63,12 @@ class CollapseRepeats(ContextStrategy):
 
     With ``similar`` those go, too, that differ only in times, counters and ids, or in little else: which values were
     others, or how much is the same, is said in the line, with a handle where the request has the recall tool. When the
-    last one goes, the line says that they are left out. A result
-    is compared with few others, however many there are. Similar results stay while the request fits, and until the
-    model has read them.
+    last one goes, the line says that they are left out. A result is compared with few others, however many there are.
+    Similar results stay while the request fits, and until the model has read them.
 
     Args:
-        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error". What is only
-            similar has a line of its own. A
-            checksum of the result that is meant stands at its end.
+        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error". A checksum of
+            the result that is meant stands at its end. For a result that is only similar another line stands.
         similar: The least part of two texts that must be the same, besides such values. 1: all of it; less needs the
             extra ``fuzzy``. None: also the values must be the same.
 
@@ -76,14 +93,16 @@ class CollapseRepeats(ContextStrategy):
     """
 
     marker: str = field(default="[the same {what} of {tool} stands further down]", validator=_MARKER, kw_only=True)
-    similar: float | None = field(default=None, kw_only=True)
+    similar: float | None = field(default=None, validator=_SIMILAR, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
 
-    @similar.validator
-    def _check_similar(self, _attribute: object, similar: float | None) -> None:
-        _SIMILAR.check("CollapseRepeats.similar", similar)
-        if similar is not None and similar < 1:
-            _check_installed()
+    def __attrs_post_init__(self) -> None:
+        """Check that texts can be compared, where that is asked for."""
+        if self.similar is not None and self.similar < 1:
+            try:
+                import rapidfuzz.distance  # noqa: F401, PLC0415 - an extra: all else works without it
+            except ImportError as error:
+                raise ConfigError(unmet("CollapseRepeats: similar below 1", "fuzzy", error)) from error
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with repeated results replaced by the marker."""
@@ -92,298 +111,186 @@ class CollapseRepeats(ContextStrategy):
             staying = staying.union(call.unread(context))
             fits = call.limit is not None and call.size(context) <= call.limit
             similar = None if fits else similar
-        repeated = _repeated(context.messages, similar)
-        places = sorted({index for index, _ in repeated} - staying)
-
-        def collapsed(index: int, message: Message) -> Message:
-            return self._collapsed(message, index, repeated, call)
-
-        return edited(context, places, collapsed, call, "the same result stands further down")
-
-    def _collapsed(self, message: Message, index: int, repeated: dict[_Place, _Repeat], call: Call) -> Message:
-        numbers = iter(range(len(message.results)))
-
-        def collapse(result: ToolResult) -> ToolResult:
-            found = repeated.get((index, next(numbers)))
-            if found is None:
-                return result
-            if found.but:
-                text = f"{_came_again(found.tool, result)}{found.but}{call.pointer(message, result)}]"
-            else:
-                text = self._mark(found.tool, result, _sum(result.content))
-            shorter = result.with_content((Text(text),))
-            return shorter if call.meter.parts((shorter,)) < call.meter.parts((result,)) else result
-
-        return edit_results(message, collapse)
-
-    def _said(self, tool: str, result: ToolResult) -> str:
-        return self.marker.replace("{tool}", tool).replace("{what}", "error" if result.is_error else "output")
-
-    def _mark(self, tool: str, result: ToolResult, checksum: str) -> str:
-        return with_pointer(self._said(tool, result), f" #{checksum}")  # few tokens
+        shorter: dict[int, dict[int, ToolResult]] = defaultdict(dict)
+        for (index, number, tool, result), difference in _repeats(context.messages, similar):
+            if index in staying:
+                continue
+            text = self._mark(tool, result, _checksum(result.content))
+            if difference:
+                pointer = call.pointer(context.messages[index], result)
+                text = f"{_came_again(tool, result)}{difference}{pointer}]"
+            line = result.with_content((Text(text),))
+            if call.meter.parts((line,)) < call.meter.parts((result,)):
+                shorter[index][number] = line
+        why = "the same result stands further down"
+        return edited(context, sorted(shorter), lambda index, message: _with(message, shorter[index]), call, why)
 
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
-        """Return the context in which nothing is said to stand further down that does not."""
-        stood = {each.meant: each.content for each in self._marks(call.internals.whole(before).messages)}
-        start = len(call.internals.whole(after).messages) - len(after.messages)
+        """Return the context in which no line says that a result stands further down that does not."""
+        stood = {mark.meant: mark.content for mark in self._marks(call.internals.whole(before).messages) if mark.content}
+        if not stood:
+            return after
         messages, room, back = list(after.messages), room_to_grow(call, after), set[_Meant]()
-        for mark in self._marks(call.internals.whole(after).messages) if any(stood.values()) else ():
+        start = len(call.internals.whole(after).messages) - len(messages)
+        for mark in self._marks(call.internals.whole(after).messages):
             content = stood.get(mark.meant)
-            if mark.content is not None or content is None or mark.meant in back or mark.index < start:
+            if mark.content or content is None or mark.meant in back or mark.place < start:
                 continue
-            message = messages[mark.index - start]
-            whole = _with_content(message, mark.number, content)
+            message = messages[mark.place - start]
+            result = message.results[mark.number]
+            bare = tuple(Text(part.text) if isinstance(part, Text) else part for part in content)
+            whole = _with(message, {mark.number: result.with_content(bare)})
             grown = call.count(whole) - call.count(message)
-            if mark.is_similar or (room is not None and grown > room):
-                gone = self._left_out(message, whole, mark, call)
-                whole = _with_content(message, mark.number, (gone,))
-            else:
+            if mark.pointer is None and (room is None or grown <= room):
                 room = None if room is None else room - grown
                 back.add(mark.meant)
+            else:
+                meant = Message(whole.role, whole.parts)
+                pointer = call.pointer(meant, meant.results[mark.number]) if mark.pointer is None else mark.pointer
+                size = call.meter.parts(result.content)  # in no more tokens than the line has now
+                texts = (Text(text) for text in Meant(0, "").gone(pointer))
+                text = next((text for text in texts if call.meter.parts((text,)) <= size), Text(SHORTEST))
+                whole = _with(message, {mark.number: result.with_content((text,))})
             call.note(message, "the same result does not stand further down any more")
-            messages[mark.index - start] = whole
+            messages[mark.place - start] = whole
         return after.with_messages(tuple(messages))
 
+    def _mark(self, tool: str, result: ToolResult, checksum: str) -> str:
+        """Write the line that stands for a result which is there again, exactly."""
+        text = self.marker.replace("{tool}", tool).replace("{what}", "error" if result.is_error else "output")
+        return with_pointer(text, f" #{checksum}")
+
     def _marks(self, messages: Sequence[Message]) -> list[_Mark]:
-        """What stands for results, the last first, each with the content that stands further down, if it does."""
+        """Read the lines that stand for results, the last first, each with the content that stands further down."""
         marks, contents = [], dict[_Meant, tuple[Part, ...]]()
-        for (index, number), tool, result in reversed(list(_read(messages))):
-            found = self._read_mark(tool, result)
-            if found is not None:
-                meant, is_similar, pointer = found
-                marks.append(_Mark(index, number, meant, contents.get(meant), is_similar, pointer))
+        for index, number, tool, result in _latest_first(messages):
+            begin, pointer = _came_again(tool, result), None
+            similar = _DIFFERS.fullmatch(result.text, len(begin)) if result.text.startswith(begin) else None
+            if similar is not None:
+                checksums, pointer = [similar["sum"]], similar["pointer"]
             else:
-                contents.setdefault((tool, result.is_error, _sum(result.content)), result.content)
+                named = re.findall(r" #(\d{6})", result.text)
+                checksums = [checksum for checksum in named if result.text == self._mark(tool, result, checksum)]
+            if checksums and len(result.content) == 1:
+                meant = (tool, result.is_error, checksums[0])
+                marks.append(_Mark(index, number, meant, contents.get(meant), pointer))
+            else:
+                contents.setdefault((tool, result.is_error, _checksum(result.content)), result.content)
         return marks
 
-    def _read_mark(self, tool: str, result: ToolResult) -> tuple[_Meant, bool, str] | None:
-        """Which result this one says to stand further down, whether that is only similar, and how to get this one back.
 
-        None where it says something else.
-        """
-        if len(result.content) != 1 or not isinstance(result.content[0], Text):
-            return None
-        text = result.content[0].text
-        if text.startswith(similar := _came_again(tool, result)):
-            found = _DIFFERS.fullmatch(text, len(similar))
-            return None if found is None else ((tool, result.is_error, found["sum"]), True, found["pointer"])
-        head, _, tail = self._mark(tool, result, "\0").partition("\0")
-        checksum = text[len(head) : len(text) - len(tail)]
-        if len(checksum) != len(_sum(())) or text != self._mark(tool, result, checksum):
-            return None
-        return (tool, result.is_error, checksum), False, ""
-
-    def _left_out(self, message: Message, whole: Message, mark: _Mark, call: Call) -> Text:
-        """What says that a result is left out, in no more tokens than what it says now."""
-        bare, said = Message(whole.role, whole.parts), message.results[mark.number]
-        pointer = mark.pointer if mark.is_similar else call.pointer(bare, bare.results[mark.number])
-        texts = Meant(0, "").gone(pointer)
-        size = call.meter.parts(said.content)
-        return next((Text(text) for text in texts if call.meter.parts((Text(text),)) <= size), Text(SHORTEST))
+_Meant = tuple[str, bool, str]
+"""The tool, whether the tool failed, and the checksum of the content of its result."""
 
 
-@frozen(eq=False, repr=False)
-class _Mark:
-    """What stands for a result.
+class _Mark(NamedTuple):
+    """A line that stands for a result.
 
     Args:
-        index: The index of the message.
-        number: Which of the results in it.
-        meant: What it stands for.
-        content: What that says; None where it does not stand further down.
-        is_similar: Whether it stands for what is only similar to that.
-        pointer: How to get it back then.
+        place: The index of the message.
+        number: Which of the results in the message.
+        meant: The result further down.
+        content: The content of that result; None where it does not stand further down.
+        pointer: How to get back a result that is only similar to the one further down; None for an equal one.
     """
 
-    index: int
+    place: int
     number: int
     meant: _Meant
     content: tuple[Part, ...] | None
-    is_similar: bool
-    pointer: str
-
-
-_DIFFERS = re.compile(r", [^\[\]\n#]+ #(?P<sum>\d{6})(?P<pointer>[^\[\]\n]*)\]")
+    pointer: str | None
 
 
 def _came_again(tool: str, result: ToolResult) -> str:
-    """What stands for a result begins with, to which a later one is similar."""
+    """Write the beginning of the line that stands for a result to which a later one is similar."""
     return f"[the same {'error' if result.is_error else 'output'} of {tool} came again later"
 
 
-def _sum(content: Sequence[Part]) -> str:
-    """A checksum of what a result says."""
+def _checksum(content: Sequence[Part]) -> str:
+    """Work out the checksum of the content of a result."""
     return checksum_of("\0".join([part.text if isinstance(part, Text) else repr(part) for part in content]))
 
 
-def _with_content(message: Message, number: int, content: Sequence[Part]) -> Message:
-    """The message whose result of this number says something else."""
-    numbers = iter(range(len(message.results)))
-    bare = tuple([Text(part.text) if isinstance(part, Text) else part for part in content])
-    return edit_results(message, lambda result: result.with_content(bare) if next(numbers) == number else result)
+def _with(message: Message, results: Mapping[int, ToolResult]) -> Message:
+    """Replace the results of these numbers in a message."""
+    numbers = count()
+    return edit_results(message, lambda result: results.get(next(numbers), result))
 
 
-_Place = tuple[int, int]
-"""The index of a message, and the number of a result in it."""
+_Placed = tuple[int, int, str, ToolResult]
+"""The index of a message, the number of a result in it, the tool, and the result."""
 
 
-class _Repeat(NamedTuple):
-    """A result that a later one repeats.
-
-    Args:
-        tool: The tool.
-        but: What is said of how it differs, with the checksum of the later one; empty when it does not.
-    """
-
-    tool: str
-    but: str = ""
+def _latest_first(messages: Sequence[Message]) -> list[_Placed]:
+    """List the results in messages, the last first."""
+    numbers = defaultdict[int, Iterator[int]](count)
+    results = [
+        (index, next(numbers[index]), tool or result.name or "the tool", result)
+        for index, result, tool in results_of(messages)
+    ]
+    return results[::-1]
 
 
-class _Read(NamedTuple):
-    """A result, and where it stands.
-
-    Args:
-        place: Where.
-        tool: The tool that said it.
-        result: The result.
-    """
-
-    place: _Place
-    tool: str
-    result: ToolResult
-
-
-def _read(messages: Sequence[Message]) -> Iterator[_Read]:
-    seen: Counter[int] = Counter()
-    for index, result, called in results_of(messages):
-        yield _Read((index, seen[index]), called or result.name or "the tool", result)
-        seen[index] += 1
-
-
-def _repeated(messages: Sequence[Message], similar: float | None) -> dict[_Place, _Repeat]:
-    """The results that a later one, which stays, repeats, by their place."""
-    found: dict[_Place, _Repeat] = {}
-    staying = _Staying(similar)
-    for place, tool, result in reversed(list(_read(messages))):
-        but = staying.repeated_by(tool, result)
-        if but is not None:
-            found[place] = _Repeat(tool, but)
-    return found
-
-
-NEWEST = 2
-"""With so many of those that have a line in common a result is compared, at most."""
-
-OF_VALUES = 0.2
-"""Where more values than are named are others, they may be this part of the text."""
+def _repeats(messages: Sequence[Message], similar: float | None) -> Iterator[tuple[_Placed, str]]:
+    """Yield the results that a later one repeats, which stays, with how they differ: empty where they do not."""
+    equal = set[tuple[str, bool, tuple[Part, ...]]]()
+    but_for_values: dict[tuple[object, ...], tuple[list[str], ToolResult]] = {}
+    newest = defaultdict[tuple[str, bool], deque[tuple[str, ToolResult]]](lambda: deque(maxlen=NEWEST))
+    for placed in _latest_first(messages):
+        _, _, tool, result = placed
+        if (tool, result.is_error, result.content) in equal:
+            yield placed, ""
+            continue
+        difference = ""
+        if similar is not None and not refers(result.text):  # other numbers in a reference are another reference
+            pieces, values = without_values(result.text)
+            rest = tuple(part for part in result.content if not isinstance(part, Text))
+            beside = (tool, result.is_error, pieces, rest)
+            if beside in but_for_values:
+                later_values, later = but_for_values[beside]
+                difference = _but_for(values, later_values, later, len(result.text))
+            if not difference and similar < 1 and not rest:
+                is_prose = sum(map(len, values)) <= OF_VALUES * len(result.text)
+                text = "#".join(pieces) if is_prose else result.text
+                compared = newest[tool, result.is_error]
+                alike = [(_likeness(text, other, similar), later) for other, later in compared]
+                share, nearest = max(alike, key=lambda pair: pair[0], default=(0.0, result))
+                if share:
+                    difference = f", {100 * share:.0f} % alike #{_checksum(nearest.content)}"
+                else:
+                    compared.append((text, result))
+            if not difference:
+                but_for_values[beside] = values, result
+        if difference:
+            yield placed, difference
+        else:
+            equal.add((tool, result.is_error, result.content))
 
 
-@define
-class _Staying:
-    """The results that stay, from the last one back.
-
-    Args:
-        similar: How much of two texts must be the same.
-        same: What each said.
-        values: The times, counters and ids in each, and it, by what it said beside them.
-        nearly: The newest that have a mark in common; see ``_marks_of``.
-    """
-
-    similar: float | None
-    same: set[_Said] = field(factory=set)
-    values: dict[tuple[object, ...], tuple[list[str], ToolResult]] = field(factory=dict)
-    nearly: dict[tuple[str, bool, int], deque[tuple[str, ToolResult]]] = field(factory=dict)
-
-    def repeated_by(self, tool: str, result: ToolResult) -> str | None:
-        """How a result differs from the one that repeats it, empty where it does not; None: it stays."""
-        said = (tool, result.is_error, result.content)
-        if said in self.same:
-            return ""
-        is_alone = refers(result.text)  # other numbers in a reference are another reference
-        but = None if self.similar is None or is_alone else self._nearly(tool, result, self.similar)
-        if but is None:
-            self.same.add(said)
-        return but
-
-    def _nearly(self, tool: str, result: ToolResult, least: float) -> str | None:
-        pieces, values = without_values(result.text)
-        others = tuple(part for part in result.content if not isinstance(part, Text))
-        said = (tool, result.is_error, pieces, others)
-        if said in self.values:
-            others_values, other = self.values[said]
-            if but := _but_for(values, others_values, len(result.text)):
-                return f"{but} #{_sum(other.content)}"
-        text = "#".join(pieces) if sum(map(len, values)) <= OF_VALUES * len(result.text) else result.text
-        if least < 1 and not others:
-            near = [
-                self.nearly.setdefault((tool, result.is_error, mark), deque(maxlen=NEWEST)) for mark in _marks_of(text)
-            ]
-            compared = {other: stays for newest in near for other, stays in newest}
-            alike = {other: _likeness(text, other, least) for other in compared}
-            nearest = max(alike, key=alike.__getitem__, default="")
-            if alike.get(nearest):
-                return f", {100 * alike[nearest]:.0f} % alike #{_sum(compared[nearest].content)}"
-            for newest in near:
-                newest.append((text, result))
-        self.values[said] = values, result
-        return None
-
-
-NAMED = 8
-"""So many values that are others in the last of several results are named."""
-
-
-def _but_for(values: Sequence[str], others: Sequence[str], length: int) -> str:
-    """Which values are others in what repeats a result; empty for so many that they are what it says."""
-    differing = list(dict.fromkeys(mine for mine, other in zip(values, others, strict=True) if mine != other))
+def _but_for(values: Sequence[str], later_values: Sequence[str], later: ToolResult, length: int) -> str:
+    """Write which values of a result are others in a later one; empty for so many that they are what it says."""
+    pairs = zip(values, later_values, strict=True)
+    differing = list(dict.fromkeys(value for value, other in pairs if value != other))
     if len(differing) > NAMED and sum(map(len, differing)) > OF_VALUES * length:
         return ""
     more = f" and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
-    return f", but for {', '.join(differing[:NAMED])}{more}"
-
-
-_VALUE = re.compile(
-    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-    r"|\b(?=[a-fA-F]{0,63}\d)[0-9a-fA-F]{7,64}\b"
-    r"|\b(?=[A-Za-z_]{0,63}\d)\w{16,64}\b"
-    r"|\d+(?:[.,:/-]\d+)*)"
-)
-"""A time, a UUID, an id, a number."""
+    return f", but for {', '.join(differing[:NAMED])}{more} #{_checksum(later.content)}"
 
 
 def without_values(text: str) -> tuple[tuple[str, ...], list[str]]:
-    """What a text says beside times, counters and ids, in pieces, and these in their order.
+    """Split a text into the pieces beside times, counters and ids, and these values in their order.
 
     Example:
         >>> from agentctx.strategies.collapse_repeats import without_values
         >>> without_values("12:01:07 job 41 failed")
         (('', ' job ', ' failed'), ['12:01:07', '41'])
     """
-    found = _VALUE.split(text)
-    return tuple(found[::2]), found[1::2]
-
-
-MARKS = 4
-"""A text is looked for by so many of its lines."""
-
-
-def _marks_of(text: str) -> list[int]:
-    """A few numbers of which texts that are nearly the same have one in common, very likely: of lines, or of words."""
-    pieces = set(text.split("\n"))
-    pieces = pieces if len(pieces) > MARKS else set(text.split())
-    return nsmallest(MARKS, (crc32(piece.encode("utf-8", "surrogatepass")) for piece in pieces))
-
-
-FEW_CHARACTERS = 2_000
-"""Longer texts are compared line by line."""
-
-MANY_LINES = 5_000
-"""Texts of more lines are not compared."""
+    split = _VALUE.split(text)
+    return tuple(split[::2]), split[1::2]
 
 
 def _likeness(text: str, other: str, least: float) -> float:
-    """How much of two texts is the same, from 0 to 1; 0 where it is less than ``least``, or too long to compare."""
+    """Work out how much of two texts is the same, 0 to 1; 0 where that is less than ``least``, or they are too long."""
     from rapidfuzz.distance import Indel  # noqa: PLC0415 - an extra: what is not fuzzy works without it
 
     pair: tuple[Sequence[str], Sequence[str]] = text, other
@@ -392,15 +299,3 @@ def _likeness(text: str, other: str, least: float) -> float:
         if max(map(len, pair)) > MANY_LINES:
             return 0.0
     return float(Indel.normalized_similarity(*pair, score_cutoff=least))
-
-
-def _check_installed() -> None:
-    """See that texts can be compared.
-
-    Raises:
-        ConfigError: If rapidfuzz is not installed.
-    """
-    try:
-        import rapidfuzz.distance  # noqa: F401, PLC0415 - as above
-    except ImportError as error:
-        raise ConfigError(unmet("CollapseRepeats: similar below 1", "fuzzy", error)) from error
