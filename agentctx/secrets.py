@@ -17,10 +17,14 @@ rules: of 137 secrets in a log these find all, detect-secrets 23; ``benchmarks/r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pkgutil import get_data
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from agentctx.hidden_text import Seen, Span, joined, without_escapes, wrapped_in
 from agentctx.lazy import lazy_pattern
@@ -30,71 +34,44 @@ if TYPE_CHECKING:
 
 _NAME_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-_SECRET = frozenset(
-    {"auth", "authorization", "bearer", "cookie", "credential", "credentials", "creds", "dsn", "pin", "salt", "sig"}
-)
-"""Words that make a name that of a secret when they are its last."""
-
-_SECRET_ENDINGS = (
-    *("apikey", "accesskey", "passwd", "password", "passphrase", "privatekey", "psk", "pwd", "secret", "secretkey"),
-    *("adgangskode", "contrasena", "heslo", "kennwort", "passord", "passwort", "salasana", "senha", "wachtwoord"),
-)
-"""Endings of single words that make a name that of a secret wherever the word stands."""
-
-_BEFORE_KEYS = (
-    r"access|account|api|app|auth|client|consumer|deploy|encryption|hmac|jwt|master|private|secret|service|"
-    r"session|shared|signing|ssh|storage|webhook"
-)
-"""Words before ``key`` that make it a secret."""
-_KEYS = lazy_pattern(_BEFORE_KEYS)
-
-_ABOUT = lazy_pattern(
-    r"count|endpoint|enabled|expires|expiry|field|file|header|length|limit|max|min|name|names|path|pattern|"
-    r"policy|prefix|ref|regex|required|size|ttl|type|uri|url|version"
-)
-"""Last words that make a name one about a secret: ``password_file`` holds none."""
-
-_OTHER_KEYS = lazy_pattern(
-    r"cache|cluster|composite|foreign|idempotency|index|order|partition|primary|public|routing|sort|unique"
-)
-"""Words before ``KEY`` that make it none of a secret, also in the name of an environment variable."""
-
-_PLACES = lazy_pattern(
-    r"continuation|cursor|end|eos|bos|mask|next|pad|page|pagination|prev|previous|sep|special|stop|sync|unk"
-)
-"""Words before ``token`` that make it a place in a list or a piece of text."""
-
-_CREDENTIAL_FILES = lazy_pattern(
-    r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
-)
-_CREDENTIAL_ENDINGS = frozenset({".jks", ".kdbx", ".key", ".keystore", ".p12", ".pem", ".pfx", ".ppk"})
 _EXAMPLES = ("dist", "example", "sample", "template")
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    """Read the shapes of secrets, and the words in their names."""
+    data = tomllib.loads((get_data("agentctx", "secrets.toml") or b"").decode("utf-8"))
+    return data | {name: frozenset(words) for name, words in data["names"].items()}
 
 
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable, key or header of this name holds a secret."""
     words = _words(name)
-    if not words or _ABOUT.fullmatch(words[-1]) or words == ["oldpwd"]:  # that is the folder one came from
+    data = _data()
+    if not words or words[-1] in data["about"] or words == ["oldpwd"]:  # that is the folder one came from
         return False
+    before = words[-2] if len(words) > 1 else ""
     return (
         names_only_secrets(name)
-        or words[-1] in _SECRET
-        or (words[-1].endswith("token") and not (len(words) > 1 and _PLACES.fullmatch(words[-2])))
-        or (words[-1] in ("pass", "pat") and len(words) > 1)
+        or words[-1] in data["secret"]
+        or (words[-1].endswith("token") and before not in data["places"])
+        or (words[-1] in ("pass", "pat") and before != "")
         # As environment variables with keys of services are named: AZURE_OPENAI_KEY.
-        or (name.isupper() and len(words) > 1 and words[-1] == "key" and not _OTHER_KEYS.fullmatch(words[-2]))
+        or (name.isupper() and words[-1] == "key" and before != "" and before not in data["other_keys"])
     )
 
 
 @lru_cache(maxsize=4_096)
 def names_only_secrets(name: str) -> bool:
     """Whether nothing but a secret has such a name; a ``token`` may also be a word, and ``auth`` a method."""
-    words = _words(name)
-    if any(word.endswith(_SECRET_ENDINGS) for word in words) or "secrets" in words:
+    words, data = _words(name), _data()
+    if any(word.endswith(tuple(data["endings"])) for word in words) or "secrets" in words:
         return True
-    keys = (first for first, second in pairwise(words) if second == "key" and _KEYS.fullmatch(first))
-    return ("connection", "string") in pairwise(words) or any(keys)
+    pairs = list(pairwise(words))
+    return ("connection", "string") in pairs or any(
+        second == "key" and first in data["before_keys"] for first, second in pairs
+    )
 
 
 def _words(name: str) -> list[str]:
@@ -113,7 +90,7 @@ def is_environment_file(name: str) -> bool:
 def is_credential_file(name: str) -> bool:
     """Whether a file of this name holds nothing but credentials."""
     path = _path(name.lower())
-    return _CREDENTIAL_FILES.fullmatch(path.name) is not None or path.suffix in _CREDENTIAL_ENDINGS
+    return path.name in _data()["credential_files"] or path.suffix in _data()["credential_suffixes"]
 
 
 def _path(name: str) -> PurePath:
@@ -125,156 +102,17 @@ def _path(name: str) -> PurePath:
 REDACTED = "[redacted]"
 """What stands where a secret stood."""
 
-_UNMISTAKABLE = (
-    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",  # AWS access key id
-    r"ABSK[A-Za-z0-9+/]{100,}={0,2}",  # AWS Bedrock
-    r"AGE-SECRET-KEY-1[A-Z0-9]{58}",
-    r"AIza[\w-]{35}",  # Google API key
-    r"AT[AC]TT3[\w=-]{40,}",  # Atlassian
-    r"CFPAT-[\w-]{43}",  # Contentful
-    r"CLOJARS_[0-9a-f]{60}",
-    r"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",  # Dynatrace
-    r"EZ[AT]K[A-Za-z0-9]{54}",  # EasyPost
-    r"FLWSECK(?:_TEST)?-[0-9a-zA-Z]{32}",  # Flutterwave
-    r"GOCSPX-[\w-]{20,}",  # Google OAuth client secret
-    r"HRKU-AA[\w-]{50,}",  # Heroku
-    r"NRAK-[A-Z0-9]{27}",  # New Relic
-    r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}",  # Postman
-    r"api_org_[A-Za-z0-9]{30,}",  # Hugging Face
-    r"dckr_[po]at_[\w-]{27,}",  # Docker Hub
-    r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
-    r"duffel_(?:live|test)_[\w=-]{43}",
-    r"figd_[\w-]{40,}",  # Figma
-    r"gh[oprsu]_[A-Za-z0-9]{30,}",  # GitHub
-    r"github_pat_\w{30,}",
-    r"gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-[\w.-]{20,}",  # GitLab
-    r"glsa_[A-Za-z0-9]{32}_[0-9A-Fa-f]{8}",  # Grafana
-    r"lin_api_[A-Za-z0-9]{32,}",  # Linear
-    r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}",  # LangSmith
-    r"nvapi-[\w-]{40,}",  # NVIDIA
-    r"ops_eyJ[A-Za-z0-9+/]{200,}={0,3}",  # 1Password
-    r"pscale_(?:tkn|pw|oauth)_[\w.=-]{32,}",  # PlanetScale
-    r"pypi-AgE[\w-]{24,}",
-    r"rubygems_[0-9a-f]{48}",
-    r"shippo_(?:live|test)_[0-9a-f]{40}",
-    r"shp(?:at|ca|pa|ss)_[a-zA-Z0-9]{16,}",  # Shopify
-    r"sk-ant-[a-z0-9]{2,12}-[\w-]{20,}",  # Anthropic
-    r"sk-(?:proj|svcacct|admin|or-v1)-[\w-]{20,}",  # OpenAI, OpenRouter
-    r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
-    r"sntry[su]_[A-Za-z0-9_=+/-]{60,}",  # Sentry
-    r"sq0(?:atp|csp|idp)-[\w-]{22,}",  # Square
-    r"whsec_[A-Za-z0-9+/=]{16,}",  # webhooks
-    r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}",  # Brevo
-    r"xox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
-    r"tskey-[a-z]{2,10}-[A-Za-z0-9]{6,32}-[A-Za-z0-9]{16,}",  # Tailscale
-    r"\$(?:1|apr1|5|6|sha1)\$(?:rounds=\d{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{22,128}",  # crypt
-    r"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}",  # bcrypt
-    r"\$g?y\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{1,128}\$[./A-Za-z0-9]{43}",  # yescrypt
-    r"\$argon2(?:id?|d)\$v=\d{1,3}\$m=\d{1,9},t=\d{1,4},p=\d{1,4}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}",
-    r"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}",  # Azure OpenAI and other AI services
-    r"e2b_[0-9a-f]{40}",
-    r"fo1_[\w-]{40,}",  # Fly
-    r"glc_[A-Za-z0-9+/=]{32,}",  # Grafana
-    r"gsk_[A-Za-z0-9]{40,}",  # Groq
-    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
-    r"nfp_[A-Za-z0-9]{36,}",  # Netlify
-    r"npm_[A-Za-z0-9]{36,}",
-    r"ntn_[A-Za-z0-9]{40,}",  # Notion
-    r"pcsk_[A-Za-z0-9_]{50,}",  # Pinecone
-    r"phx_[A-Za-z0-9]{40,}",  # PostHog
-    r"pplx-[A-Za-z0-9]{40,}",  # Perplexity
-    r"pul-[0-9a-f]{40}",  # Pulumi
-    r"r8_[A-Za-z0-9]{36,}",  # Replicate
-    r"sbp_[0-9a-f]{40}",  # Supabase
-    r"sb_secret_[\w-]{20,}",
-    r"tvly-[A-Za-z0-9-]{28,}",  # Tavily
-    r"xai-[A-Za-z0-9]{40,}",
-    r"xapp-\d-[A-Za-z0-9-]{20,}",  # Slack
-    r"sha256~[\w-]{43}",  # OpenShift
-    r"HRKU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # Heroku, of old
-    r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[0-9a-f]{32}",  # PayPal
-    r"(?<=bot)\d{8,10}:AA[\w-]{32,34}",  # Telegram bot, in its address
-)
-"""Tokens that begin so oddly that it does not matter what stands before them."""
-
-_TOKENS = (
-    r"A3T[A-Z0-9]-?[A-Z0-9]{16}",
-    r"A3-[A-Z0-9]{6}-[A-Z0-9-]{11,12}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",  # 1Password
-    r"AAAA[\w-]{7}:[\w-]{140}",  # Firebase messaging
-    r"AKCp[A-Za-z0-9]{69}",  # Artifactory
-    r"ATBB[A-Za-z0-9]{32}",  # Bitbucket
-    r"EAA[A-Za-z0-9]{80,}",  # Meta
-    r"LTAI[A-Za-z0-9]{16,20}",  # Alibaba
-    r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
-    r"SK[0-9a-f]{32}",  # Twilio
-    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}",  # Discord bot
-    r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",  # Terraform Cloud
-    r"[0-9a-f]{32}-us\d{1,2}",  # Mailchimp
-    r"[\w~.]{3}\dQ~[\w~.-]{31,34}",  # Azure AD client secret
-    r"cmVmd[A-Za-z0-9]{59}",  # Artifactory
-    r"cio[A-Za-z0-9]{32}",  # crates.io
-    r"csk-[a-z0-9]{48}",  # Cerebras
-    r"dapi[0-9a-f]{32}(?:-\d)?",  # Databricks
-    r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9.]{40,}",  # Doppler
-    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON web token, signed
-    r"eyJ[\w-]{8,}\.[\w-]*\.[\w-]{8,}\.[\w-]{2,}\.[\w-]{8,}",  # JSON web token, encrypted
-    r"fm[12]_[A-Za-z0-9+/=]{40,}",  # Fly
-    r"fw_[A-Za-z0-9]{24}",  # Fireworks
-    r"hv[bs]\.[\w-]{20,}",  # Vault
-    r"key-[0-9a-f]{32}",  # Mailgun
-    r"oy2[a-z0-9]{43}",  # NuGet
-    r"pa-(?=[\w-]{0,42}\d)[\w-]{43}",  # Voyage
-    r"pat-(?:na|eu)1-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # HubSpot
-    r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}",  # Airtable
-    r"[sp]k\.eyJ[\w-]{20,}\.[\w-]{20,}",  # Mapbox
-    r"secret_[A-Za-z0-9]{43}",  # Notion, of old
-    r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}",  # Sourcegraph
-    r"sk-(?=[\w-]{0,30}\d)[A-Za-z0-9][\w-]{18,}[A-Za-z0-9]",  # OpenAI, DeepSeek, Moonshot and others
-    r"sq[upa]_[0-9a-f]{40}",  # Sonar
-    r"tfp_[\w.=-]{59}",  # Typeform
-    r"v1\.0-[0-9a-f]{24}-[0-9a-f]{140,}",  # Cloudflare origin certificates
-    r"ya29\.[\w-]{20,}",  # Google OAuth access token
-    r"\d{8,10}:AA[\w-]{32,34}",  # Telegram bot
-)
 _FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=-)(?<![A-Za-z0-9_-]-)|(?<=^--)|(?<=[A-Z]_))"
 """Behind what is no part of the word: a blank or sign, a diff's one or two minus signs, a variable's name."""
 
-_TOKEN = lazy_pattern(
-    rf"(?:{'|'.join(_UNMISTAKABLE)})(?![A-Za-z0-9])|{_FREE}(?:{'|'.join(_TOKENS)})(?![A-Za-z0-9])", re.MULTILINE
-)
 _OF_TOKENS = r"[\w.~:$=+/,-]"
 _LONG_WORD = lazy_pattern(rf"(?<!{_OF_TOKENS}){_OF_TOKENS}{{15,}}+")
 """What a token is, or is a part of: none has other characters, or fewer."""
 
-_AZURE_KEY = lazy_pattern(
-    r"(?<![A-Za-z0-9+/])(?<!sha512[-:=])"
-    r"(?:[A-Za-z0-9+/]{86}==|[A-Za-z0-9+/]{33}(?:\+(?:ASb|AEh|ARm)|AzCa)[A-Za-z0-9+/]{6}=|"
-    r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}|[\w-]{44}AzFu[\w-]{6}==)(?![A-Za-z0-9+/=])"
-)
-"""Keys of storage, database, bus, hub, cache, search and functions; a hash of as many bytes says what it is."""
-_IN_AZURE_KEYS = ("==", "+ASb", "+AEh", "+ARm", "AzCa", "AzSe")
-
 _PEM = lazy_pattern(
     r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
 )
-_PUTTY = lazy_pattern(
-    r"\bPrivate-Lines:[ \t]{0,4}\d{1,4}[ \t]{0,4}\r?\n"
-    r"(?P<secret>[ \t>|+]{0,16}[A-Za-z0-9+/=]++"
-    r"(?:[ \t]{0,4}\r?\n[ \t>|+]{0,16}[A-Za-z0-9+/=]++(?=[ \t]{0,4}\r?(?:\n|\Z)))*+)"
-)
 _PEM_END = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_HARMLESS = r"(?!\d{1,5}/|\$?\{[^{}\s]{0,64}\}[@/]|\$[A-Z_]{1,64}@)"
-"""A port before a path, or a variable."""
-
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{1,20}://"
-_IN_URL = lazy_pattern(rf"{_SCHEME}[^\s/:@\"'<>]{{0,256}}:{_HARMLESS}(?P<secret>[^\s\"'<>?#]{{1,512}})@(?=[\w.\[-])")
-"""To the last at sign: a password that was not escaped may have one in it."""
-_USER_IN_URL = lazy_pattern(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})(?::(?:x-oauth-basic|x)?)?@")
-_USER_INFO = lazy_pattern(
-    r"(?<![\w:/@.+%-])(?P<user>[A-Za-z_][\w.-]{0,63}):(?P<secret>[^\s:/@\"'`<>()\[\]{},;\\]{4,256})@"
-    r"(?P<host>tcp\(|unix\(|(?!sha\d)(?:[A-Za-z0-9-]{1,63}\.){0,8}[A-Za-z0-9-]{1,63})(?P<port>:\d{2,5}(?!\w)|/\w)?"
-)
-"""An address without a scheme, as of databases and proxies."""
 _NO_USERS = lazy_pattern(
     r"(?i)(?:.*[._-])?(?:acct|account|author|b?cc|by|contact|e?mails?|for|from|id|login|mailto|maintainer|name|npm|on|"
     r"recipient|reply|sender|sips?|to|user|username|with|workspace|xmpp)"
@@ -282,172 +120,7 @@ _NO_USERS = lazy_pattern(
 """What stands before an address of a person and a colon."""
 _SCHEMES = lazy_pattern(r"(?i)mailto|npm|sips?|workspace|xmpp")
 _NUMBERED_HOST = lazy_pattern(r"localhost|\d{1,3}(?:\.\d{1,3}){3}")
-_CREDENTIALS = lazy_pattern(
-    r"(?i)\b(?:creds?|credentials?)(?:[ \t]{0,4}[:=]|[ \t]{1,4}(?:are|is):?)[ \t]{1,4}"
-    r"[\w.@-]{1,64}(?:[ \t]{1,4}|[ \t]{0,4}[/:,|][ \t]{0,4})(?P<secret>[^\s\"'`<>]{8,256})"
-)
-"""Who, and with which password."""
-_SEED_WORD = r"(?:\d{1,2}[.):][ \t]{0,4})?[a-z]{3,8}"
-_SEED_PHRASE = lazy_pattern(
-    r"(?i:\b(?:seed|mnemonic|(?:secret|recovery|backup|wallet)[ _-](?:phrase|words))(?:[ _-]?(?:phrase|words))?)"
-    r"(?:\\?[\"'])?(?:[ \t]{0,4}[:=]|[ \t]{1,4}(?:is|was|are):?)[ \t]{0,4}(?:\\?[\"'`])?"
-    rf"(?P<secret>{_SEED_WORD}(?:[ \t,]{{1,4}}{_SEED_WORD}){{11,23}})(?=[.]?\s*(?:[\n\"'`\\}}]|\Z))"
-)
-"""The words that a wallet is restored from: that many, each of three to eight letters."""
-_ABOUT_SEEDS = "seed", "mnemonic", "secret", "recovery", "backup", "wallet"
-_LETTERS = lazy_pattern(r"[a-z]+")
-_SEED_LENGTHS = frozenset({12, 15, 18, 21, 24})
-_PIN_WORD = lazy_pattern(r"pin(?![a-z])")
-_PIN = lazy_pattern(
-    r"(?i)\bpin(?:[ -](?:code|number))?(?:[ \t]{1,4}for[ \t][^\n.:;,=?]{1,40}?)?"
-    r"(?:[ \t]{1,4}(?:(?:is|was)(?:[ \t](?:now|set[ \t]to))?|(?:set|changed)[ \t]to)|(?<=code|mber)[ \t]{0,4}[:=])"
-    r"[ \t]{1,4}[\"'`*]{0,3}(?P<secret>\d{4,12})(?![\w%.,:/-]*\w)"
-    r"(?![ \t](?:[kmMG]?(?:[AVWsm]|Hz|Pa)|h?Pa|bar|bytes|ohms?|px)\b)"
-)
-"""A number by which somebody shows who he is."""
-_HEADER = lazy_pattern(
-    r"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?(?P<secret>[^\n\"'\\]+)"
-)
 _SAYS_WHO = lazy_pattern(r"(?i)(?:apikey|aws4|basic|bearer|digest|negotiate|token)\b|[^\n]*[=\d]")
-_BEARER = lazy_pattern(r"(?i)\b(?:bearer|basic) {1,4}(?P<secret>[A-Za-z0-9._~+/-]{16,}={0,2})")
-_SLACK_OR_DISCORD = lazy_pattern(
-    r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)(?P<secret>[\w/-]+)"
-)
-_SESSION_COOKIE = lazy_pattern(
-    r"\b(?:JSESSIONID|PHPSESSID|ASP\.NET_SessionId|ASPSESSIONID[A-Z]{8}|connect\.sid|laravel_session)="
-    r"(?P<secret>[^;,&\s\"'<>]{12,4096})"
-)
-_OF_AN_ACCOUNT = lazy_pattern(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)")
-_SIGNED = lazy_pattern(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)")
-_HOOKS = (
-    ("bearer ", _BEARER),
-    ("basic ", _BEARER),
-    ("hooks.slack.com/", _SLACK_OR_DISCORD),
-    ("/api/webhooks/", _SLACK_OR_DISCORD),
-    ("webhook.office.com/", lazy_pattern(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)")),
-    *((word, _SIGNED) for word in ("sig=", "signature=", "security-token=", "credential=")),
-    *((word, _SESSION_COOKIE) for word in ("sessionid", "phpsessid", "connect.sid", "laravel_session")),
-    *((word, _OF_AN_ACCOUNT) for word in ("accountkey=", "sharedaccesskey=", "sharedaccesssignature=")),
-)
-"""What follows certain words, each with one of these, in small letters."""
-
-_COMMANDS = (
-    (
-        ("curl", "http", "wget"),
-        lazy_pattern(
-            r"(?:c(?<!\w.)url|h(?<!\w.)ttps?|w(?<!\w.)get)\b"
-            r"[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
-            r"(?P<secret>[^\s\"']+)"
-        ),
-    ),
-    (
-        ("machine ", "machine\t"),
-        lazy_pattern(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
-    ),
-    (
-        ("mysql", "mariadb", "sshpass"),
-        lazy_pattern(
-            r"\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n]{0,256}?\s-p ?[\"']?(?P<secret>[^\s\"'-][^\s\"']*)"
-        ),
-    ),
-    (
-        ("login ", "login\t", "--username"),
-        lazy_pattern(
-            r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm(?: registry)?|oras|crane(?: auth)?|oc|az|mongo|mongosh|cf)"
-            r"[ \t]+"
-            r"(?:login[ \t]|[^\n]{0,128}?--username[ \t])[^\n]{0,256}?(?:(?<=\s)-p|--password)(?:[ \t]{1,4}|=)[\"']?"
-            r"(?P<secret>[^\s\"'-][^\s\"']*)"
-        ),
-    ),
-    (
-        ("redis-cli",),
-        lazy_pattern(r"\bredis-cli\b[^\n]{0,256}?\s-a[ \t]+[\"']?(?P<secret>[^\s\"']+)"),
-    ),
-    (
-        ("ldap", "sqlcmd"),
-        lazy_pattern(
-            r"\b(?:ldapsearch|ldapmodify|ldapadd|sqlcmd)\b[^\n]{0,256}?\s-[wP][ \t]*[\"']?(?P<secret>[^\s\"']+)"
-        ),
-    ),
-    (
-        ("htpasswd",),
-        lazy_pattern(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
-    ),
-    (
-        ("ssh-keygen",),
-        lazy_pattern(
-            r"\bssh-keygen\b[^\n]{0,256}?\s-[NP][ \t]{0,4}(?P<quote>[\"'])(?P<secret>[^\"'\n]{1,256})(?P=quote)"
-        ),
-    ),
-    (
-        ("ssh-keygen",),
-        lazy_pattern(r"\bssh-keygen\b[^\n]{0,256}?\s-[NP][ \t]{1,4}(?P<secret>[^\s\"'-][^\s\"']*)"),
-    ),
-    (
-        ("smbclient",),
-        lazy_pattern(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
-    ),
-    (
-        ("storepass", "keypass", "srcpass", "destpass"),
-        lazy_pattern(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
-    ),
-    (
-        ("-pass",),
-        lazy_pattern(r"\s-pass(?:in|out)?[ \t]+pass:(?P<secret>[^\s\"']+)"),
-    ),
-    (
-        ("sqlplus",),
-        lazy_pattern(r"\bsqlplus\b[^\n]{0,64}?\s[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
-    ),
-    (
-        ("jdbc:oracle",),
-        lazy_pattern(r"\bjdbc:oracle:[a-z]{1,8}:[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
-    ),
-    (
-        ("vault login", "doctl auth", "gh auth"),
-        lazy_pattern(
-            r"\b(?:vault login|doctl auth init -t|gh auth login --with-token <<<)[ \t]+[\"']?(?P<secret>[^\s\"'-]\S+)"
-        ),
-    ),
-    (
-        ("aws_secret_access_key", "aws_session_token", "_authtoken", "_password"),
-        lazy_pattern(
-            r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?"
-            r"(?P<secret>[\w+/=.-]{8,})"
-        ),
-    ),
-    (
-        ("--password-stdin", "--with-token", "sudo"),
-        lazy_pattern(
-            r"\b(?:echo|printf|print)[ \t]+(?:-\w{1,4}[ \t]+)?[\"']?(?P<secret>[^\s\"'|]{1,512})[\"']?[ \t]{0,8}\|"
-            r"[^\n|]{0,200}?(?:--password-stdin|--with-token|\bsudo[ \t]+-S)\b"
-        ),
-    ),
-    (
-        ("convertto-securestring",),
-        lazy_pattern(
-            r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"
-        ),
-    ),
-    (
-        ("convertto-securestring",),
-        lazy_pattern(
-            r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"
-        ),
-    ),
-    (
-        ("identified",),
-        lazy_pattern(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
-    ),
-    (
-        ("password ", "password\t"),
-        lazy_pattern(
-            r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"
-        ),
-    ),
-)
-_SAID_BY_COMMANDS = tuple((word, pattern) for words, pattern in _COMMANDS for word in words)
-"""What commands say, each with a word that stands there, in small letters."""
 _OF_WHAT = (
     r"(?:[ \t](?:for|of|on|to|für|von|pour|de|du|para|per|di|do|van|voor|от|для|к|на)[ \t][^\n.:;,=?]{1,40}?)?"
     r"(?:[ \t]{1,2}\([^()\n]{1,40}\))?"
@@ -458,10 +131,10 @@ _IS = (
     r"ist|war|lautet|est|es|era|è|é|är|er|on|jest|to)"
 )
 _SIGN = r"(?:[ \t]{0,4}(?::=|=>?|->|[:\uff1a\u2192])[ \t]{0,4})"
-_VALUE = r"[\"'`*]{0,3}(?P<secret>[^\s\"'`<>]{8,256})"
+_VALUE = r"[\"'`*]{0,3}(?P<secret>[^\s\"'`<>]{7,255}[^\s\"'`<>.,;:?)*])"
 _ALONE = (
     r"(?:[ \t]{1,40}|[ \t]{0,4}:?[ \t]{0,4}(?:[|>][+-]?[ \t]{0,4})?(?:\r?\n|<br ?/?>)[ \t]{0,40})"
-    r"[\"'`*]{0,3}(?P<alone>[^\s\"'`<>\\]{10,256})"
+    r"[\"'`*]{0,3}(?P<alone>[^\s\"'`<>\\]{9,255}[^\s\"'`<>\\.,;:?)*])"
 )
 """What stands beside the word, or on the line below it, without anything that says that it is one."""
 _SAID = rf"{_OF_WHAT}(?:[ \t]+{_IS}:?[ \t]+|{_SIGN}){_VALUE}"
@@ -472,31 +145,6 @@ _IN_ENGLISH = lazy_pattern(
 _KEY_IN_ENGLISH = lazy_pattern(rf"[Kk](?<=[A-Za-z][ \t][Kk])(?:ey|EY){_SAID}")
 _BEFORE_KEY = lazy_pattern(r"(?<![\w-])(?P<of>[A-Za-z-]{2,12})[ \t]\Z")
 _ITS_KEY = frozenset(("my", "wi-fi", "wifi", "wpa", "license", "licence", "activation", "recovery"))
-_PASSWORDS = (
-    *("passwort", "kennwort", "wachtwoord", "mot de passe", "contraseña", "senha", "hasło", "lösenord", "passord"),
-    *("heslo", "salasana", "adgangskode", "jelszó", "şifre", "\u043f\u0430\u0440\u043e\u043b\u044c"),  # Russian
-    *("parola", "clave", "kata sandi", "mật khẩu", "\u05e1\u05d9\u05e1\u05de\u05d4", "κωδικός"),  # and Hebrew, Greek
-    *(
-        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631",
-        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631",
-    ),
-    *(
-        "\u5bc6\u7801",
-        "\u5bc6\u78bc",
-        "\u30d1\u30b9\u30ef\u30fc\u30c9",
-        "\ube44\ubc00\ubc88\ud638",
-    ),  # Chinese, Japanese, Korean
-)
-"""What a password is called in other languages."""
-_IN_OTHERS = lazy_pattern(
-    rf"(?i)(?:{'|'.join(_PASSWORDS)})"
-    rf"(?:{_OF_WHAT}[ \t]{{0,4}}(?:[:=\uff1a\u662f\u306f]|->|{_IS}:?[ \t])[ \t]{{0,4}}{_VALUE}|{_ALONE})"
-)
-_IN_WORDS = (
-    *((word, _IN_ENGLISH) for word in ("pass", "pw", "token", "secret", "key")),
-    *((word, _IN_OTHERS) for word in _PASSWORDS),
-)
-"""What sentences say, each with a word that stands there, in small letters."""
 _TECHNICAL = lazy_pattern(
     r"(?:aes|argon|base|bcrypt|ecdsa|ed|es|http|iso|md|oauth|pbkdf|ps|rfc|rs|rsa|sha|utf|v|x)[-_]?\d.*|"
     r".*[(\[{/\\].*|.*\.[a-z]{1,5}\d?|.*\d\.\d.*|\d{4}-\d\d.*|\d+[- _][a-z-]+",
@@ -530,12 +178,102 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
-def _is_header(value: str) -> bool:
+def _says_who(match: re.Match[str]) -> bool:
     """Whether what a header says is who asks, and not where that is to be put: ``Bearer <token>``."""
-    if _SAYS_WHO.match(value) is None:
+    if _SAYS_WHO.match(match["secret"]) is None:
         return False
-    told = _SCHEME_OF.sub("", value.rstrip(), 1)
+    told = _SCHEME_OF.sub("", match["secret"].rstrip(), 1)
     return not (is_reference(told) or is_placeholder(told))
+
+
+def _is_of_a_user(match: re.Match[str]) -> bool:
+    """Whether a password stands in an address without a scheme: in ``bob:…@db:5432``, and not in ``mailto:bob@…``.
+
+    Where neither a port nor a path follows, nor the host is a number, the address may be a person's: there a password
+    has large and small letters and digits.
+    """
+    value, host, port = match["secret"], match["host"], match["port"] or ""
+    if _SCHEMES.fullmatch(match["user"]) or is_reference(value) or is_placeholder(value):
+        return False
+    has_letters, has_digits = re.search(r"[A-Za-z]", value) is not None, re.search(r"\d", value) is not None
+    if port.startswith(":") or host.endswith("(") or _NUMBERED_HOST.fullmatch(host):
+        return has_letters and _TECHNICAL.fullmatch(value) is None
+    if _NO_USERS.fullmatch(match["user"]):
+        return False
+    if port:
+        return has_letters and has_digits and _TECHNICAL.fullmatch(value) is None
+    return "." in host and value.lower() != value != value.upper() and _is_told(value)
+
+
+def _is_password(match: re.Match[str]) -> bool:
+    """Whether a sentence says what a password is, or a password stands beside the word."""
+    return _is_told(match["secret"]) if match["secret"] is not None else _is_random(match["alone"])
+
+
+def _is_key(match: re.Match[str]) -> bool:
+    """Whether a sentence says what a key is: an API key, a signing key."""
+    before = _BEFORE_KEY.search(match.string[max(0, match.start() - 14) : match.start()])
+    kind, value = "" if before is None else before["of"].lower(), match["secret"]
+    is_secret = kind in _ITS_KEY or kind in _data()["before_keys"]
+    return is_secret and _is_told(value) and value.isascii() and not value.startswith("id_")
+
+
+_CHECKS: Mapping[str | None, Callable[[re.Match[str]], bool]] = {
+    None: lambda match: not is_reference(match["secret"]),
+    "always": lambda _match: True,
+    "header": _says_who,
+    "seed": lambda match: len(re.findall(r"[a-z]+", match["secret"])) in (12, 15, 18, 21, 24),
+    "told": lambda match: _is_told(match["secret"]),
+    "user": _is_of_a_user,
+}
+"""Which matches of a rule are secrets, by the name of the check."""
+
+
+@frozen
+class _Rule:
+    """How a secret stands in a text.
+
+    Args:
+        words: One of these words stands in such a text, in small letters.
+        pattern: Matches the secret, and what stands around.
+        goes: Whether a match is a secret.
+    """
+
+    words: Iterable[str]
+    pattern: re.Pattern[str]
+    goes: Callable[[re.Match[str]], bool]
+
+    def spans(self, text: str, small: str) -> Iterator[Span]:
+        """Yield where such secrets stand in a text, which is given in small letters, too."""
+        if any(word in small for word in self.words):
+            for match in self.pattern.finditer(text):
+                if self.goes(match):
+                    yield match.span("alone" if match["secret"] is None else "secret")
+
+
+@cache
+def _shapes() -> tuple[re.Pattern[str], tuple[_Rule, ...], tuple[_Rule, ...]]:
+    """Compile the pattern of all tokens, the rules for keys of known services, and all other rules."""
+    data = _data()
+    unmistakable, tokens, passwords = (data[name] for name in ("unmistakable", "tokens", "passwords"))
+    token = rf"(?:{'|'.join(unmistakable)})(?![A-Za-z0-9])|{_FREE}(?:{'|'.join(tokens)})(?![A-Za-z0-9])"
+    in_others = (
+        rf"(?i)(?:{'|'.join(passwords)})"
+        rf"(?:{_OF_WHAT}[ \t]{{0,4}}(?:[:=\uff1a\u662f\u306f]|->|{_IS}:?[ \t])[ \t]{{0,4}}{_VALUE}|{_ALONE})"
+    )
+    keys, said = (
+        tuple(
+            _Rule(rule["words"], lazy_pattern("".join(rule["pattern"])), _CHECKS[rule.get("check")])
+            for rule in data[table]
+        )
+        for table in ("keys", "said")
+    )
+    in_words = (
+        _Rule(("pass", "pw", "token", "secret", "key"), _IN_ENGLISH, _is_password),
+        _Rule(passwords, lazy_pattern(in_others), _is_password),
+        _Rule((" key",), _KEY_IN_ENGLISH, _is_key),
+    )
+    return re.compile(token, re.MULTILINE), keys, (*said, *in_words)
 
 
 def _in_small_letters(text: str) -> str:
@@ -546,13 +284,12 @@ def _in_small_letters(text: str) -> str:
 
 def keys_in(text: str) -> Iterator[Span]:
     """Where keys of known services stand."""
-    if _TOKEN.search("\n".join(set(_LONG_WORD.findall(text)))) is not None:  # three times as fast as all of the text
-        yield from (found.span() for found in _TOKEN.finditer(text))
-    if any(part in text for part in _IN_AZURE_KEYS):
-        yield from (found.span() for found in _AZURE_KEY.finditer(text))
+    token, rules, _ = _shapes()
+    if token.search("\n".join(set(_LONG_WORD.findall(text)))) is not None:  # three times as fast as all of the text
+        yield from (match.span() for match in token.finditer(text))
     small = _in_small_letters(text)
-    for pattern in _worth_a_look(_HOOKS, small):
-        yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
+    for rule in rules:
+        yield from rule.spans(text, small)
 
 
 def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
@@ -562,89 +299,16 @@ def secret_spans(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span
         text: The text.
         keys: What ``keys_in`` finds in it, where that is known.
     """
-    yield from _private_keys(text)
-    yield from keys_in(text) if keys is None else keys
-    small = _in_small_letters(text)
-    if "authorization" in small or "cookie" in small:
-        yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
-    for pattern in _worth_a_look(_IN_WORDS, small):
-        yield from _told_in_words(pattern, text)
-    if " key" in small:
-        yield from _keys_in_words(text)
-    if "@" in text:
-        yield from _user_infos(text)
-    if "cred" in small:
-        yield from (each.span("secret") for each in _CREDENTIALS.finditer(text) if _is_told(each["secret"]))
-    if "pin" in small and _PIN_WORD.search(small) is not None:
-        yield from (each.span("secret") for each in _PIN.finditer(text))
-    if [word for word in _ABOUT_SEEDS if word in small]:
-        phrases = (
-            each for each in _SEED_PHRASE.finditer(text) if len(_LETTERS.findall(each["secret"])) in _SEED_LENGTHS
-        )
-        yield from (each.span("secret") for each in phrases)
-    in_urls = (_IN_URL, _USER_IN_URL) if "@" in text and "://" in text else ()
-    for pattern in (*_worth_a_look(_SAID_BY_COMMANDS, small), *in_urls):
-        yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
-
-
-def _worth_a_look(table: Iterable[tuple[str, re.Pattern[str]]], small: str) -> Iterable[re.Pattern[str]]:
-    """The patterns of which a word stands in a text in small letters."""
-    return dict.fromkeys([pattern for word, pattern in table if word in small])
-
-
-def _user_infos(text: str) -> Iterator[Span]:
-    """Where the passwords stand in addresses without a scheme: ``bob:…@db:5432``; none of ``mailto:bob@…``.
-
-    Where neither a port nor a path follows, nor the host is a number, the address may be a person's: there a password
-    has large and small letters and digits.
-    """
-    for found in _USER_INFO.finditer(text):
-        value, host = found["secret"], found["host"]
-        if _SCHEMES.fullmatch(found["user"]) or is_reference(value) or is_placeholder(value):
-            continue
-        port = found["port"] or ""
-        of_letters, digits = re.search(r"[A-Za-z]", value) is not None, re.search(r"\d", value) is not None
-        if port.startswith(":") or host.endswith("(") or _NUMBERED_HOST.fullmatch(host):
-            goes = of_letters and _TECHNICAL.fullmatch(value) is None
-        elif _NO_USERS.fullmatch(found["user"]):
-            goes = False
-        elif port:
-            goes = of_letters and digits and _TECHNICAL.fullmatch(value) is None
-        else:
-            goes = "." in host and value.lower() != value != value.upper() and _is_told(value)
-        if goes:
-            yield found.span("secret")
-
-
-def _private_keys(text: str) -> Iterator[Span]:
-    keys = [found.span() for found in _PEM.finditer(text)]
-    yield from keys
-    if "Private-Lines:" in text:
-        yield from (found.span("secret") for found in _PUTTY.finditer(text))
-    ends = {end for _, end in keys}
-    alone = [found.end() for found in _PEM_END.finditer(text) if found.end() not in ends]
+    private = [match.span() for match in _PEM.finditer(text)]
+    yield from private
+    ends = {end for _, end in private}
+    alone = [match.end() for match in _PEM_END.finditer(text) if match.end() not in ends]
     if alone:  # its beginning was cut off: everything before it may be the key
         yield 0, alone[-1]
-
-
-def _told_in_words(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
-    """Where sentences say what a password is."""
-    for found in pattern.finditer(text):
-        group = "secret" if found["secret"] is not None else "alone"
-        value = found[group].rstrip(".,;:?)*")
-        if _is_told(value) and (group == "secret" or _is_random(value)):
-            yield found.start(group), found.start(group) + len(value)
-
-
-def _keys_in_words(text: str) -> Iterator[Span]:
-    """Where sentences say what a key is: an API key, a signing key."""
-    for found in _KEY_IN_ENGLISH.finditer(text):
-        before = _BEFORE_KEY.search(text[max(0, found.start() - 14) : found.start()])
-        if before is None or not (before["of"].lower() in _ITS_KEY or _KEYS.fullmatch(before["of"].lower())):
-            continue
-        value = found["secret"].rstrip(".,;:?)*")
-        if _is_told(value) and value.isascii() and not value.startswith("id_"):
-            yield found.start("secret"), found.start("secret") + len(value)
+    yield from keys_in(text) if keys is None else keys
+    small = _in_small_letters(text)
+    for rule in _shapes()[2]:
+        yield from rule.spans(text, small)
 
 
 _RANDOM_WORD = lazy_pattern(r"[\w!@#$%^&*+~-]+", re.ASCII)
@@ -711,14 +375,6 @@ def failing_closed(redact: Callable[[str, str], object], error: Callable[[str], 
     return told
 
 
-_SETTINGS = lazy_pattern(
-    r"\.(?:bash|bat|cfg|conf|config|cnf|env|err|ini|json|json5|jsonc|log|plist|properties|ps1|sh|tf|tfvars|"
-    r"toml|xml|yaml|yml|zsh)"
-)
-_CODE = lazy_pattern(
-    r"\.(?:c|cc|cjs|cpp|cs|cxx|dart|ex|exs|go|groovy|h|hpp|hs|java|jl|js|jsx|kt|kts|lua|m|mjs|php|pl|py|pyi|r|"
-    r"rb|rs|scala|sql|svelte|swift|ts|tsx|vue|zig)"
-)
 _RUN_COMMANDS = lazy_pattern(r"\.\w{1,40}rc")
 """Settings by their whole name, which ends with no known suffix: ``.npmrc``, ``.pypirc``."""
 
@@ -827,9 +483,9 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
     )
     if is_environment_file(name):
         return ()
-    if _CODE.fullmatch(suffix):
+    if suffix in _data()["code"]:
         return *query, (_HEAD, _QUOTED, _written_in), (_HEAD, _BARE, _random)
-    if _SETTINGS.fullmatch(suffix):
+    if suffix in _data()["settings"]:
         heads = ((_HEAD, _QUOTED), (_TAG, _INSIDE), (_LINE, _REST), (_HEAD, _BARE), (_FLAG, _WORD))
         return *query, *((head, value, _setting) for head, value in (*heads, (_PAIR, _BARE)))
     quoted = ((_HEAD, _QUOTED, _always), (_TAG, _INSIDE, _always))
@@ -872,23 +528,14 @@ def _goes_on(rest: str) -> bool:
 
 
 def _without(text: str, spans: Iterable[Span]) -> str:
-    """The text with one mark for each run of secrets that touch each other."""
+    """The text with one mark for each run of secrets that overlap."""
     pieces: list[str] = []
     done = 0
-    for start, end in _merged(spans):
-        pieces += (text[done:start], REDACTED)
-        done = end
-    return "".join((*pieces, text[done:]))
-
-
-def _merged(spans: Iterable[Span]) -> list[Span]:
-    merged: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
-        if merged and start < merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
+        if start >= done or not pieces:
+            pieces += (text[done:start], REDACTED)
+        done = max(done, end)
+    return "".join((*pieces, text[done:]))
 
 
 def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:

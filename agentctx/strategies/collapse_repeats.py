@@ -127,7 +127,9 @@ class CollapseRepeats(ContextStrategy):
 
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
         """Return the context in which no line says that a result stands further down that does not."""
-        stood = {mark.meant: mark.content for mark in self._marks(call.internals.whole(before).messages) if mark.content}
+        stood = {
+            mark.meant: mark.content for mark in self._marks(call.internals.whole(before).messages) if mark.content
+        }
         if not stood:
             return after
         messages, room, back = list(after.messages), room_to_grow(call, after), set[_Meant]()
