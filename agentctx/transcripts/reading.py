@@ -27,7 +27,6 @@ from agentctx.transcripts import claude_code, codex, exchanges, frameworks, insp
 from agentctx.transcripts.files import (
     LOOKED_AT,
     MAX_BYTES,
-    TOOLS,
     ZIP,
     Fields,
     Glance,
@@ -594,7 +593,7 @@ def _is_message(value: object) -> bool:
 def _own(value: Native, layout: Layout, where: str) -> Transcript:
     """Messages, or a request, of a provider; or a recorded session of ours."""
     whole = value[0] if isinstance(value, list) and value else value
-    shapes = (tool_of(whole), *(tool_of(message, TOOLS) for message in _listed(value)[0][:LOOKED_AT]))
+    shapes = (tool_of(whole), *(tool_of(message, document=False) for message in _listed(value)[0][:LOOKED_AT]))
     if (shape := next(filter(None, shapes), None)) is not None:
         raise InvalidInput(where, described(shape))
     if isinstance(value, list):

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from agentctx import InvalidInput
 from agentctx.formats.registry import FORMATS
 from agentctx.transcripts import exchanges
-from agentctx.transcripts.files import TOOLS, tool_of
+from agentctx.transcripts.files import tool_of
 from agentctx.transcripts.reading import READERS, read_transcripts
 
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
@@ -102,7 +102,7 @@ DOCUMENTED = {
 @pytest.mark.parametrize(("tool", "message"), OTHERS.items(), ids=OTHERS)
 def test_a_tool_is_told_by_the_shape_of_its_messages(tool, message):
     """A message of another tool is known as that tool's."""
-    assert re.search(tool.strip(), tool_of(message, TOOLS).name)
+    assert re.search(tool.strip(), tool_of(message, document=False).name)
 
 
 @pytest.mark.parametrize(("tool", "document"), DOCUMENTED.items(), ids=DOCUMENTED)
@@ -147,6 +147,6 @@ def test_a_remark_of_one_s_own_beside_a_message_makes_it_no_other_tool_s(more):
 def test_no_request_is_taken_for_another_tool_s(name, data):
     """No message of a provider has the shape of another tool."""
     history = data.draw(histories(name))
-    assert [native for native in history.messages if tool_of(native, TOOLS) is not None] == []
+    assert [native for native in history.messages if tool_of(native, document=False) is not None] == []
     for key in ("messages", "input", "contents"):
         assert tool_of({"model": "m", key: history.messages, "tools": history.tools, "metadata": {}}) is None
