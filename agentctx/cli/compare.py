@@ -45,7 +45,7 @@ from agentctx.comparison import (
     processes,
     read_contenders,
 )
-from agentctx.comparison.contenders import READY, contender
+from agentctx.comparison.run import READY, contender
 from agentctx.errors import ConfigError
 from agentctx.events.window import short
 from agentctx.lazy import unmet

@@ -1,4 +1,7 @@
-"""Pairs of a session and a pipeline, each replayed once, here or by an executor."""
+"""Pairs of a session and a pipeline, each replayed once, here or by an executor.
+
+The pipelines are plain values: sent to other processes, written down, made there for each session.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,39 @@ import json
 import os
 import signal
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
 from hashlib import sha256
 from heapq import heappop, heappush
 from importlib import import_module
-from itertools import count
+from inspect import signature
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from attrs import asdict, define, evolve, field, fields, frozen
 from attrs.validators import ge, lt, optional
 
-from agentctx import blocking, warmup
-from agentctx.comparison.contenders import Contender, Size
+import agentctx
+from agentctx import blocking, presets, strategies, warmup
+from agentctx.budget import Amount, Budget, reserve_for_answer
 from agentctx.economics import input_cost, priced
 from agentctx.engine.reading import as_list
 from agentctx.errors import AgentctxError, ConfigError, InvalidInput
 from agentctx.message import Context, Native
-from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
+from agentctx.pipeline import Pipeline
 from agentctx.plain import from_plain
-from agentctx.replay import Recording, Step, calls_of, reader_of, replay
+from agentctx.protocols import ContextStrategy
+from agentctx.replay import Recording, calls_of, reader_of, replay, summarise
 from agentctx.retention import Watch, needs, watched
-from agentctx.users_code import described
+from agentctx.strategies import TruncateOldest
+from agentctx.users_code import called, described, pipeline_or_maker
 
 
 def _told(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
@@ -45,15 +52,348 @@ def _told(kind: type[BaseException], error: BaseException, where: TracebackType 
 
 sys.excepthook = _told
 
-import_module("agentctx.presets")
 import_module("agentctx.comparison.run")
 import_module("anyio._backends._asyncio")  # anyio imports it when an event loop begins
 warmup()
 
 
+EVERYTHING = "everything"
+"""Sends the whole history, whether it fits or not."""
+OLDEST = "oldest_out"
+"""Leaves out the oldest messages at each call, as few as must be: what loops do that have no library."""
+PRESETS = ("coding_agent", "thrifty", "assistant", "general")
+READY = (EVERYTHING, OLDEST, *PRESETS)
+"""What has a name of its own."""
+
+_KEYS = frozenset({"preset", "pipeline", "stages", "window", "reserve", "trigger", "target", "recall"})
+_BUDGET = ("window", "reserve", "trigger", "target")
+
+
+@frozen
+class Size:
+    """What a recorded session comes to.
+
+    Args:
+        head: System prompt and tools, in tokens.
+        messages: All messages, in tokens.
+
+    Example:
+        >>> from agentctx.comparison import Contender, Size
+        >>> Contender.of("third", preset="thrifty", window=1 / 3).budget(None, Size(1_000, 90_000)).window
+        31000
+    """
+
+    head: int
+    messages: int
+
+
+def _frozen(made_of: Mapping[str, Any]) -> str:
+    return json.dumps(dict(made_of), sort_keys=True)
+
+
+@frozen
+class Contender:
+    """A pipeline to compare, by what it is made of: a plain value, from which each process makes its own.
+
+    Args:
+        name: What it is called in the results.
+        made_of: JSON of what it is made of. One of ``"preset"``, the name of a preset, or ``everything`` or
+            ``oldest_out``; ``"pipeline"``, ``module:name`` of a ``Pipeline`` or of a function of a ``Budget`` and a
+            model's name; ``"stages"``, a list of stages, each its class's name, or an object of that name with its
+            options. And the budget: ``"window"`` in tokens, or as a share (above 0, up to 1.0) of what a session's
+            messages come to, beside system prompt and tools; without it, the model's; ``"reserve"``, ``"trigger"`` and
+            ``"target"`` as of ``Budget``. Without a reserve, a window in tokens leaves room for the answer, and a share
+            leaves none. ``"recall"`` says whether the model is offered the tool that brings back what
+            was left out; without it, the presets are compared with it, and all others without.
+
+    Raises:
+        ConfigError: If it says no way to make a pipeline, or several.
+
+    Example:
+        >>> from agentctx.comparison import Contender, Size
+        >>> contender = Contender.of("small", preset="coding_agent", window=0.25)
+        >>> contender.pipeline(None, Size(head=2_000, messages=100_000)).budget.window
+        27000
+    """
+
+    name: str
+    made_of: str = field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check what can be checked before any session is there."""
+        said = self._said
+        if not self.name.strip():
+            msg = "a pipeline has no name: give it one, under which it stands in the results"
+            raise ConfigError(msg)
+        if unknown := sorted(said.keys() - _KEYS):
+            msg = f"{self.name}: unknown {', '.join(map(repr, unknown))}; there are {', '.join(sorted(_KEYS))}"
+            raise ConfigError(msg)
+        ways = [key for key in ("preset", "pipeline", "stages") if key in said]
+        if len(ways) != 1:
+            found = f"has {' and '.join(ways)}" if ways else "has none"
+            msg = f"{self.name}: a pipeline is made of one of preset, pipeline and stages; this one {found}"
+            raise ConfigError(msg)
+        if "preset" in said and said["preset"] not in READY:
+            msg = f"{self.name}: no preset is called {said['preset']!r}; there are {', '.join(READY)}"
+            raise ConfigError(msg)
+        if said.get("preset") == EVERYTHING and (idle := [key for key in ("trigger", "target") if key in said]):
+            msg = f"{self.name}: {EVERYTHING} leaves nothing out: leave {' and '.join(idle)} out"
+            raise ConfigError(msg)
+        if "stages" in said and not tuple(self._stages()):
+            msg = f'{self.name}: stages is empty: a pipeline without stages sends everything: preset = "{EVERYTHING}"'
+            raise ConfigError(msg)
+        if self.brings_its_budget and any(key in said for key in _BUDGET):
+            msg = f"{self.name}: it has its own budget: leave {', '.join(_BUDGET)} out"
+            raise ConfigError(msg)
+        if (window := said.get("window")) is not None:
+            self._check_window(window)
+            if "pipeline" not in said:
+                self._try_the_budget(window)
+
+    def _check_window(self, window: object) -> None:
+        if isinstance(window, bool) or not isinstance(window, int | float) or window <= 0:
+            msg = f"{self.name}: window is {window!r}; it is a number of tokens, or a share of the session, 0 to 1"
+            raise ConfigError(msg)
+        if isinstance(window, int) and window == 1:
+            msg = f"{self.name}: window is 1, which is one token; write 1.0 for all that a session's messages come to"
+            raise ConfigError(msg)
+
+    def _try_the_budget(self, window: float) -> None:
+        """Say at once what is wrong with a budget whose window is known, or a share."""
+        try:
+            self.budget(None, Size(4_000, 400_000) if window <= 1 else Size(0, 0))
+        except AgentctxError as error:
+            msg = f"{self.name}: {error}"
+            raise ConfigError(msg) from None
+
+    @classmethod
+    def of(cls, name: str, **made_of: Native) -> Contender:
+        """A contender of plain values.
+
+        Args:
+            name: What it is called in the results.
+            made_of: As in the class.
+
+        Raises:
+            ConfigError: If it says no way to make a pipeline, or several.
+        """
+        return cls(name, _frozen({key: value for key, value in made_of.items() if value is not None}))
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self.made_of)
+        return said
+
+    @property
+    def brings_its_budget(self) -> bool:
+        """Whether it is a pipeline of the user's that has its own budget."""
+        named = self._said.get("pipeline")
+        return named is not None and _has_its_own_budget(named, self.name)
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells it, with what it is made of and the version that runs it, from all others."""
+        return sha256(f"{agentctx.__version__} {self.made_of}".encode()).hexdigest()[:16]
+
+    @property
+    def recalls(self) -> bool:
+        """Whether the model is offered the tool that brings back what was left out."""
+        return bool(self._said.get("recall", self._said.get("preset") in PRESETS))
+
+    def budget(self, model: str | None, size: Size) -> Budget:
+        """The room of one call.
+
+        Args:
+            model: The model.
+            size: What the session comes to.
+
+        Raises:
+            ConfigError: If neither a window was given nor the model's is known.
+            UnknownModel: If the model table does not know the model.
+        """
+        said = self._said
+        trigger, target = said.get("trigger"), said.get("target")
+        if (window := said.get("window")) is None:
+            if model is None:
+                msg = f"{self.name}: the recording names no model, and no window was given"
+                raise ConfigError(msg)
+            return Budget.for_model(model, output_reserve=said.get("reserve"), trigger=trigger, target=target)
+        share = isinstance(window, float) and window <= 1
+        tokens = size.head + max(1, round(window * size.messages)) if share else int(window)
+        reserve = cast("Amount", said.get("reserve", 0 if share else reserve_for_answer(tokens)))
+        return Budget(tokens, reserve, trigger=trigger, target=target)
+
+    def pipeline(self, model: str | None, size: Size) -> Pipeline:
+        """The pipeline for a session.
+
+        Args:
+            model: The model.
+            size: What the session comes to.
+
+        Raises:
+            ConfigError: If it cannot be made.
+            UnknownModel: If the model table does not know the model.
+        """
+        said = self._said
+        if "pipeline" in said:
+            return self._named(said["pipeline"], model, size)
+        if said.get("preset") == EVERYTHING:
+            return Pipeline()
+        budget = self.budget(model, size)
+        if said.get("preset") == OLDEST:
+            return Pipeline(TruncateOldest(), budget=budget)
+        if "preset" in said:
+            made: Pipeline = getattr(presets, said["preset"])(budget, model)
+            return made
+        return Pipeline(*self._stages(), budget=budget)
+
+    def _named(self, named: str, model: str | None, size: Size) -> Pipeline:
+        found = pipeline_or_maker(named, self.name)
+        if isinstance(found, Pipeline):
+            return found if found.governing is not None else found.with_budget(self.budget(model, size))
+        made = called(found, named, self.name, self.budget(model, size), model)
+        if not isinstance(made, Pipeline):
+            msg = f"{self.name}: {named} makes a {type(made).__name__}, and no Pipeline"
+            raise ConfigError(msg)
+        return made if made.governing is not None else made.with_budget(self.budget(model, size))
+
+    def _stages(self) -> Iterator[ContextStrategy]:
+        stages = self._said["stages"]
+        if not isinstance(stages, list):
+            msg = f"{self.name}: stages is {stages!r}; it is a list"
+            raise ConfigError(msg)
+        for place, said in enumerate(stages):
+            name, options = (said, {}) if isinstance(said, str) else _named_options(said, f"{self.name}: stage {place}")
+            yield self._stage(name, options, place)
+
+    def _stage(self, name: str, options: Mapping[str, Any], place: int) -> ContextStrategy:
+        home = next((part for part in _HOMES if name in part.__all__), None)
+        if home is None or not _is_a_stage(getattr(home, name)):
+            msg = f"{self.name}: stage {place}: no stage is called {name!r}{_near(name, _stages())}"
+            raise ConfigError(msg)
+        made = getattr(home, name)
+        taken = signature(made).parameters
+        if unknown := [option for option in options if option not in taken]:
+            near = f"{_near(unknown[0], taken)}; it takes {', '.join(taken) or 'none'}"
+            msg = f"{self.name}: stage {place}: {name} has no option {unknown[0]!r}{near}"
+            raise ConfigError(msg)
+        try:
+            stage: ContextStrategy = made(**options)
+        except (TypeError, AgentctxError) as error:
+            msg = f"{self.name}: stage {place}: {name}: {error}"
+            raise ConfigError(msg) from error
+        return stage
+
+
+_HOMES = (agentctx, strategies)
+
+
+def _is_a_stage(named: object) -> bool:
+    """Whether this is a class whose instances are called as stages are."""
+    return isinstance(named, type) and "__call__" in dir(named)
+
+
+def _stages() -> list[str]:
+    return [name for part in _HOMES for name in part.__all__ if _is_a_stage(getattr(part, name))]
+
+
+def _near(name: str, among: Iterable[str]) -> str:
+    """What a wrong name may have been meant for."""
+    found = get_close_matches(name, list(among), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def _named_options(said: object, where: str) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(said, dict) and len(said) == 1:
+        ((name, options),) = said.items()
+        if isinstance(options, dict):
+            return name, options
+    msg = f"{where} is {said!r:.80}; it is a name, or one name with its options: {{TrimRounds = {{max_rounds = 5}}}}"
+    raise ConfigError(msg)
+
+
+def _has_its_own_budget(named: str, where: str) -> bool:
+    """Whether ``module:name``, for which an error says ``where``, is a pipeline that brings its budget."""
+    found = pipeline_or_maker(named, where)
+    return isinstance(found, Pipeline) and found.governing is not None
+
+
+def contender(said: str, **budget: Native) -> Contender:
+    """A contender by one word: the name of a preset, ``everything``, ``oldest_out``, or ``module:name``.
+
+    Args:
+        said: The word.
+        budget: Its budget, where it does not bring one of its own: see ``Contender``.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    if ":" in said:
+        return Contender.of(said, pipeline=said, **({} if _has_its_own_budget(said, "--pipeline") else budget))
+    return Contender.of(said, preset=said, **budget)
+
+
+def read_contenders(path: str, **budget: Native) -> list[Contender]:
+    """The contenders of a TOML file: a table each, with what it is made of.
+
+    Args:
+        path: The file.
+        budget: The budget of those that have no word of it.
+
+    Raises:
+        ConfigError: If it cannot be read, or a table makes no pipeline; names the table.
+
+    Example:
+        >>> from tempfile import NamedTemporaryFile
+        >>> from agentctx.comparison import read_contenders
+        >>> text = b'''
+        ... [gentle]
+        ... preset = "coding_agent"
+        ... trigger = 0.9
+        ... [plain]
+        ... stages = [{TruncateToolOutputs = {max_tokens = 500}}, "FitContextWindow"]
+        ... '''
+        >>> with NamedTemporaryFile(suffix=".toml") as file:
+        ...     _ = file.write(text)
+        ...     file.flush()
+        ...     [each.name for each in read_contenders(file.name, window=32_000)]
+        ['gentle', 'plain']
+    """
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror or error}"
+        raise ConfigError(msg) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path}: is no TOML: {error}"
+        raise ConfigError(msg) from None
+    found = []
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            msg = f"{path}: {name} is {table!r:.40}; each pipeline is a table: [{name}]"
+            raise ConfigError(msg)
+        own = {key: value for key, value in budget.items() if value is not None}
+        named = table.get("pipeline")
+        defaults = {} if named is not None and _has_its_own_budget(named, f"{path}: {name}") else own
+        try:
+            made_of = _frozen(defaults | table)
+        except TypeError:
+            msg = f"{path}: {name}: holds a date or a time; settings are numbers, texts, lists and tables"
+            raise ConfigError(msg) from None
+        try:
+            found.append(Contender(name, made_of))
+        except ConfigError as error:
+            msg = f"{path}: {error}"
+            raise ConfigError(msg) from error
+    if not found:
+        msg = f"{path}: has no tables, each of which would be a pipeline"
+        raise ConfigError(msg)
+    return found
+
+
 AHEAD = 16_000_000
-"""So many bytes of sessions are read ahead, as JSON: what takes longest goes first, and a corpus that is larger than
-memory streams."""
+"""So many bytes of sessions are read ahead, as JSON: the largest go first, and a corpus that is larger than memory
+streams."""
 
 
 def compare(
@@ -75,8 +415,8 @@ def compare(
         workers: How many it runs at once; without it, as many as there are processors here.
         model: The model, when it is not the recorded one.
         results: Rows that are there already are given as they are, and new ones are put down.
-        ahead: With an executor, so many bytes of sessions are read ahead, as JSON: of them what takes longest goes
-            first, so that no worker is left alone with it at the end.
+        ahead: With an executor, so many bytes of sessions are read ahead, as JSON: of them the largest go first, so
+            that no worker is left alone with one at the end.
 
     Yields:
         A row for each pair, or why there is none.
@@ -221,59 +561,31 @@ async def _replayed(recording: Recording, contender: Contender, session: str, mo
         offered, pipeline = watched(recording, pipeline, watch.library.store, model=name)
     window = None if pipeline.governing is None else pipeline.governing.window
     room = contender.budget(name, size).limit if window is None else None
-    sums = _Sums(find(name) if name is not None else None, room)
+    steps = []
     async for step in replay(evolve(offered, format=read.wire.name), pipeline, model=name):
         if step.view is not None:
             await watch.see(step.index, step.view.context)
-        sums.add(step)
-    found = watch.found
-    return Measured(session, recording.id, contender.name, name, window, **sums.as_dict(), **asdict(found))
-
-
-@define
-class _Sums:
-    """The numbers of steps, added up."""
-
-    profile: ModelProfile | None
-    room: int | None
-    calls: int = 0
-    tokens_given: int = 0
-    tokens_sent: int = 0
-    prefix_tokens: int = 0
-    dollars: float = 0.0
-    compactions: int = 0
-    invalid: int = 0
-    overflowed: int = 0
-    seconds: float = 0.0
-    _priced: bool = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._priced = self.profile is not None and priced(self.profile)
-
-    def add(self, step: Step) -> None:
-        """Add a step."""
-        fits = step.fits and (self.room is None or step.tokens_sent <= self.room)
-        self.calls += 1
-        self.tokens_given += step.tokens_given
-        self.tokens_sent += step.tokens_sent
-        self.prefix_tokens += step.prefix_tokens
-        self.compactions += step.compacted
-        self.invalid += step.overflow is None and not step.valid
-        self.overflowed += not fits
-        self.seconds += step.seconds
-        if self.profile is not None and self._priced:
-            self.dollars += input_cost(self.profile, step.tokens_sent, step.prefix_tokens)
-
-    def as_dict(self) -> dict[str, Native]:
-        """The sums, by the names of a row."""
-        summed = {each.name: getattr(self, each.name) for each in fields(_Sums) if each.name in _SUMMED}
-        return summed | {"usd": round(self.dollars, 6) if self._priced else None, "seconds": round(self.seconds, 6)}
-
-
-_SUMMED = (
-    *("calls", "tokens_given", "tokens_sent", "prefix_tokens"),
-    *("compactions", "invalid", "overflowed"),
-)
+        steps.append(step.without_view())
+    profile, summary, usd = None if name is None else find(name), summarise(steps), None
+    if profile is not None and priced(profile):
+        usd = round(sum(input_cost(profile, step.tokens_sent, step.prefix_tokens) for step in steps), 6)
+    return Measured(
+        session,
+        recording.id,
+        contender.name,
+        name,
+        window,
+        calls=summary.steps,
+        tokens_given=summary.tokens_given,
+        tokens_sent=summary.tokens_sent,
+        prefix_tokens=summary.prefix_tokens,
+        usd=usd,
+        compactions=summary.compactions,
+        invalid=sum(step.overflow is None and not step.valid for step in steps),
+        overflowed=sum(not step.fits or (room is not None and step.tokens_sent > room) for step in steps),
+        seconds=round(summary.seconds, 6),
+        **asdict(watch.found),
+    )
 
 
 @frozen
@@ -303,7 +615,7 @@ class Failed:
 class _Pair:
     """A session and a pipeline; ``key`` tells the two, with all that decides their row, from all others.
 
-    ``size`` is that of the session, in bytes of JSON.
+    ``size`` is the pair's share of its session, in bytes of JSON.
     """
 
     session: str
@@ -320,7 +632,7 @@ def _pairs(
         told = (list(recording.messages), recording.system, recording.tools, recording.format, recording.pending)
         words = json.dumps((*told, model or recording.model), sort_keys=True, default=repr)
         content = words.encode("utf-8", "surrogatepass")
-        said, size = sha256(content).hexdigest()[:32], len(content)
+        said, size = sha256(content).hexdigest()[:32], len(content) // len(contenders)
         for contender in contenders:
             yield _Pair(session, recording, contender, f"{said}-{contender.fingerprint}", size)
 
@@ -343,51 +655,6 @@ def _taken(pair: _Pair, row: Measured | Failed, results: Results | None) -> Meas
     return row
 
 
-@define
-class _Waiting:
-    """Pairs that were read and not begun; the one that will take longest goes first.
-
-    How long a session takes a pipeline is reckoned by its size, and by how long others took that pipeline. ``size``
-    is that of all sessions of which a pair waits.
-    """
-
-    size: int = 0
-    _heaps: dict[Contender, list[tuple[int, int, _Pair]]] = field(factory=dict)
-    _pairs_of: Counter[int] = field(factory=Counter)
-    _places: Iterator[int] = field(factory=count)
-    _took: dict[Contender, tuple[float, int]] = field(factory=dict)
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return any(self._heaps.values())
-
-    def add(self, pair: _Pair) -> None:
-        """Let a pair wait; of equal ones the first goes first."""
-        self.size += 0 if self._pairs_of[id(pair.recording)] else pair.size
-        self._pairs_of[id(pair.recording)] += 1
-        heappush(self._heaps.setdefault(pair.contender, []), (-pair.size, next(self._places), pair))
-
-    def next(self) -> _Pair:
-        """The pair that will take longest."""
-        longest = max(filter(None, self._heaps.values()), key=lambda heap: self._seconds(heap[0][2]))
-        pair = heappop(longest)[2]
-        self._pairs_of[id(pair.recording)] -= 1
-        if not self._pairs_of[id(pair.recording)]:
-            del self._pairs_of[id(pair.recording)]
-            self.size -= pair.size
-        return pair
-
-    def learn(self, pair: _Pair, row: Measured) -> None:
-        """Take down how long a pair took."""
-        seconds, size = self._took.get(pair.contender, (0.0, 0))
-        self._took[pair.contender] = seconds + row.seconds, size + pair.size
-
-    def _seconds(self, pair: _Pair) -> tuple[float, int]:
-        """How long a pair will take; of a pipeline that nothing is known of, longer than the others."""
-        seconds, size = self._took.get(pair.contender, (float("inf"), 1))
-        return pair.size * seconds / max(1, size), pair.size
-
-
 IN_FLIGHT = 2
 """So many pairs are with each worker: it never waits for one."""
 
@@ -401,7 +668,8 @@ class _Run:
     ahead: int
     model: str | None
     results: Results | None
-    waiting: _Waiting = field(factory=_Waiting)
+    waiting: list[tuple[int, int, _Pair]] = field(factory=list)
+    waiting_bytes: int = 0
     running: dict[Future[Measured | Failed], _Pair] = field(factory=dict)
     own: ExitStack = field(factory=ExitStack)
 
@@ -413,13 +681,14 @@ class _Run:
     def rows(self, pairs: Iterator[_Pair]) -> Iterator[Measured | Failed]:
         """The rows of pairs, which are read as they are needed."""
         try:
-            for pair in pairs:
+            for place, pair in enumerate(pairs):
                 if self.results is not None and (known := self.results.get(pair.key)) is not None:
                     yield known
                     continue
-                self.waiting.add(pair)
+                heappush(self.waiting, (-pair.size, place, pair))  # of equal ones the first goes first
+                self.waiting_bytes += pair.size
                 self._begin()
-                while len(self.running) >= self.most and self.waiting.size > self.ahead:
+                while len(self.running) >= self.most and self.waiting_bytes > self.ahead:
                     yield from self._done()
                 yield from self._done(0)
             while self.running:
@@ -432,7 +701,8 @@ class _Run:
     def _begin(self) -> None:
         """Give the workers what they have room for; those of a pool that broke are replaced."""
         while self.waiting and len(self.running) < self.most:
-            pair = self.waiting.next()
+            pair = heappop(self.waiting)[2]
+            self.waiting_bytes -= pair.size
             try:
                 future = self._submit(self.executor, pair)
             except BrokenExecutor as error:
@@ -470,9 +740,7 @@ class _Run:
         rows = []
         for future in done:
             pair = self.running.pop(future)
-            rows.append(row := _taken(pair, self._row(future, pair), self.results))
-            if isinstance(row, Measured):
-                self.waiting.learn(pair, row)
+            rows.append(_taken(pair, self._row(future, pair), self.results))
         self._begin()
         yield from rows
 

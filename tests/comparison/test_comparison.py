@@ -13,8 +13,7 @@ from attrs import evolve
 
 from agentctx import Budget, ConfigError, FitContextWindow, InvalidInput, Pipeline
 from agentctx.comparison import Contender, Failed, Measured, Results, compare, measure, processes, read_contenders
-from agentctx.comparison.contenders import READY, contender
-from agentctx.comparison.run import read_rows
+from agentctx.comparison.run import READY, contender, read_rows
 from agentctx.replay import Recording
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.transcripts import read_transcripts
@@ -96,34 +95,29 @@ def test_sessions_are_read_as_they_are_needed():
     assert len(taken) <= 4
 
 
-class Timed(ThreadPoolExecutor):
-    """One thread, which waits until it may begin, and pipelines that take so many seconds for a byte of messages.
+class Waiting(ThreadPoolExecutor):
+    """One thread, which waits until it may begin."""
 
-    Args:
-        rates: How many, by the pipeline's name.
-    """
-
-    def __init__(self, rates):
+    def __init__(self):
         super().__init__(1)
-        self.rates, self.begun, self.may = rates, [], Event()
+        self.begun, self.may = [], Event()
 
     def submit(self, run, recording, pipeline, session, model):
         """Take down what is begun, and run it when everything has been read."""
         self.begun.append((session, pipeline.name))
         return super().submit(self._row, run, recording, pipeline, session, model)
 
-    def _row(self, run, recording, pipeline, session, model):
+    def _row(self, run, *pair):
         assert self.may.wait(300)
-        seconds = self.rates[pipeline.name] * len(json.dumps(recording.messages))
-        return evolve(run(recording, pipeline, session, model), seconds=seconds)
+        return run(*pair)
 
 
-def test_what_takes_longest_goes_first():
-    """What waits goes by its size and by how long its pipeline took others; one that nothing is known of goes first."""
+def test_what_is_largest_goes_first():
+    """What waits goes by its size, and of what is as large, the first goes first."""
     given = [(f"s{place}", session(2, said=f"{place} ")) for place in range(4)]
     given[2:2] = [("large", session(12, said="2 "))]
 
-    with Timed({"everything": 1, "oldest_out": 3}) as thread:
+    with Waiting() as thread:
 
         def corpus():
             yield from given
@@ -134,9 +128,9 @@ def test_what_takes_longest_goes_first():
     assert thread.begun == [
         ("s0", "everything"),  # two are with the executor before anything waits
         ("s0", "oldest_out"),
+        ("large", "everything"),
         ("large", "oldest_out"),
-        ("large", "everything"),  # more than three times as large as the others
-        *((f"s{place}", name) for name in ("oldest_out", "everything") for place in (1, 2, 3)),
+        *((f"s{place}", name) for place in (1, 2, 3) for name in ("everything", "oldest_out")),
     ]
 
 
