@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 try:
     from agentctx.characters import visible
-    from agentctx.cli.streams import give_up_stdout, take_closed_places
     from agentctx.lazy import unmet
 except ImportError as error:  # the files of two packages are mixed up; the command of either begins at this name
     sys.stderr.write(f"error: {error}\n")
@@ -23,6 +23,7 @@ def main() -> None:
     """Run the command line and exit: 0 fine, 1 found something, 2 bad input or usage."""
     try:
         from agentctx.cli.app import app  # noqa: PLC0415 - typer and rich may be missing: that is what is asked here
+        from agentctx.cli.console import give_up_stdout  # noqa: PLC0415 - as above
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(130)
@@ -55,3 +56,17 @@ class _Visible(io.TextIOWrapper):
         """Write what can be seen of the text."""
         super().write(visible(text))
         return len(text)
+
+
+def take_closed_places() -> None:
+    """Take the places of the standard streams that are closed: the next file that is opened would get them.
+
+    What is written to a closed stdout is an error of writing, as any other.
+    """
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - till the end
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - till the end

@@ -9,9 +9,8 @@ import typer
 from agentctx import __version__
 from agentctx.cli.compare import compare
 from agentctx.cli.proxy import proxy
-from agentctx.cli.replay import replay, report
+from agentctx.cli.replay import replay, report, sessions
 from agentctx.cli.request import compact, convert, count, validate, window
-from agentctx.cli.sessions import sessions
 from agentctx.cli.store import recall, store_app
 
 _EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that cannot fit); 2 bad input or usage."

@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentctx.characters import IN_ASCII, escaped, on_one_line, printable
-from agentctx.cli.streams import give_up_stdout
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
 from agentctx.reports import Report, report_text
@@ -52,6 +51,11 @@ def printing() -> Iterator[Console]:
     text = captured.get().translate(IN_ASCII if console.options.ascii_only else {})
     sys.stdout.write(text if console.is_terminal else _TRAILING.sub("", text))
     sys.stdout.flush()
+
+
+def give_up_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere, so that the exit can flush it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def err() -> Console:

@@ -15,11 +15,20 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.native import string_of
 from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
-from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of
+from agentctx.transcripts.files import (
+    Fields,
+    Glance,
+    LogLines,
+    Read,
+    left_out,
+    object_in,
+    object_of,
+    objects_in,
+    text_in,
+)
 
 NAME = "Claude Code"
 
@@ -80,10 +89,10 @@ def glance(lines: Iterable[bytes]) -> Glance:
         if not begins and not (b'"usage"' in line and b'"assistant"' in line):
             continue
         fields = object_of(line)
-        project = project or string_of(fields, "cwd")
+        project = project or text_in(fields, "cwd")
         message = _seen_by_the_model(fields)
         if message is not None and fields["type"] == "assistant":
-            answer = string_of(message, "id") or f"line {len(places)}"
+            answer = text_in(message, "id") or f"line {len(places)}"
             said = _said(None, message, fields)
             _bill(billed, places.setdefault(answer, len(places)), said)
     calls = tuple(billed.values())
@@ -136,9 +145,9 @@ class _Log:
 
     def add(self, line: Fields) -> None:
         """Take in one line."""
-        uuid = string_of(line, "uuid")
+        uuid = text_in(line, "uuid")
         if self.id is None:
-            self.id = string_of(line, "sessionId") or string_of(line, "session_id")
+            self.id = text_in(line, "sessionId", "session_id")
         if uuid is not None and uuid in self.parents:  # a session that was taken up again holds lines twice
             return
         side = _is_side(line)
@@ -151,7 +160,7 @@ class _Log:
 
     def _parent(self, line: Fields, chain: str | None) -> str | None:
         """The line that one stands on: where a summary, or another file, lies between them, the one before it."""
-        parent = string_of(line, "parentUuid") or string_of(line, "logicalParentUuid")
+        parent = text_in(line, "parentUuid", "logicalParentUuid")
         if parent in self.parents:
             return parent
         summed = line.get("subtype") == "compact_boundary" or line.get("isCompactSummary") is True
@@ -198,18 +207,16 @@ def _last_branch(log: _Log, said: Sequence[_Said]) -> list[_Said]:
         branch.add(last)
         last = log.parents.get(last)
     on_it = [one for one in said if one.uuid is None or one.uuid in branch]
-    answers = {string_of(one.message, "id") for one in on_it if one.message.get("role") == "assistant"} - {None}
-    whole = [one for one in said if one.uuid in branch or one.uuid is None or string_of(one.message, "id") in answers]
-    calls = {
-        string_of(block, "id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"
-    }
+    answers = {text_in(one.message, "id") for one in on_it if one.message.get("role") == "assistant"} - {None}
+    whole = [one for one in said if one.uuid in branch or one.uuid is None or text_in(one.message, "id") in answers]
+    calls = {text_in(block, "id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"}
     kept = {id(one) for one in whole}
     return [one for one in said if id(one) in kept or _answers_only(one.message, calls)]
 
 
 def _answers_only(message: Fields, calls: set[str | None]) -> bool:
     results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
-    return bool(results) and all(string_of(block, "tool_use_id") in calls for block in results)
+    return bool(results) and all(text_in(block, "tool_use_id") in calls for block in results)
 
 
 def _joined(said: Iterable[_Said]) -> tuple[list[Native], list[Billed]]:
@@ -228,9 +235,9 @@ def _joined(said: Iterable[_Said]) -> tuple[list[Native], list[Billed]]:
             messages.append({"role": "assistant", "content": []})
             if isinstance(answer, str):
                 answers[answer] = place
-        calls = {string_of(block, "id") for block in _blocks(messages[place])} - {None}
+        calls = {text_in(block, "id") for block in _blocks(messages[place])} - {None}
         for block in _as_blocks(one.message["content"]):
-            call = isinstance(block, Mapping) and block.get("type") == "tool_use" and string_of(block, "id")
+            call = isinstance(block, Mapping) and block.get("type") == "tool_use" and text_in(block, "id")
             if call not in calls:
                 messages[place]["content"].append(block)
         _bill(billed, place, one)
@@ -254,7 +261,7 @@ def _bill(billed: dict[int, Billed], place: int, said: _Said) -> None:
     usage = usage_of(said.message.get("usage"))
     if usage is None:
         return
-    now = Billed(place, usage, string_of(said.message, "model"), said.at, said.cost)
+    now = Billed(place, usage, text_in(said.message, "model"), said.at, said.cost)
     before = billed.get(place)
     if before is not None:
         output = max(before.usage.output, usage.output)
@@ -270,8 +277,8 @@ def _seen_by_the_model(line: Fields) -> dict[str, Any] | None:
     """
     message = line.get("message")
     if line.get("type") == "attachment":
-        attachment = line.get("attachment")  # what the user said while the model worked, or the program's own
-        if not isinstance(attachment, Mapping) or attachment.get("type") != "queued_command":
+        attachment = object_in(line, "attachment")  # what the user said while the model worked, or the program's own
+        if attachment.get("type") != "queued_command":
             return None
         prompt = attachment.get("prompt")
         return {"role": "user", "content": prompt} if prompt and isinstance(prompt, (str, list)) else None
@@ -292,7 +299,7 @@ def _is_side(line: Fields) -> bool:
 
 
 def _agent(line: Fields) -> str | None:
-    return string_of(line, "agentId") or string_of(line, "parent_tool_use_id")
+    return text_in(line, "agentId", "parent_tool_use_id")
 
 
 def _as_blocks(content: Native) -> list[Native]:
@@ -300,5 +307,4 @@ def _as_blocks(content: Native) -> list[Native]:
 
 
 def _blocks(message: Fields) -> list[Fields]:
-    content = message["content"]
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return objects_in(message, "content")

@@ -12,11 +12,10 @@ from attrs import define, field
 
 from agentctx.economics import Usage
 from agentctx.errors import InvalidInput
-from agentctx.formats.native import string_of
 from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
-from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of
+from agentctx.transcripts.files import Fields, Glance, LogLines, Read, left_out, object_of, text_in
 
 NAME = "Codex"
 
@@ -69,8 +68,7 @@ def glance(lines: Iterable[bytes]) -> Glance:
             fields = object_of(line)
             if fields.get("type") in ("session_meta", "turn_context", "event_msg"):
                 rollout.add(fields)
-            payload = fields.get("payload")
-            project = project or (string_of(payload, "cwd") if isinstance(payload, Mapping) else None)
+            project = project or text_in(fields.get("payload"), "cwd")
     return Glance(project, rollout.model, tuple(rollout.billed))
 
 
@@ -98,7 +96,7 @@ class _Rollout:
         elif kind == "session_meta":
             self._begin(payload)
         elif kind == "turn_context":
-            self.model = string_of(payload, "model") or self.model
+            self.model = text_in(payload, "model") or self.model
         elif kind == "compacted":
             self.compacted += 1
         elif kind == "response_item":
@@ -124,9 +122,8 @@ class _Rollout:
     def _begin(self, payload: Fields) -> None:
         if self.id is not None:  # a session that goes on from another begins with that one's line, too
             return
-        self.id = string_of(payload, "id") or string_of(payload, "session_id") or ""
-        prompt = payload.get("base_instructions")
-        self.system = string_of(prompt, "text") if isinstance(prompt, Mapping) else string_of(payload, "instructions")
+        self.id = text_in(payload, "id", "session_id") or ""
+        self.system = text_in(payload.get("base_instructions"), "text") or text_in(payload, "instructions")
 
     def _add_early(self, line: Fields) -> None:
         kind = line.get("type")

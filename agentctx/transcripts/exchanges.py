@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import evolve
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.native import fields_or_none, string_of
+from agentctx.formats.native import fields_or_none
 from agentctx.formats.registry import FORMATS
 from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import number, seconds, usage_of
-from agentctx.transcripts.files import Fields, Read
+from agentctx.transcripts.files import Fields, Read, list_in, object_in, objects_in, text_in
 
 OPENAI_BATCH = "an OpenAI batch"
 ANTHROPIC_BATCH = "an Anthropic batch"
@@ -68,15 +68,14 @@ def read(fields: Fields, place: str) -> Read:
     messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
     more, notes = _answer(answer)
     tools = tools_of(request)
-    model = string_of(request, "model") or string_of(request, "modelId")
-    model = model or string_of(fields, "modelId") or string_of(fields, "model")
+    model = text_in(request, "model", "modelId") or text_in(fields, "modelId", "model")
     recording = Recording(
         [*messages, *more],
         system=system_of(request),
         tools=tools or None if isinstance(tools, list) else None,
         format=_format(request, key, more, fields),
         model=model or _model(answer),
-        id=string_of(fields, "custom_id") or string_of(fields, "id") or string_of(fields, "requestId"),
+        id=text_in(fields, "custom_id", "id", "requestId"),
         pending=not more,
         billed=_billed(fields, answer, len(messages), model) if more else (),
     )
@@ -126,9 +125,8 @@ def _parts(fields: Fields) -> tuple[Fields | None, Native]:
     if "custom_id" in fields:
         return _with_messages(fields.get("body")) or _with_messages(fields.get("params")), None
     if fields.get("schemaType") == "ModelInvocationLog":
-        asked, said = fields.get("input"), fields.get("output")
-        inside = asked.get("inputBodyJson") if isinstance(asked, Mapping) else None
-        return _with_messages(inside), said.get("outputBodyJson") if isinstance(said, Mapping) else None
+        asked, said = object_in(fields, "input"), object_in(fields, "output")
+        return _with_messages(asked.get("inputBodyJson")), said.get("outputBodyJson")
     answer = next((fields[key] for key in _ANSWERS if fields.get(key) is not None), None)
     return _request_of(fields), _unwrapped(answer)
 
@@ -181,28 +179,23 @@ def _answer(answer: Native) -> tuple[list[Native], tuple[str, ...]]:
         kept = {key: value for key, value in message.items() if value is not None and value != []}
         messages.append({"content": None, **kept, "role": "assistant"})
     output, content = answer.get("output"), answer.get("content")
-    if isinstance(output, list):  # Responses
-        messages += [item for item in output if isinstance(item, Mapping)]
+    messages += objects_in(answer, "output")  # Responses
     if (answer.get("role") == "assistant" or answer.get("type") == "message") and isinstance(content, list) and content:
         messages.append({"role": "assistant", "content": content})
-    candidate = _first(answer, "candidates")
-    content = candidate.get("content") if isinstance(candidate, Mapping) else None
-    if isinstance(content, Mapping) and content.get("parts"):
-        messages.append({"role": "model", **content})
-    message = output.get("message") if isinstance(output, Mapping) else None
-    return messages or ([message] if isinstance(message, Mapping) else []), ()  # the last is Bedrock's
+    candidate = object_in(_first(answer, "candidates"), "content")
+    if candidate.get("parts"):
+        messages.append({"role": "model", **candidate})
+    message = object_in(output, "message")  # Bedrock's
+    return messages or ([message] if message else []), ()
 
 
 def chat_message(answer: Fields) -> Fields | None:
     """The message of an answer in the shape of Chat Completions: that of its first choice."""
-    choice = _first(answer, "choices")
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    return message if isinstance(message, Mapping) else None
+    return object_in(_first(answer, "choices"), "message") or None
 
 
 def _first(fields: Fields, key: str) -> Native:
-    value = fields.get(key)
-    return value[0] if isinstance(value, list) and value else None
+    return next(iter(list_in(fields, key)), None)
 
 
 def _format(request: Fields, key: str, more: Sequence[Native], fields: Fields) -> str | None:
@@ -233,4 +226,4 @@ def _moment(value: Native) -> float | None:
 
 
 def _model(answer: Native) -> str | None:
-    return (string_of(answer, "model") or string_of(answer, "modelVersion")) if isinstance(answer, Mapping) else None
+    return text_in(answer, "model", "modelVersion")

@@ -18,7 +18,7 @@ from functools import cache
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from pkgutil import get_data
-from typing import IO, Any, cast
+from typing import IO, Any, TypeGuard, cast
 
 from attrs import define, field, frozen
 
@@ -213,6 +213,32 @@ def object_of(line: bytes) -> Fields:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def text_in(value: Native, *keys: str) -> str | None:
+    """Return the first field of these keys that is a string; None where no field is, or the value is no object."""
+    return next((value[key] for key in keys if isinstance(value.get(key), str)), None) if _is_object(value) else None
+
+
+def object_in(value: Native, *keys: str) -> Fields:
+    """Go down an object by these keys, and return the object there; an empty one where there is none."""
+    for key in keys:
+        value = value.get(key) if _is_object(value) else None
+    return value if _is_object(value) else {}
+
+
+def list_in(value: Native, *keys: str) -> Sequence[Native]:
+    """Return the first field of these keys that is a list; an empty one where no field is."""
+    return next((value[key] for key in keys if isinstance(value.get(key), list)), ()) if _is_object(value) else ()
+
+
+def objects_in(value: Native, key: str) -> list[Fields]:
+    """Return the objects in the list of a field."""
+    return [item for item in list_in(value, key) if _is_object(item)]
+
+
+def _is_object(value: Native) -> TypeGuard[Fields]:
+    return isinstance(value, Mapping)
 
 
 def place(name: str, line: int) -> str:

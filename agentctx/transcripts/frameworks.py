@@ -1,4 +1,7 @@
-"""The messages that frameworks keep, read as a provider takes them: LangChain's, Pydantic AI's, OpenAI Agents'.
+"""The messages that frameworks keep, read as a provider takes them.
+
+LangChain's, Pydantic AI's, OpenAI Agents', OpenHands' events (of its server: ``action``, ``observation``; of its SDK:
+``kind``), and Inspect's logs (``.eval``, a zip archive with a file for each sample; ``.json``, one document).
 
 A framework's messages are no provider's. They are read as values first, a ``Turns``; whether there is signed reasoning,
 which only Anthropic's shape can hold, shows when all of them are read: without any, they are Chat Completions.
@@ -8,20 +11,40 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.economics import Usage
 from agentctx.errors import InvalidInput
-from agentctx.formats.native import string_of
 from agentctx.formats.registry import format_named
 from agentctx.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.models.table import find
 from agentctx.replay import Billed, Recording
 from agentctx.transcripts.costs import seconds, usage_of
-from agentctx.transcripts.files import Fields, Read, left_out, tool_of
+from agentctx.transcripts.exchanges import chat_message
+from agentctx.transcripts.files import (
+    Fields,
+    Read,
+    left_out,
+    list_in,
+    object_in,
+    objects_in,
+    parse,
+    text_in,
+    tool_of,
+)
+
+if TYPE_CHECKING:
+    import zipfile
+else:
+    try:  # before Python 3.14 the standard library does not unpack what Inspect packs
+        from backports.zstd import zipfile
+    except ModuleNotFoundError:
+        import zipfile
 
 LANGCHAIN = "LangChain"
 LANGGRAPH_STATE = "LangGraph (state)"
@@ -36,7 +59,6 @@ _LANGCHAIN_ROLES = {
     "function": "tool",
 }
 _STATE_KEYS = frozenset({"values", "channel_values", "config", "metadata"})
-_THREAD = ("config", "configurable", "thread_id")
 
 
 def read_langchain(messages: Sequence[Native], beside: Fields) -> Read:
@@ -48,7 +70,7 @@ def read_langchain(messages: Sequence[Native], beside: Fields) -> Read:
     turns = Turns()
     for index, message in enumerate(messages):
         _add_langchain(turns, message, f"messages[{index}]")
-    return Read(turns.recording(id=string_of(beside, "id")))
+    return Read(turns.recording(id=text_in(beside, "id")))
 
 
 def read_langgraph_state(state: Fields, place: str) -> Iterator[Read]:
@@ -86,10 +108,7 @@ def _is_langchain(value: Native) -> bool:
 
 
 def _thread(state: Fields) -> str | None:
-    value: Native = state
-    for key in _THREAD:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else None
+    return text_in(object_in(state, "config", "configurable"), "thread_id")
 
 
 def _add_langchain(turns: Turns, message: Native, where: str) -> None:
@@ -100,11 +119,10 @@ def _add_langchain(turns: Turns, message: Native, where: str) -> None:
     if role == "tool":
         turns.add("tool", [_langchain_result(said)])
     elif role == "assistant":
-        valid, invalid = (calls_beside(said.get(key), "name", "args") for key in ("tool_calls", "invalid_tool_calls"))
-        turns.answer(content, [*valid, *invalid])
-        named = said.get("response_metadata")
-        model = (named.get("model_name") or named.get("model")) if isinstance(named, Mapping) else None
-        turns.bill(usage_of(said.get("usage_metadata")), model if isinstance(model, str) else None)
+        keys = ("tool_calls", "invalid_tool_calls")
+        turns.answer(content, [call for key in keys for call in calls_beside(said, key, "name", "args")])
+        model = text_in(object_in(said, "response_metadata"), "model_name", "model")
+        turns.bill(usage_of(said.get("usage_metadata")), model)
     elif role is not None:
         turns.add(role, content_parts(content))
 
@@ -116,8 +134,8 @@ def _langchain_fields(message: Native) -> dict[str, Any] | None:
     if isinstance(message.get("data"), Mapping):
         return {**message["data"], "type": message.get("type")}
     if isinstance(message.get("kwargs"), Mapping):
-        path = message.get("id")
-        name = str(path[-1]) if isinstance(path, list) and path else ""
+        path = list_in(message, "id")
+        name = str(path[-1]) if path else ""
         kind = name.removesuffix("Chunk").removesuffix("Message").lower()
         return {"type": kind, **message["kwargs"]}
     return dict(message) if "content" in message and "type" in message else None
@@ -131,11 +149,11 @@ def _langchain_role(said: Fields) -> str | None:
 
 
 def _langchain_result(said: Fields) -> Part:
-    call = string_of(said, "tool_call_id")
+    call = text_in(said, "tool_call_id")
     return ToolResult(
         str(said.get("name")) if call is None else call,
         tuple(content_parts(said.get("content"))),
-        string_of(said, "name"),
+        text_in(said, "name"),
         is_error=said.get("status") == "error",
     )
 
@@ -163,7 +181,7 @@ def read_pydantic_ai(messages: Sequence[Native], _beside: Fields) -> Read:
         if message.get("kind") == "response":
             turns.add("assistant", [part for each in parts if (part := _answer_part(each)) is not None])
             at = seconds(message.get("timestamp"))
-            turns.bill(usage_of(message.get("usage")), string_of(message, "model_name"), at)
+            turns.bill(usage_of(message.get("usage")), text_in(message, "model_name"), at)
         else:
             _add_request(turns, parts)
     return Read(turns.recording(id=name if isinstance(name, str) else None))
@@ -189,7 +207,7 @@ def _tool_return(part: Fields) -> ToolResult:
     content = part.get("content")
     said = _said(content) if isinstance(content, (str, list)) else [Text(arguments(content))]
     failed = part.get("part_kind") == "retry-prompt" or part.get("outcome") == "failed"
-    return ToolResult(str(part.get("tool_call_id")), tuple(said), string_of(part, "tool_name"), is_error=failed)
+    return ToolResult(str(part.get("tool_call_id")), tuple(said), text_in(part, "tool_name"), is_error=failed)
 
 
 def _answer_part(part: Fields) -> Part | None:
@@ -251,15 +269,12 @@ def read_run_state(state: Fields, place: str) -> Iterator[Read]:
 
 def _other_items(items: Sequence[Native]) -> tuple[str, ...]:
     """What there is to say of items that hold none of Responses."""
-    others = [item for item in items if isinstance(item, Mapping) and not isinstance(item.get("raw_item"), Mapping)]
-    return left_out(others, "item")
+    return left_out([item for item in items if isinstance(item, Mapping) and not object_in(item, "raw_item")], "item")
 
 
 def _raw_items(items: Sequence[Native]) -> list[Native]:
-    raw = [item.get("raw_item") for item in items if isinstance(item, Mapping)]
-    return [
-        {key: value for key, value in each.items() if value is not None} for each in raw if isinstance(each, Mapping)
-    ]
+    raw = filter(None, (object_in(item, "raw_item") for item in items))
+    return [{key: value for key, value in item.items() if value is not None} for item in raw]
 
 
 @frozen
@@ -298,7 +313,7 @@ class Turns:
     def recording(
         self,
         *,
-        tools: Sequence[Native] | None = None,
+        tools: Sequence[Native] = (),
         model: str | None = None,
         id: str | None = None,  # noqa: A002 - as a recording calls it
     ) -> Recording:
@@ -311,7 +326,7 @@ class Turns:
         natives, places, system = (_for_anthropic if signed else _for_chat)(self.messages)
         billed = (Billed(places[bill.place], bill.usage, bill.model or model, bill.at) for bill in self._bills)
         format_name = "anthropic" if signed else "openai-chat"
-        definitions = [_tool(tool, format_name) for tool in tools or () if isinstance(tool, Mapping)]
+        definitions = [_tool(tool, format_name) for tool in tools if isinstance(tool, Mapping)]
         return Recording(
             natives,
             system=system,
@@ -369,21 +384,32 @@ def _results_first(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _tool(tool: Fields, format_name: str) -> dict[str, Any] | None:
-    inner = tool.get("function") if isinstance(tool.get("function"), Mapping) else tool
-    if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+    inner = object_in(tool, "function") or tool
+    name, description = text_in(inner, "name"), text_in(inner, "description")
+    if name is None:
         return None
     schema = inner.get("parameters") or inner.get("input_schema") or {"type": "object", "properties": {}}
-    said = {"description": inner["description"]} if isinstance(inner.get("description"), str) else {}
+    said = {"name": name} if description is None else {"name": name, "description": description}
     if format_name == "anthropic":
-        return {"name": inner["name"], **said, "input_schema": schema}
-    return {"type": "function", "function": {"name": inner["name"], **said, "parameters": schema}}
+        return {**said, "input_schema": schema}
+    return {"type": "function", "function": {**said, "parameters": schema}}
 
 
-def calls_beside(calls: Native, name: str, given: str) -> Iterator[ToolCall]:
-    """The calls that stand beside a message's content; ``name`` and ``given`` are the keys of tool and arguments."""
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-            yield ToolCall(call["id"], str(call.get(name)), arguments(call.get(given)))
+def calls_beside(message: Fields, key: str, name: str, given: str) -> list[ToolCall]:
+    """Read the calls that stand beside a message's content.
+
+    Args:
+        message: The message.
+        key: Where the calls are; a call may keep tool and arguments in its ``function``.
+        name: The key of the tool.
+        given: The key of the arguments.
+    """
+    calls = []
+    for call in objects_in(message, key):
+        inner = object_in(call, "function") or call
+        if (id_of_call := text_in(call, "id")) is not None:
+            calls.append(ToolCall(id_of_call, str(inner.get(name)), arguments(inner.get(given))))
+    return calls
 
 
 def arguments(value: Native) -> str:
@@ -407,7 +433,7 @@ def content_parts(content: Native, calls: Iterable[Native] = ()) -> list[Part]:
     """
     if isinstance(content, str):
         return [Text(content)] if content else []
-    blocks = content if isinstance(content, list) else [content]
+    blocks = content if isinstance(content, (list, tuple)) else [content]
     known = {call for call in calls if isinstance(call, str)}
     return [part for block in blocks if (part := _part(block, known)) is not None]
 
@@ -433,15 +459,12 @@ def _part(block: Native, calls: set[str]) -> Part | None:
 
 
 def _thinking(block: Fields) -> Thinking | None:
-    extras = block.get("extras")
-    signed = block.get("signature") or (extras.get("signature") if isinstance(extras, Mapping) else None)
-    hidden = block.get("data") if block.get("type") == "redacted_thinking" else None
+    signed = text_in(block, "signature") or text_in(object_in(block, "extras"), "signature")
+    hidden = text_in(block, "data") if block.get("type") == "redacted_thinking" else None
     if block.get("redacted") is True:  # as Inspect keeps it
         return Thinking("", encrypted=str(block.get("reasoning")))
-    text = next((block[key] for key in ("thinking", "reasoning", "text") if isinstance(block.get(key), str)), "")
-    if not text and not isinstance(hidden, str):
-        return None
-    return Thinking(text, signed if isinstance(signed, str) else None, hidden if isinstance(hidden, str) else None)
+    text = text_in(block, "thinking", "reasoning", "text") or ""
+    return Thinking(text, signed, hidden) if text or hidden is not None else None
 
 
 def _media(block: Fields) -> Media | None:
@@ -452,13 +475,12 @@ def _media(block: Fields) -> Media | None:
         return _from_url(kind, held)
     if not isinstance(held, Mapping):
         return None
-    data = next((held[key] for key in ("base64", "data", "file_data") if isinstance(held.get(key), str)), None)
-    url = held.get("url")
+    data, url = text_in(held, "base64", "data", "file_data"), text_in(held, "url")
     if data is None:
-        return _from_url(kind, url) if isinstance(url, str) else None
+        return None if url is None else _from_url(kind, url)
     if data.startswith("data:"):
         return _from_url(kind, data)
-    stated = next((held[key] for key in ("media_type", "mime_type") if isinstance(held.get(key), str)), None)
+    stated = text_in(held, "media_type", "mime_type")
     return Media(kind, stated or ("image/png" if kind == "image" else None), data)
 
 
@@ -470,3 +492,371 @@ def _from_url(kind: str, url: str) -> Media:
     """A picture, a sound or a document by its address, which may hold it."""
     found = _DATA_URL.fullmatch(url)
     return Media(kind, url=url) if found is None else Media(kind, found[1], found[2])
+
+
+OPENHANDS = "OpenHands"
+OPENHANDS_TRAJECTORY = "OpenHands (trajectory)"
+
+_SILENT = ("agent_state_changed", "change_agent_state", "null", "recall", "condensation")
+_KINDS = ("Event", "Observation", "Condensation", "CondensationRequest", "CondensationSummaryEvent")
+
+
+def read_openhands(events: Sequence[Native], beside: Fields) -> Read:
+    """The events of a conversation."""
+    # early versions keep an action together with its observation
+    flat = (one for event in events for one in (event if isinstance(event, list) else [event]))
+    said = [event for event in flat if isinstance(event, Mapping)]
+    ends = ("ObservationEvent", "AgentErrorEvent")
+    answered = {_call_of(event) for event in said if "observation" in event or event.get("kind") in ends}
+    conversation = _Conversation(answered=answered)
+    for event in said:
+        _take_in(conversation, event)
+    conversation.flush()
+    name = text_in(beside, "instance_id", "id")
+    times = conversation.condensed
+    often = "once" if times == 1 else f"{times:,} times"
+    notes = left_out([event for event in said if not _is_known(event)], "event")
+    if times:
+        notes = (*notes, f"the conversation was condensed {often} by OpenHands itself: its requests were shorter")
+    return Read(conversation.turns.recording(tools=conversation.tools, id=name), notes)
+
+
+def read_openhands_trajectory(document: Fields, place: str) -> Iterator[Read]:
+    """The events that a line of an evaluation's output, or a saved trajectory, holds."""
+    events = list_in(document, "history", "trajectory", "events")
+    if not events:
+        raise InvalidInput(place, "this trajectory of OpenHands holds no events: no model was called")
+    yield read_openhands(events, document)
+
+
+def read_openhands_folder(folder: Path, max_bytes: int) -> Iterator[Read]:
+    """The events of a folder as the SDK keeps them: ``events/event-00000-<id>.json``, a file each.
+
+    Args:
+        folder: The conversation's folder, or the one of its events.
+        max_bytes: All events together may have no more.
+
+    Raises:
+        InvalidInput: If no events are in it, one cannot be read, or they are larger together.
+    """
+    files = sorted([*folder.glob("event-*.json"), *folder.glob("events/event-*.json")])
+    if not files:
+        raise InvalidInput(str(folder), "is a directory, not a file")
+    size = sum(file.stat().st_size for file in files)
+    if size > max_bytes:
+        raise InvalidInput(str(folder), f"has more than {max_bytes:,} bytes: pass --max-bytes to read more of it")
+    events = [parse(str(file), (1, file.read_bytes())) for file in files]
+    name = folder.parent.name if folder.name == "events" else folder.name
+    yield read_openhands(events, {"id": name})
+
+
+@define
+class _Conversation:
+    """What the events have said so far.
+
+    An answer with several calls is an event for each call; it is one message, which stands where the first stands.
+    """
+
+    turns: Turns = field(factory=Turns)
+    tools: Sequence[Native] = ()
+    id: str | None = None
+    condensed: int = 0
+    answered: set[str] = field(factory=set)
+    _answer: tuple[str | None, list[Part], Fields] | None = None
+    _results: list[Part] = field(factory=list)
+
+    def say(self, role: str, parts: Sequence[Part]) -> None:
+        """What the user or the system said, or an answer without a call."""
+        self.flush()
+        self.turns.add(role, parts)
+
+    def ask(self, answer: str | None, parts: Sequence[Part], bill: Fields) -> None:
+        """A part of an answer: one that goes on with the answer before is joined with it."""
+        if self._answer is not None and answer is not None and self._answer[0] == answer:
+            known = {part.id for part in self._answer[1] if isinstance(part, ToolCall)}
+            new = [part for part in parts if isinstance(part, ToolCall) and part.id not in known]
+            self._answer[1].extend(new)
+            return
+        self.flush()
+        self._answer = answer, list(parts), bill
+
+    def hear(self, result: ToolResult) -> None:
+        """The result of a call."""
+        self._results.append(result)
+
+    def flush(self) -> None:
+        """The answer that is open is whole, and so are its results."""
+        if self._answer is not None:
+            _, parts, bill = self._answer
+            # the call that ends a task has no result, and is no call for those after it
+            ends = [each for each in parts if isinstance(each, ToolCall) and each.name == "finish"]
+            self.turns.add("assistant", [each for each in parts if each not in ends or each.id in self.answered])
+            self.turns.bill(usage_of(bill.get("usage")), text_in(bill, "model"), seconds(bill.get("timestamp")))
+            self._answer = None
+        self.turns.add("tool", self._results)
+        self._results = []
+
+
+def _is_known(event: Fields) -> bool:
+    """Whether an event is of a kind that OpenHands writes."""
+    kind = event.get("kind")
+    return kind.endswith(_KINDS) if isinstance(kind, str) else "observation" in event or "action" in event
+
+
+def _take_in(conversation: _Conversation, event: Fields) -> None:
+    if isinstance(event.get("kind"), str):
+        _take_in_of_sdk(conversation, event)
+    elif event.get("action") in _SILENT or event.get("observation") in _SILENT:
+        conversation.condensed += event.get("action") == "condensation"
+    elif "observation" in event:
+        _observe(conversation, event)
+    elif "action" in event:
+        _act(conversation, event)
+
+
+def _act(conversation: _Conversation, event: Fields) -> None:
+    args = object_in(event, "args")
+    action, content = event.get("action"), args.get("content")
+    if action == "system":
+        conversation.say("system", content_parts(content))
+        conversation.tools = list_in(args, "tools") or conversation.tools
+    elif action == "message" and event.get("source") == "user":
+        urls = (url for url in list_in(args, "image_urls") if isinstance(url, str))
+        shown = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        conversation.say("user", [*content_parts(content), *content_parts(shown)])
+    elif event.get("source") == "agent":
+        _answer(conversation, event, args)
+
+
+def _answer(conversation: _Conversation, event: Fields, args: Fields) -> None:
+    metadata = object_in(event, "tool_call_metadata")
+    response = object_in(metadata, "model_response")
+    bill = {"usage": response.get("usage"), "model": response.get("model"), "timestamp": event.get("timestamp")}
+    if (message := chat_message(response)) is not None:
+        conversation.ask(text_in(response, "id"), _parts(message), bill)
+    elif event.get("action") == "message":
+        conversation.ask(None, content_parts(args.get("content")), bill)
+    elif event.get("action") == "finish":
+        said = args.get("final_thought") or args.get("thought") or event.get("message")
+        conversation.ask(None, content_parts(str(said or "Done.")), bill)
+    else:
+        name, thought = metadata.get("function_name") or event.get("action"), text_in(args, "thought")
+        given = {key: value for key, value in args.items() if key != "thought"}
+        call = ToolCall(_call_of(event), str(name), arguments(given))
+        conversation.ask(None, [*content_parts(thought or ""), call], bill)
+
+
+def _observe(conversation: _Conversation, event: Fields) -> None:
+    content = event.get("content")
+    said = content if isinstance(content, str) else arguments(content)
+    if event.get("cause") is None and not object_in(event, "tool_call_metadata"):
+        conversation.say("user", content_parts(said))
+        return
+    failed = event.get("observation") == "error"
+    conversation.hear(ToolResult(_call_of(event), tuple(content_parts(said)), is_error=failed))
+
+
+def _call_of(event: Fields) -> str:
+    """The id of the call that an event is, or answers; without one, the number of the event that was the call."""
+    named = text_in(event, "tool_call_id") or text_in(object_in(event, "tool_call_metadata"), "tool_call_id")
+    return named or f"event_{event.get('cause', event.get('id'))}"
+
+
+def _parts(message: Fields) -> list[Part]:
+    """The parts of a message of Chat Completions."""
+    thought = text_in(message, "reasoning_content")
+    parts: list[Part] = [Thinking(thought)] if thought else []
+    calls = calls_beside(message, "tool_calls", "name", "arguments")
+    return [*parts, *content_parts(message.get("content")), *calls]
+
+
+def _take_in_of_sdk(conversation: _Conversation, event: Fields) -> None:
+    kind = event["kind"]
+    if kind == "SystemPromptEvent":
+        conversation.say("system", content_parts(event.get("system_prompt")))
+        conversation.tools = list_in(event, "tools") or conversation.tools
+    elif kind == "MessageEvent":
+        said = object_in(event, "llm_message")
+        parts = [*content_parts(said.get("content")), *content_parts(list_in(event, "extended_content"))]
+        if said.get("role") == "assistant":
+            conversation.ask(None, parts, {"timestamp": event.get("timestamp")})
+        else:
+            conversation.say("user", parts)
+    elif kind == "ActionEvent":
+        _act_of_sdk(conversation, event)
+    elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
+        _observe_of_sdk(conversation, event)
+    elif kind == "Condensation":
+        conversation.condensed += 1
+
+
+def _act_of_sdk(conversation: _Conversation, event: Fields) -> None:
+    call = object_in(event, "tool_call")
+    inner = object_in(call, "function") or call
+    name = inner.get("name") or event.get("tool_name")
+    asked = ToolCall(_call_of(event), str(name), arguments(inner.get("arguments")))
+    thought, reasoning = content_parts(list_in(event, "thinking_blocks")), text_in(event, "reasoning_content")
+    if not thought and reasoning:
+        thought = [Thinking(reasoning)]
+    said = content_parts(text_in(event, "thought") or list_in(event, "thought"))
+    parts = [*thought, *said, asked]
+    if name == "finish" and asked.id not in conversation.answered and not said:
+        parts.append(Text(text_in(event.get("action"), "message") or "Done."))
+    conversation.ask(text_in(event, "llm_response_id"), parts, {"timestamp": event.get("timestamp")})
+
+
+def _observe_of_sdk(conversation: _Conversation, event: Fields) -> None:
+    held = object_in(event, "observation")
+    content = next((held[key] for key in ("content", "output", "message", "text") if held.get(key)), None)
+    failed = event["kind"] != "ObservationEvent" or held.get("is_error") is True
+    if content is None:
+        content = event.get("error") or event.get("rejection_reason") or arguments(held)
+    parts = content_parts(content if isinstance(content, (str, list)) else arguments(content))
+    conversation.hear(ToolResult(_call_of(event), tuple(parts), text_in(event, "tool_name"), is_error=failed))
+
+
+INSPECT_LOG = "Inspect (evaluation log)"
+INSPECT = "Inspect"
+
+_KEPT_APART = "attachment://"
+_BUFFER = 1 << 20
+
+
+def read_inspect_archive(file: IO[bytes], name: str, max_bytes: int) -> Iterator[Read]:
+    """The samples of an ``.eval`` file, one by one.
+
+    Args:
+        file: The archive, which is sought in.
+        name: What errors call it.
+        max_bytes: All samples together may have no more, unpacked.
+
+    Raises:
+        InvalidInput: If it is another archive, damaged, or larger; says what to do.
+    """
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise InvalidInput(name, f"damaged archive: {error}") from None
+    names = sorted((one for one in archive.namelist() if one.startswith("samples/")), key=_in_order)
+    if not names and not any(one in archive.namelist() for one in ("header.json", "_journal/start.json")):
+        raise InvalidInput(name, "this is a zip archive, and not an .eval file of Inspect: unpack it first")
+    if not names:
+        raise InvalidInput(name, "this .eval file of Inspect holds no sample: no model was called")
+    left = max_bytes
+    for one in names:
+        where = f"{name}, {one}"
+        content = _member(archive, one, name, left, max_bytes)
+        left -= len(content)
+        sample = parse(where, (1, content))
+        if not isinstance(sample, Mapping):
+            raise InvalidInput(where, "this is no sample of Inspect")
+        yield from _sample(sample, where)
+
+
+def _in_order(name: str) -> list[tuple[bool, int, str]]:
+    words = name.replace("/", "_").replace(".", "_").split("_")
+    return [(word.isdigit(), int(word) if word.isdecimal() else 0, word) for word in words]
+
+
+def _member(archive: zipfile.ZipFile, name: str, where: str, left: int, most: int) -> bytes:
+    try:
+        content = _unpacked(archive, name, left + 1)
+    except NotImplementedError:
+        install = "pip install 'agentctx-middleware[inspect-logs]'"
+        what = f"packed with zstd, which Python before 3.14 does not unpack by itself: {install}"
+        raise InvalidInput(where, what) from None
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error) as error:
+        raise InvalidInput(where, f"damaged archive: {name}: {error}") from None
+    except Exception as error:
+        if type(error).__name__ not in ("ZstdError", "LZMAError"):  # of a library that may not be there
+            raise
+        raise InvalidInput(where, f"damaged archive: {name}: {error}") from None
+    if len(content) > left:
+        raise InvalidInput(where, f"has more than {most:,} bytes, unpacked: pass --max-bytes to read more of it")
+    return content
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """What a file of an archive holds, but no more of it than ``most`` bytes."""
+    pieces, size = [], 0
+    with archive.open(name) as member:
+        while size < most and (piece := member.read(min(_BUFFER, most - size))):
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces)
+
+
+def read_inspect_log(log: Fields, place: str) -> Iterator[Read]:
+    """The samples of a log that is one document."""
+    samples = list_in(log, "samples")
+    if not samples:
+        raise InvalidInput(place, "this log of Inspect holds no sample: no model was called")
+    for index, sample in enumerate(samples):
+        if isinstance(sample, Mapping):
+            yield from _sample(sample, f"{place}, samples[{index}]")
+
+
+def _sample(sample: Fields, place: str) -> Iterator[Read]:
+    messages = list_in(sample, "messages")
+    if not messages:
+        raise InvalidInput(place, "this sample holds no messages: no model was called")
+    yield read_inspect(messages, sample)
+
+
+def read_inspect(messages: Sequence[Native], sample: Fields) -> Read:
+    """Messages as Inspect keeps them, with the sample that they stand in."""
+    apart = object_in(sample, "attachments")
+    turns, model, bills = Turns(), None, _bills(sample)
+    others: list[Fields] = []
+    for message in messages:
+        if not isinstance(message, Mapping):
+            continue
+        said = _whole(message, apart)
+        role = said.get("role")
+        if role == "tool":
+            turns.add("tool", [_result(said)])
+        elif role == "assistant":
+            turns.answer(said.get("content"), calls_beside(said, "tool_calls", "function", "arguments"))
+            model = text_in(said, "model") or model
+            usage, at = bills.get(str(said.get("id")), (None, None))
+            turns.bill(usage_of(usage), model, at)
+        elif isinstance(role, str):
+            turns.add("system" if role in ("system", "developer") else "user", content_parts(said.get("content")))
+        else:
+            others.append(message)
+    name = None if sample.get("id") is None else f"{sample.get('id')}/{sample.get('epoch', 1)}"
+    tools = next(filter(None, (list_in(event, "tools") for event in _model_events(sample))), ())
+    return Read(turns.recording(tools=tools, model=model, id=name), left_out(others, "message"))
+
+
+def _whole(value: Native, apart: Mapping[str, Native]) -> Native:
+    """A value with the long texts that are kept apart back in their places."""
+    if isinstance(value, str) and value.startswith(_KEPT_APART):
+        found = apart.get(value.removeprefix(_KEPT_APART))
+        return found if isinstance(found, str) else value
+    if isinstance(value, Mapping):
+        return {key: _whole(each, apart) for key, each in value.items()}
+    return [_whole(each, apart) for each in value] if isinstance(value, list) else value
+
+
+def _result(said: Fields) -> Part:
+    error = said.get("error")
+    parts = content_parts(said.get("content"))
+    if not parts and isinstance(error, Mapping):
+        parts = content_parts(str(error.get("message")))
+    called, named = str(said.get("tool_call_id")), text_in(said, "function")
+    return ToolResult(called, tuple(parts), named, is_error=error is not None)
+
+
+def _model_events(sample: Fields) -> list[Fields]:
+    return [event for event in objects_in(sample, "events") if event.get("event") == "model"]
+
+
+def _bills(sample: Fields) -> dict[str, tuple[Native, float | None]]:
+    """What was billed for each answer, by the answer's id."""
+    found: dict[str, tuple[Native, float | None]] = {}
+    for event in _model_events(sample):
+        output = object_in(event, "output")
+        if (message := chat_message(output)) is not None:
+            found[str(message.get("id"))] = output.get("usage"), seconds(event.get("timestamp"))
+    return found

@@ -23,7 +23,7 @@ from agentctx.errors import InvalidInput
 from agentctx.formats.registry import FORMATS, format_named
 from agentctx.message import Native
 from agentctx.replay import Billed, Recording
-from agentctx.transcripts import claude_code, codex, exchanges, frameworks, inspect_ai, openhands
+from agentctx.transcripts import claude_code, codex, exchanges, frameworks
 from agentctx.transcripts.files import (
     LOOKED_AT,
     MAX_BYTES,
@@ -287,10 +287,10 @@ READERS: Mapping[str, ToolReader] = {
     frameworks.PYDANTIC_AI: ToolReader(messages=frameworks.read_pydantic_ai),
     frameworks.AGENTS_ITEMS: ToolReader(messages=frameworks.read_run_items),
     frameworks.AGENTS_STATE: ToolReader(document=frameworks.read_run_state),
-    inspect_ai.NAME: ToolReader(document=inspect_ai.read_log),
-    inspect_ai.MESSAGES: ToolReader(messages=inspect_ai.read),
-    openhands.NAME: ToolReader(messages=openhands.read),
-    openhands.TRAJECTORY: ToolReader(document=openhands.read_trajectory),
+    frameworks.INSPECT_LOG: ToolReader(document=frameworks.read_inspect_log),
+    frameworks.INSPECT: ToolReader(messages=frameworks.read_inspect),
+    frameworks.OPENHANDS: ToolReader(messages=frameworks.read_openhands),
+    frameworks.OPENHANDS_TRAJECTORY: ToolReader(document=frameworks.read_openhands_trajectory),
 }
 """The tools whose files are read, by the name that ``agentctx.transcripts.files`` knows their shape by."""
 
@@ -322,9 +322,8 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | 
     name = name_of(source)
     if source != "-" and Path(source).is_dir():
         with translated(name):
-            yield from (
-                _of_a_tool(read, openhands.NAME, name) for read in openhands.read_folder(Path(source), max_bytes)
-            )
+            for read in frameworks.read_openhands_folder(Path(source), max_bytes):
+                yield _of_a_tool(read, frameworks.OPENHANDS, name)
         return
     with opened(source, max_bytes) as stream:
         tell = _raised if wrong is None else wrong
@@ -333,8 +332,8 @@ def read_transcripts(source: str, max_bytes: int = MAX_BYTES, *, wrong: Wrong | 
             if source == "-":
                 raise InvalidInput(name, "this is a zip archive: give the file by its name")
             with Path(source).open("rb") as file:
-                for number, read in enumerate(inspect_ai.read_archive(file, name, max_bytes), 1):
-                    yield _of_a_tool(read, inspect_ai.NAME, f"{name}, sample {number}")
+                for number, read in enumerate(frameworks.read_inspect_archive(file, name, max_bytes), 1):
+                    yield _of_a_tool(read, frameworks.INSPECT_LOG, f"{name}, sample {number}")
             return
         refuse_other_kinds(name, start)
         lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
