@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
-from attrs import Factory, define, fields
+from attrs import Factory, define, evolve, fields
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -305,7 +305,7 @@ def _parquet_writer() -> ModuleType:
 def _write_parquet(path: str, rows: Sequence[Measured]) -> None:
     """Write all rows, whole or not at all; a column for each number, also where there is no row."""
     arrow = _parquet_writer()
-    kinds = {"str": arrow.string(), "int": arrow.int64(), "float": arrow.float64()}
+    kinds = {"str": arrow.string(), "int": arrow.int64(), "Sum": arrow.int64(), "float": arrow.float64()}
     columns = [(each.name, kinds[str(each.type).partition(" ")[0]]) for each in fields(Measured)]
     schema = arrow.schema([*columns, ("cached_share", arrow.float64())])
     table = arrow.Table.from_pylist(list(map(_told, rows)), schema)
@@ -327,41 +327,27 @@ def _tables(
     yield from _side_by_side(console, title, _lines(rows, contenders, sessions.found))
 
 
-_COLUMNS: tuple[tuple[str, Callable[[_Sums], str]], ...] = (
-    ("calls", lambda sums: f"{sums.of('calls'):,}"),
-    ("tokens\nsent", lambda sums: short(sums.of("tokens_sent"))),
-    ("cached", lambda sums: _share(sums.of("prefix_tokens"), sums.of("tokens_sent"))),
+_COLUMNS: tuple[tuple[str, Callable[[Measured], str]], ...] = (
+    ("calls", lambda sums: f"{sums.calls:,}"),
+    ("tokens\nsent", lambda sums: short(sums.tokens_sent)),
+    ("cached", lambda sums: _share(sums.prefix_tokens, sums.tokens_sent)),
     ("input\ncost", lambda sums: "-" if sums.usd is None else f"${sums.usd:,.2f}"),
-    ("cuts", lambda sums: f"{sums.of('compactions'):,}"),
-    ("refu-\nsed", lambda sums: f"{sums.of('invalid'):,}"),
-    ("too\nlarge", lambda sums: f"{sums.of('overflowed'):,}"),
-    ("visible", lambda sums: _share(sums.of("visible"), sums.of("values"))),
-    ("or re-\ncalled", lambda sums: _share(sums.of("visible") + sums.of("recallable"), sums.of("values"))),
-    ("user's\nwords", lambda sums: _share(sums.of("kept"), sums.of("said"))),
-    ("ms a\ncall", lambda sums: _milliseconds(1_000 * sums.seconds / max(1, sums.of("calls")))),
+    ("cuts", lambda sums: f"{sums.compactions:,}"),
+    ("refu-\nsed", lambda sums: f"{sums.invalid:,}"),
+    ("too\nlarge", lambda sums: f"{sums.overflowed:,}"),
+    ("visible", lambda sums: _share(sums.visible, sums.values)),
+    ("or re-\ncalled", lambda sums: _share(sums.visible + sums.recallable, sums.values)),
+    ("user's\nwords", lambda sums: _share(sums.kept, sums.said)),
+    ("ms a\ncall", lambda sums: _milliseconds(1_000 * sums.seconds / max(1, sums.calls))),
 )
 
 
-@define
-class _Sums:
-    """The rows of one pipeline, added up."""
-
-    rows: Sequence[Measured]
-
-    def of(self, name: str) -> int:
-        """The sum of a whole number."""
-        return sum(getattr(row, name) for row in self.rows)
-
-    @property
-    def usd(self) -> float | None:
-        """What the input costs; None where any of it is not known."""
-        known = [row.usd for row in self.rows if row.usd is not None]
-        return sum(known) if len(known) == len(self.rows) else None
-
-    @property
-    def seconds(self) -> float:
-        """How long preparing took."""
-        return sum(row.seconds for row in self.rows)
+def _sum(rows: Sequence[Measured]) -> Measured:
+    """Add up the rows of one pipeline; there is no cost where any of it is not known."""
+    costs = [row.usd for row in rows if row.usd is not None]
+    names = [each.name for each in fields(Measured) if str(each.type) in ("int", "Sum", "float")]
+    sums = {name: sum(getattr(row, name) for row in rows) for name in names}
+    return evolve(rows[0], **sums, usd=sum(costs) if len(costs) == len(rows) else None)
 
 
 def _milliseconds(time: float) -> str:
@@ -379,7 +365,7 @@ def _lines(rows: Sequence[Measured], contenders: Sequence[Contender], sessions: 
     for each in contenders:
         own = [row for row in rows if row.pipeline == each.name]
         part = f" ({len(own)} of {sessions})" if len(own) < sessions else ""
-        cells = [tell(_Sums(own)) for _, tell in _COLUMNS] if own else ["-"] * len(_COLUMNS)
+        cells = [tell(_sum(own)) for _, tell in _COLUMNS] if own else ["-"] * len(_COLUMNS)
         lines.append((on_one_line(each.name, _LONGEST_NAME) + part, cells))
     return lines
 

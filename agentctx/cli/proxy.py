@@ -96,9 +96,19 @@ def proxy(
     typed = options.Typed(window, reserve, trigger, None, "off", "off")
     most_bytes, most_memory = parse_bytes("--max-body", max_body), parse_bytes("--max-memory", max_memory)
     setup = _Setup(
-        Asked(typed, preset, pipeline, tuple(upstream or ()), most_bytes, max_connections, timeout, sign_aws),
-        Kept(max_conversations, most_memory, store, store_ttl),
-        host,
+        typed,
+        preset,
+        pipeline,
+        upstream=tuple(upstream or ()),
+        max_body=most_bytes,
+        max_connections=max_connections,
+        timeout=timeout,
+        sign_aws=sign_aws,
+        max_conversations=max_conversations,
+        max_memory=most_memory,
+        store=store,
+        ttl=store_ttl,
+        host=host,
     )
     if workers > 1 and store is None:
         msg = "--workers: several workers share their conversations in a store: pass --store PATH_OR_URL"
@@ -116,8 +126,8 @@ def proxy(
 
 
 @frozen
-class Asked:
-    """What was asked for of pipelines and providers."""
+class _Setup:
+    """Makes the application by what was asked for, in this process or in a worker's."""
 
     typed: options.Typed
     preset: PresetName | None
@@ -127,6 +137,12 @@ class Asked:
     max_connections: int
     timeout: float
     sign_aws: bool
+    max_conversations: int
+    max_memory: int
+    store: str | None
+    ttl: float
+    host: str
+    name: str = field(factory=lambda: f"agentctx-{token_hex(8)}")
 
     def pipeline_of(self, model: str | None) -> Pipeline:
         """The pipeline for a model.
@@ -140,32 +156,12 @@ class Asked:
         preset = PresetName.CODING_AGENT if self.pipeline is None and self.preset is None else self.preset
         return chosen_pipeline(self.typed, preset, self.pipeline, model)[1]
 
-
-@frozen
-class Kept:
-    """What was asked for of conversations."""
-
-    conversations: int
-    bytes: int
-    store: str | None
-    ttl: float
-
-
-@frozen
-class _Setup:
-    """Makes the application, in this process or in a worker's."""
-
-    asked: Asked
-    kept: Kept
-    host: str
-    name: str = field(factory=lambda: f"agentctx-{token_hex(8)}")
-
     @property
     def upstreams(self) -> Upstreams:
         """Where requests go."""
         from agentctx.proxy import Upstreams  # noqa: PLC0415 - an extra of its own
 
-        return Upstreams.parse(self.asked.upstream)
+        return Upstreams.parse(self.upstream)
 
     def __call__(self) -> Proxy:
         """The application.
@@ -175,20 +171,19 @@ class _Setup:
         """
         from agentctx.proxy import Histories, Proxy, Timeouts, server  # noqa: PLC0415 - as above
 
-        asked, kept = self.asked, self.kept
-        if asked.pipeline is not None or asked.typed.window is not None:
-            asked.pipeline_of(None)
+        if self.pipeline is not None or self.typed.window is not None:
+            self.pipeline_of(None)
         warmup()
         server.quiet()
         return Proxy(
-            asked.pipeline_of,
+            self.pipeline_of,
             self.upstreams,
-            max_body=asked.max_body,
-            max_requests=asked.max_connections,
-            timeouts=Timeouts(read=asked.timeout),
-            histories=Histories(kept.conversations, kept.bytes),
-            store=None if kept.store is None else store_at(kept.store, create=True, ttl=kept.ttl),
-            sign_aws=asked.sign_aws,
+            max_body=self.max_body,
+            max_requests=self.max_connections,
+            timeouts=Timeouts(read=self.timeout),
+            histories=Histories(self.max_conversations, self.max_memory),
+            store=None if self.store is None else store_at(self.store, create=True, ttl=self.ttl),
+            sign_aws=self.sign_aws,
             on_loopback=server.Listening(self.host).on_loopback,
             name=self.name,
         )

@@ -248,10 +248,9 @@ class Contender:
         return Pipeline(*self._stages(), budget=budget)
 
     def _named(self, named: str, model: str | None, size: Size) -> Pipeline:
-        found = pipeline_or_maker(named, self.name)
-        if isinstance(found, Pipeline):
-            return found if found.governing is not None else found.with_budget(self.budget(model, size))
-        made = called(found, named, self.name, self.budget(model, size), model)
+        maker = pipeline_or_maker(named, self.name)
+        is_made = isinstance(maker, Pipeline)
+        made = maker if is_made else called(maker, named, self.name, self.budget(model, size), model)
         if not isinstance(made, Pipeline):
             msg = f"{self.name}: {named} makes a {type(made).__name__}, and no Pipeline"
             raise ConfigError(msg)
@@ -773,7 +772,7 @@ class Results:
     """
 
     path: str
-    _rows: dict[str, dict[str, Any]] = field(init=False, factory=dict, repr=False)
+    _rows: dict[str, Measured] = field(init=False, factory=dict, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Read what is there; a last line that was not finished is taken away."""
@@ -786,7 +785,10 @@ class Results:
             raise InvalidInput(self.path, f"cannot be read: {error.strerror or error}") from None
         whole, _, rest = content.rpartition(b"\n")
         for number, line in enumerate(whole.splitlines() if content else (), 1):
-            key, row = _row(line, f"{self.path}: line {number}")
+            at, other = f"{self.path}: line {number}", "name another file for the results"
+            row, key = _row(line, at, other)
+            if key is None:
+                raise InvalidInput(at, f"is no row of a comparison: {other}")
             self._rows[key] = row
         if rest:
             if not (rest.startswith(_BEGINS) or (len(rest) < len(_BEGINS) and _BEGINS.startswith(rest))):
@@ -803,8 +805,7 @@ class Results:
         Args:
             key: What tells the session and the pipeline, with all that decides their row, from all others.
         """
-        row = self._rows.get(key)
-        return None if row is None else Measured.from_dict(row)
+        return self._rows.get(key)
 
     def put(self, key: str, row: Measured) -> None:
         """Write a row down.
@@ -816,27 +817,26 @@ class Results:
         Raises:
             InvalidInput: If it cannot be written.
         """
-        plain = row.to_dict()
         try:
             with Path(self.path).open("ab") as file:
-                file.write(json.dumps({"key": key, **plain}).encode() + b"\n")
+                file.write(json.dumps({"key": key, **row.to_dict()}).encode() + b"\n")
         except OSError as error:
             raise InvalidInput(self.path, f"cannot be written: {error.strerror or error}") from None
-        self._rows[key] = plain
+        self._rows[key] = row
 
 
 _BEGINS = b'{"key": '
 
 
-def _row(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
+def _row(line: bytes | str, where: str, what: str) -> tuple[Measured, str | None]:
+    """Read a row, with its key where it has one; ``what`` says what to do where the line is no row."""
     try:
-        row = json.loads(line)
-        key = row.pop("key")
-        Measured.from_dict(row)
+        plain = json.loads(line)
+        key = plain.get("key")
         hash(key)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise InvalidInput(where, "is no row of a comparison: name another file for the results") from None
-    return key, row
+        return Measured.from_dict(plain), key
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidInput(where, f"is no row of a comparison: {what}") from None
 
 
 _EXPECTED = "expected what agentctx compare writes with --json or --out"
@@ -852,21 +852,11 @@ def read_rows(text: str, where: str) -> list[Measured]:
     Raises:
         InvalidInput: If a line is no such row, or there is none.
     """
-    rows = list(_rows(text, where))
+    lines = ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+    rows = [_row(line, f"{where}, line {number}", _EXPECTED)[0] for number, line in lines]
     if not rows:
         raise InvalidInput(where, f"has no rows: {_EXPECTED}")
     return rows
-
-
-def _rows(text: str, where: str) -> Iterator[Measured]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            yield Measured.from_dict(json.loads(line))
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            at = f"{where}, line {number}"
-            raise InvalidInput(at, f"is no row of a comparison: {_EXPECTED}") from None
 
 
 def processes(number: int) -> Executor:

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise, takewhile
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from agentctx.budget import Budget
 from agentctx.changes import Change, Outcome
@@ -412,14 +412,14 @@ def costs(
         trimmed: The requests without the oldest rounds.
         model: The model, when it is not the recorded one.
     """
-    prepared = [Request(step.tokens_sent, step.prefix_tokens) for step in steps]
-    ways = (prepared, list(growing(step.tokens_given for step in steps)), list(trimmed))
-    found = spent(recording, steps, [[(each.tokens, each.shared) for each in way] for way in ways], model)
-    if found is None:
-        sent, everything, without_oldest = (tuple(accumulate(each.weighed for each in way)) for way in ways)
-        return Costs("tokens", sent, everything, without_oldest)
-    sent, everything, without_oldest = found
-    return Costs("USD", sent, everything, without_oldest, tuple(_billed(recording, steps)))
+    prepared = [(step.tokens_sent, step.prefix_tokens) for step in steps]
+    ways = (prepared, growing([step.tokens_given for step in steps]), list(trimmed))
+    usd = spent(recording, steps, ways, model)
+    if usd is not None:
+        prepared_usd, everything, without_oldest = usd
+        return Costs("USD", prepared_usd, everything, without_oldest, tuple(_billed(recording, steps)))
+    weighed = ((tokens - (1 - READ_SHARE) * shared for tokens, shared in way) for way in ways)
+    return Costs("tokens", *(tuple(accumulate(way)) for way in weighed))
 
 
 def _billed(recording: Recording, steps: Sequence[Step]) -> Iterator[float]:
@@ -431,34 +431,16 @@ def _billed(recording: Recording, steps: Sequence[Step]) -> Iterator[float]:
         yield usd
 
 
-@frozen
-class Request:
-    """The size of one request, in tokens.
-
-    Args:
-        tokens: All of it.
-        shared: The start that it shares with the request before.
-    """
-
-    tokens: int
-    shared: int
-
-    @property
-    def weighed(self) -> float:
-        """Its tokens, those that are read from the cache counted as a tenth."""
-        return self.tokens - (1 - READ_SHARE) * self.shared
-
+Request = tuple[int, int]
+"""The tokens of a request, and those of the start that it shares with the request before."""
 
 READ_SHARE = 0.1
 """What reading a token from the cache costs where prices are not known, in prices of a new one: as most providers."""
 
 
-def growing(sizes: Iterable[int]) -> Iterator[Request]:
+def growing(sizes: Sequence[int]) -> list[Request]:
     """Requests each of which begins with the whole one before."""
-    before = 0
-    for size in sizes:
-        yield Request(size, min(before, size))
-        before = size
+    return [(size, min(before, size)) for before, size in pairwise([0, *sizes])]
 
 
 def trimming(
@@ -484,7 +466,7 @@ def trimming(
         while limit is not None and fixed + ends[end] - ends[start] > limit and place < len(cuts) and cuts[place] < end:
             start, place = cuts[place], place + 1
         size = fixed + ends[max(end, start)] - ends[start]
-        yield Request(size, min(before, size) if place == first else min(before, fixed))
+        yield size, min(before, size if place == first else fixed)
         before = size
 
 
@@ -552,7 +534,7 @@ def comparison_page(rows: Sequence[Measured]) -> str:
         True
     """
     models_of = ((row, printable(row.model or "no model named")) for row in rows)
-    found = {(_Session(printable(row.session), model), printable(row.pipeline)): row for row, model in models_of}
+    found = {((printable(row.session), model), printable(row.pipeline)): row for row, model in models_of}
     sessions = list(dict.fromkeys(session for session, _ in found))
     pipelines = list(dict.fromkeys(pipeline for _, pipeline in found))
     return _document(
@@ -595,12 +577,10 @@ def _session_facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
 
 def _cost_fact(data: SessionData) -> tuple[str, str, str]:
     ways = [way[-1] if way else 0.0 for way in (data.costs.prepared, data.costs.everything, data.costs.trimmed)]
-    if data.costs.unit == "USD":
-        ours, everything, trimmed = (f"${cost:,.2f}" for cost in ways)
-        return "Cost", ours, f"full history {everything}, trimming at each call {trimmed}"
-    ours, everything, trimmed = (f"{cost:,.0f}" for cost in ways)
-    more = f"full-price tokens; full history {everything}, trimming at each call {trimmed}"
-    return "Cost", ours, more
+    in_usd = data.costs.unit == "USD"
+    ours, everything, trimmed = (f"${cost:,.2f}" if in_usd else f"{cost:,.0f}" for cost in ways)
+    unit = "" if in_usd else "full-price tokens; "
+    return "Cost", ours, f"{unit}full history {everything}, trimming at each call {trimmed}"
 
 
 def _session_values(data: SessionData, *, content: bool = True, cap: int | None = None) -> dict[str, Any]:
@@ -641,16 +621,8 @@ def _session_values(data: SessionData, *, content: bool = True, cap: int | None 
         },
         "notes": {step.number: notes for step in steps if (notes := list(_notes(step, content=content)))},
         "costs": {
-            "unit": data.costs.unit,
-            **{
-                name: [round(cost, 6) for cost in way]
-                for name, way in (
-                    ("prepared", data.costs.prepared),
-                    ("everything", data.costs.everything),
-                    ("trimmed", data.costs.trimmed),
-                    ("billed", data.costs.billed),
-                )
-            },
+            name: way if isinstance(way, str) else [round(cost, 6) for cost in way]
+            for name, way in asdict(data.costs).items()
         },
         "reasons": writing.reasons,
     }
@@ -754,18 +726,14 @@ _NUMBERS = (
 )
 
 
-@frozen
-class _Session:
-    """A session as it is shown: once for each model that it was counted and paid for."""
-
-    place: str
-    model: str
+_Session = tuple[str, str]
+"""The place and the model of a session: it is shown once for each model that it was counted and paid for."""
 
 
 def _comparison_facts(
     found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    models = sorted({session.model for session in sessions})
+    models = sorted({model for _, model in sessions})
     calls = {session: row.calls for (session, _), row in found.items()}
     yield "Sessions", f"{len(sessions):,}", f"{sum(calls.values()):,} model calls"
     yield "Pipelines", f"{len(pipelines):,}", ", ".join(pipelines)
@@ -777,17 +745,17 @@ def _comparison_facts(
 def _comparison_values(
     found: Mapping[tuple[_Session, str], Measured], sessions: Sequence[_Session], pipelines: Sequence[str]
 ) -> dict[str, Any]:
-    times = Counter(session.place for session in sessions)
+    times = Counter(place for place, _ in sessions)
     names = {
-        session: printable(row.id or row.session) + (f" · {session.model}" if times[session.place] > 1 else "")
-        for (session, _), row in found.items()
+        (place, model): printable(row.id or row.session) + (f" · {model}" if times[place] > 1 else "")
+        for ((place, model), _), row in found.items()
     }
-    models = sorted({session.model for session in sessions})
+    models = sorted({model for _, model in sessions})
     numbers = {key: [getattr(row, name) for name in _NUMBERS] for key, row in found.items()}
     return {
         "pipelines": pipelines,
         "models": models,
-        "sessions": [[names[session], session.place, models.index(session.model)] for session in sessions],
+        "sessions": [[names[place, model], place, models.index(model)] for place, model in sessions],
         "numbers": _NUMBERS,
         "rows": [[numbers.get((session, pipeline)) for pipeline in pipelines] for session in sessions],
     }

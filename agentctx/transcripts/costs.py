@@ -7,10 +7,11 @@ those that would have been sent, with the same answers at the same times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.economics import Usage, cost
 from agentctx.engine.reading import as_list
@@ -182,13 +183,11 @@ def reckoned(recording: Recording, steps: Sequence[Step], model: str | None = No
     profile = None if model is None else find(model)
     if profile is None or not steps or _price(Usage(1), model) is None:
         return Costs(billed, None, None)
-    calls = _calls(recording, steps, model)
-    without, sent = (_bills(recording, profile, model) for _ in range(2))
-    for call in calls:
-        without.send(call.step.tokens_given, without.before, call)
-        if call.step.overflow is None:
-            sent.send(call.step.tokens_sent, call.step.prefix_tokens, call)
-    return Costs(billed, without.total, sent.total, without.unlogged)
+    before = [0, *(step.tokens_given for step in steps)]
+    given = [(step.tokens_given, shared) for step, shared in zip(steps, before, strict=False)]
+    prepared = [(0 if step.overflow else step.tokens_sent, step.prefix_tokens) for step in steps]
+    without, sent = (way[-1] for way in _sums((given, prepared), recording, steps, profile, model))
+    return Costs(billed, without, sent, unlogged(recording, model))
 
 
 def unlogged(recording: Recording, model: str | None = None) -> int:
@@ -230,75 +229,48 @@ def spent(
     profile = None if model is None else find(model)
     if profile is None or _price(Usage(1), model) is None:
         return None
-    calls = _calls(recording, steps, model)
-    return tuple(_sums(way, calls, _bills(recording, profile, model)) for way in ways)
+    sums = _sums(ways, recording, steps, profile, model)
+    return tuple(tuple(cost.usd for cost in way) for way in sums)
 
 
-def _sums(way: Sequence[tuple[int, int]], calls: Sequence[_Call], bills: _Requests) -> tuple[float, ...]:
-    sums = []
-    for (tokens, shared), call in zip(way, calls, strict=True):
-        if tokens:
-            bills.send(tokens, shared, call)
-        sums.append(bills.total.usd)
-    return tuple(sums)
+def _sums(
+    ways: Iterable[Sequence[tuple[int, int]]],
+    recording: Recording,
+    steps: Sequence[Step],
+    profile: ModelProfile,
+    model: str | None,
+) -> Iterator[list[Cost]]:
+    """Yield what the requests up to each call cost, for each way of sending; the arguments are those of ``spent``.
 
-
-def _bills(recording: Recording, profile: ModelProfile, model: str | None) -> _Requests:
-    """The requests of one way, before the first is sent."""
-    long = any(bill.usage.written_long for bill in recording.billed)
-    return _Requests(profile, unlogged(recording, model), long)
-
-
-@frozen
-class _Call:
-    """One call of a replay.
-
-    Args:
-        step: Its requests.
-        at: When it was made, in seconds.
-        output: Tokens of its answer.
+    The start that a request shares with the one before is read from the cache while that still holds it.
     """
+    rules, missing, times = cache_rules(profile), unlogged(recording, model), _times(recording, steps, model)
+    is_long = any(bill.usage.written_long for bill in recording.billed)
+    lives = rules.ttl_long if is_long and rules.ttl_long is not None else rules.ttl
+    for way in ways:
+        sums, total, sent_at = list[Cost](), Cost(), -inf
+        for (tokens, shared), (at, output) in zip(way, times, strict=True):
+            if tokens:
+                whole = tokens + missing
+                read = rules.readable(shared + missing) if at - sent_at <= lives else 0
+                written = whole - read if rules.write_fee and whole >= rules.smallest else 0
+                kept = (0, written) if is_long else (written, 0)
+                usage = Usage(whole - read - written, read, *kept, output)
+                total, sent_at = total.plus(usage, cost(usage, profile)), at
+            sums.append(total)
+        yield sums
 
-    step: Step
-    at: float
-    output: int
 
-
-def _calls(recording: Recording, steps: Sequence[Step], model: str | None) -> list[_Call]:
+def _times(recording: Recording, steps: Sequence[Step], model: str | None) -> list[tuple[float, int]]:
+    """Tell when each call was made, in seconds, and how many tokens its answer has."""
     source = reader_of(recording, model)
     messages = source.messages(as_list(recording.messages))
-    calls: list[_Call] = []
+    times: list[tuple[float, int]] = []
     for step, end in zip(steps, [*(step.index for step in steps[1:]), len(messages)], strict=True):
-        its = [bill for bill in recording.billed if step.index <= bill.index < end]
-        said = [message for message in messages[step.index : end] if message.role == "assistant"]
-        output = sum(bill.usage.output for bill in its) or sum(source.meter.message(message) for message in said)
-        stated = next((bill.at for bill in its if bill.at is not None), None)
-        before = calls[-1].at if calls else 0.0
-        at = before + PAUSE if stated is None else max(before, stated)
-        calls.append(_Call(step, at, output))
-    return calls
-
-
-@define
-class _Requests:
-    """The requests of one way, as they are sent."""
-
-    profile: ModelProfile
-    unlogged: int
-    long: bool
-    total: Cost = field(factory=Cost)
-    before: int = 0
-    _at: float | None = None
-
-    def send(self, tokens: int, shared: int, call: _Call) -> None:
-        """Bill one request that shares its start with the one before: that is read while the cache still holds it."""
-        rules = cache_rules(self.profile)
-        lives = rules.ttl_long if self.long and rules.ttl_long is not None else rules.ttl
-        warm = self._at is not None and call.at - self._at <= lives
-        whole = tokens + self.unlogged
-        read = rules.readable(shared + self.unlogged) if warm else 0
-        written = whole - read if rules.write_fee and whole >= rules.smallest else 0
-        kept = (0, written) if self.long else (written, 0)
-        usage = Usage(whole - read - written, read, *kept, call.output)
-        self.total = self.total.plus(usage, cost(usage, self.profile))
-        self.before, self._at = tokens, call.at
+        bills = [bill for bill in recording.billed if step.index <= bill.index < end]
+        answers = [message for message in messages[step.index : end] if message.role == "assistant"]
+        output = sum(bill.usage.output for bill in bills) or sum(map(source.meter.message, answers))
+        stated = next((bill.at for bill in bills if bill.at is not None), None)
+        before = times[-1][0] if times else 0.0
+        times.append((before + PAUSE if stated is None else max(before, stated), output))
+    return times

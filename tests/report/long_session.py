@@ -68,7 +68,7 @@ def long_session():
         step = Step(number, seen, seen - 2, seen, seen - start + 2, sum(sizes[:seen]), sent, prefix, 200_000)
         step = evolve(step, changes=tuple(_changes(step, changes[-1:])) if cut else ())
         calls.append(ShownCall(step, tuple(tokens.values()), 1 if cut else seen - 1))
-    whole = list(growing(call.step.tokens_given for call in calls))
+    whole = growing([call.step.tokens_given for call in calls])
     data = SessionData(
         recording=Recording(messages, id="two-thousand"),
         model="claude-sonnet-4-5",
