@@ -336,12 +336,26 @@ def chosen_pipeline(
     if preset is not None and named is not None:
         msg = "--preset and --pipeline: pass one of them"
         raise ConfigError(msg)
-    if named is not None:
-        return _named(named, typed, model)
-    if preset is None:
+    if named is None and preset is None:
         return typed.budget(model), typed.pipeline(model)
-    budget = _budget(typed, model)
-    return _in_budget(getattr(presets, preset.value)(budget, model), budget)
+    maker = getattr(presets, preset.value) if preset is not None else pipeline_or_maker(named or "", "--pipeline")
+    if isinstance(maker, Pipeline):
+        own = maker.governing
+        amounts = (typed.window, typed.reserve, typed.trigger, typed.target)
+        if own is not None and any(amount is not None for amount in amounts):
+            msg = f"--pipeline {named}: it has its own budget: leave --window, --reserve, --trigger and --target out"
+            raise ConfigError(msg)
+        budget, made = typed.budget(model) if own is None else own, maker
+    else:
+        whole = typed.budget(model)  # a pipeline that is made for it sets its own target
+        budget = Budget(whole.window, whole.output_reserve, trigger=None if typed.trigger is None else whole.trigger)
+        expects = "it is called with a Budget and a model's name, and gives a Pipeline"
+        made = called(maker, named or "", "--pipeline", budget, model, expects=expects)
+        if not isinstance(made, Pipeline):
+            msg = f"--pipeline: {named} makes a {type(made).__name__}, and no Pipeline: {expects}"
+            raise ConfigError(msg)
+    own = made.governing
+    return (budget, made.with_budget(budget)) if own is None else (own, made)
 
 
 @contextmanager
@@ -359,36 +373,3 @@ def users_code(named: str | None) -> Iterator[None]:
         return
     with prints_on_stderr(), running(f"--pipeline {named}"):
         yield
-
-
-def _budget(typed: Typed, model: str | None) -> Budget:
-    """The budget that was typed, with the target that a pipeline itself gives it."""
-    found = typed.budget(model)
-    return Budget(found.window, found.output_reserve, trigger=None if typed.trigger is None else found.trigger)
-
-
-def _in_budget(pipeline: Pipeline, budget: Budget) -> tuple[Budget, Pipeline]:
-    """A pipeline with its own budget, or, where it has none, with this one."""
-    own = pipeline.governing
-    return (budget, pipeline.with_budget(budget)) if own is None else (own, pipeline)
-
-
-def _named(named: str, typed: Typed, model: str | None) -> tuple[Budget, Pipeline]:
-    found = pipeline_or_maker(named, "--pipeline")
-    if isinstance(found, Pipeline):
-        own = found.governing
-        if own is None:
-            return _in_budget(found, typed.budget(model))
-        if any(each is not None for each in (typed.window, typed.reserve, typed.trigger, typed.target)):
-            msg = f"--pipeline {named}: it has its own budget: leave --window, --reserve, --trigger and --target out"
-            raise ConfigError(msg)
-        return own, found
-    budget = _budget(typed, model)
-    made = called(found, named, "--pipeline", budget, model, expects=_EXPECTS)
-    if not isinstance(made, Pipeline):
-        msg = f"--pipeline: {named} makes a {type(made).__name__}, and no Pipeline: {_EXPECTS}"
-        raise ConfigError(msg)
-    return _in_budget(made, budget)
-
-
-_EXPECTS = "it is called with a Budget and a model's name, and gives a Pipeline"
