@@ -92,8 +92,6 @@ async def in_thread(work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
     return ended[0]
 
 
-T = TypeVar("T")
-
 FAILURES = (Exception, SystemExit, GeneratorExit)
 """What code of a user's may raise where it is awaited, and is neither an interrupt nor a cancellation."""
 
