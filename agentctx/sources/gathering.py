@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextvars import ContextVar, copy_context
 from enum import StrEnum
-from functools import cache, partial
-from queue import Empty, SimpleQueue
+from functools import partial
 from threading import Event, Thread
 from typing import Literal, Protocol
 
@@ -45,8 +45,8 @@ class ContextItem:
 
     Example:
         >>> from agentctx.sources import ContextItem
-        >>> ContextItem("build.log", "a comma is missing", relevance=0.9).worth(0.5).relevance
-        0.5
+        >>> ContextItem("build.log", "a comma is missing", relevance=0.9).relevance
+        0.9
     """
 
     title: str = field(validator=TEXT)
@@ -54,18 +54,6 @@ class ContextItem:
     relevance: float = field(default=0.5, validator=SHARE)
     source: str = field(default="", validator=TEXT)
     keep: Literal["head", "tail"] = field(default="head", validator=one_of(("head", "tail")))
-
-    def saying(self, content: str) -> ContextItem:
-        """The same item with other content."""
-        return evolve(self, content=content)
-
-    def worth(self, relevance: float) -> ContextItem:
-        """The same item with another relevance."""
-        return evolve(self, relevance=relevance)
-
-    def found_by(self, source: str) -> ContextItem:
-        """The same item, from ``source`` unless it says itself where it comes from."""
-        return self if self.source else evolve(self, source=source)
 
 
 class ContextProvider(Protocol):
@@ -123,11 +111,16 @@ async def gather(
     """
     SECONDS.or_none.check("gather.deadline", deadline)
     whole_number(0).or_none.check("gather.max_tokens", max_tokens)
-    calls = [_SourceCall(provider) for provider in providers]
-    threads = CapacityLimiter(max(1, len(calls)))
-    await side_by_side(partial(call.run, query, deadline, on, threads) for call in calls)
-    weigh = partial(_weigh, calls, query, max_tokens, counter_of_texts(counter))
-    return await to_thread.run_sync(weigh)
+    asked = list(providers)
+    answers: dict[int, _Answer] = {}
+    threads = CapacityLimiter(max(1, len(asked)))
+
+    async def ask(place: int) -> None:
+        answers[place] = await _ask(asked[place], query, deadline, on, threads)
+
+    await side_by_side(partial(ask, place) for place in range(len(asked)))
+    in_order = [answers[place] for place in range(len(asked))]
+    return await to_thread.run_sync(_choose, in_order, query, max_tokens, counter_of_texts(counter))
 
 
 class SourceOutcome(StrEnum):
@@ -205,70 +198,77 @@ class Gathered:
 
 
 @define
-class _SourceCall:
-    """The call of one provider, and what came of it."""
+class _Answer:
+    """What one provider says of itself and returns, and what became of its call."""
 
-    provider: ContextProvider
-    name: str = field(init=False)
+    name: str
     description: str = ""
     max_tokens: int | None = None
     items: tuple[ContextItem, ...] = ()
-    outcome: SourceOutcome = SourceOutcome.LATE
+    outcome: SourceOutcome = SourceOutcome.FAILED
     problem: str = ""
     seconds: float = 0.0
 
-    def __attrs_post_init__(self) -> None:
-        """Name it after its kind until it is asked."""
-        self.name = type(self.provider).__name__
 
-    async def run(
-        self, query: str, deadline: float | None, on: tuple[type[Exception], ...], threads: CapacityLimiter
-    ) -> None:
-        """Call the provider, for as long as the deadline lets it; its errors are told, not raised."""
-        started = anyio.current_time()
-        try:
-            self._introduce()
-            with anyio.move_on_after(deadline):
-                self.items = as_items(self.name, await result_of(self.provider, query, threads=threads))
-                self.outcome = SourceOutcome.FINE
-            if self.outcome is SourceOutcome.LATE:
-                self.problem = f"did not answer within {deadline:g} seconds"
-        except on as error:
-            self.outcome = SourceOutcome.FAILED
-            self.problem = redact_secrets(said_by(error), "error.log")
-        except anyio.get_cancelled_exc_class():
-            if is_cancelled():
-                raise
-            self.outcome, self.problem = SourceOutcome.FAILED, WAS_CANCELLED
-        self.seconds = anyio.current_time() - started
+async def _ask(
+    provider: ContextProvider,
+    query: str,
+    deadline: float | None,
+    on: tuple[type[Exception], ...],
+    threads: CapacityLimiter,
+) -> _Answer:
+    """Call a provider; also an error in its attributes is a problem of this provider alone."""
+    answer = _Answer(type(provider).__name__)
+    started = anyio.current_time()
 
-    def _introduce(self) -> None:
-        """Find out what the provider is called, what it brings, and how much."""
-        name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
-        self.name = name if isinstance(name, str) else self.name
-        self.description = str(getattr(self.provider, "description", ""))
-        room = getattr(self.provider, "max_tokens", None)
+    async def ask() -> None:
+        name = getattr(provider, "name", None) or getattr(provider, "__name__", None)
+        answer.name = name if isinstance(name, str) else answer.name
+        answer.description = str(getattr(provider, "description", ""))
+        room = getattr(provider, "max_tokens", None)
         if room is not None and (isinstance(room, bool) or not isinstance(room, int)):
-            raise SourceError(self.name, f"max_tokens: expected a whole number of tokens, got {room!r:.80}")
-        self.max_tokens = room
+            raise SourceError(answer.name, f"max_tokens: expected a whole number of tokens, got {room!r:.80}")
+        answer.max_tokens = room
+        answer.items = as_items(answer.name, await result_of(provider, query, threads=threads))
+
+    answer.outcome, answer.problem = await outcome_of(ask, deadline, on)
+    answer.seconds = anyio.current_time() - started
+    return answer
+
+
+async def outcome_of(
+    job: Callable[[], Awaitable[None]], deadline: float | None, on: tuple[type[Exception], ...]
+) -> tuple[SourceOutcome, str]:
+    """Run a user's function for as long as the deadline lets it: whether it ended well, and the problem if not."""
+    try:
+        with anyio.move_on_after(deadline):
+            await job()
+            return SourceOutcome.FINE, ""
+    except on as error:
+        return SourceOutcome.FAILED, redact_secrets(said_by(error), "error.log")
+    except anyio.get_cancelled_exc_class():
+        if is_cancelled():
+            raise
+        return SourceOutcome.FAILED, WAS_CANCELLED
+    return SourceOutcome.LATE, f"did not answer within {deadline:g} seconds"
 
 
 async def result_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
-    """What a function returns; one that is not async runs in a thread, which is abandoned when it is late."""
+    """Call a function; one that is not async runs in a thread, which is abandoned when it is late."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        found = function(*arguments)
+        result = function(*arguments)
     else:
-        found = await to_thread.run_sync(_waited_for, function, arguments, abandon_on_cancel=True, limiter=threads)
-    return await found if inspect.isawaitable(found) else found
+        result = await to_thread.run_sync(_waited_for, function, arguments, abandon_on_cancel=True, limiter=threads)
+    return await result if inspect.isawaitable(result) else result
 
 
-def as_items(name: str, found: object) -> tuple[ContextItem, ...]:
-    """What a provider returned, its items named after it."""
-    if found is None:
+def as_items(name: str, result: object) -> tuple[ContextItem, ...]:
+    """Return the items that a provider returned, named after it unless they say where they come from."""
+    if result is None:
         return ()
-    if not isinstance(found, Sequence) or not all(isinstance(item, ContextItem) for item in found):
-        raise SourceError(name, f"returned {type(found).__name__} {found!r:.80} instead of a list of ContextItem")
-    return tuple(item.found_by(name) for item in found)
+    if not isinstance(result, Sequence) or not all(isinstance(item, ContextItem) for item in result):
+        raise SourceError(name, f"returned {type(result).__name__} {result!r:.80} instead of a list of ContextItem")
+    return tuple(evolve(item, source=item.source or name) for item in result)
 
 
 _LOOK = 0.05
@@ -299,98 +299,75 @@ def stop_when_abandoned() -> None:
 
 
 def _waited_for(function: Callable[..., object], arguments: tuple[object, ...]) -> object:
-    """What the function returns, called in a daemon thread, while this worker thread looks for a cancellation.
+    """Call a function in a daemon thread, while this worker thread looks for a cancellation.
 
     A worker thread of asyncio's that never ends would keep the program from ending.
     """
-    answers: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
+    result: Future[object] = Future()
     given_up = Event()
 
     def work() -> None:
         _given_up.set(given_up)
         try:
-            answers.put((function(*arguments), None))
+            result.set_result(function(*arguments))
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            answers.put((None, error))
+            result.set_exception(error)
 
     Thread(target=copy_context().run, args=(work,), name=f"agentctx {function!r:.60}", daemon=True).start()
     try:
-        while True:
-            try:
-                found, error = answers.get(timeout=_LOOK)
-            except Empty:
-                from_thread.check_cancelled()
-            else:
-                break
+        while not wait((result,), _LOOK).done:
+            from_thread.check_cancelled()
     finally:
         given_up.set()
-    if error is not None:
-        raise error
-    return found
+    return result.result()
 
 
-@define
-class _Found:
-    """An item on its way: as it was found, and as it fits its provider's room; None when it does not."""
-
-    call: _SourceCall
-    whole: ContextItem
-    item: ContextItem | None
-
-
-def _weigh(calls: Sequence[_SourceCall], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
-    """Cut, rank and choose what was found."""
-    found = [item for call in calls for item in call.items]
+def _choose(answers: Sequence[_Answer], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
+    """Weigh the items by the query, keep each provider within its room, and choose from the rest."""
+    items = [item for answer in answers for item in answer.items]
+    owners = [place for place, answer in enumerate(answers) for _ in answer.items]
     if raw_words(query):
-        shares = coverage(query, [f"{item.title}\n{item.content}" for item in found])
-        found = [item.worth(blended(item.relevance, share)) for item, share in zip(found, shares, strict=True)]
-    owners = [call for call in calls for _ in call.items]
-    pieces = [_Found(call, item, item) for call, item in zip(owners, found, strict=True)]
-    for call in calls:
-        _hold(call, [piece for piece in pieces if piece.call is call], counter)
-    fitting = [(index, piece.item) for index, piece in enumerate(pieces) if piece.item is not None]
-    items = [item for _, item in fitting]
-    if max_tokens is None:
-        order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
-        selected: Mapping[int, ContextItem] = {index: items[index] for index in order}
-    else:
-        selected = select_items(items, max_tokens, counter)
-    chosen = {fitting[index][0]: item for index, item in selected.items()}
+        shares = coverage(query, [f"{item.title}\n{item.content}" for item in items])
+        weighed = zip(items, shares, strict=True)
+        items = [evolve(item, relevance=blended(item.relevance, share)) for item, share in weighed]
+    order = _by_relevance(items)
+    fitting: dict[int, ContextItem] = {}
+    for place, answer in enumerate(answers):
+        own = [index for index in order if owners[index] == place]
+        if answer.max_tokens is None:
+            fitting |= {index: items[index] for index in own}
+        else:
+            fitting |= _fill({index: items[index] for index in own}, answer.max_tokens, counter)
+    fitting = {index: fitting[index] for index in order if index in fitting}
+    chosen = fitting if max_tokens is None else _select(fitting, max_tokens, counter)
     text = render(tuple(chosen.values()))
-    left_out = tuple(piece.whole for index, piece in enumerate(pieces) if index not in chosen)
-    reports = tuple(_report(call, [(pieces[index], item) for index, item in chosen.items()], counter) for call in calls)
-    return Gathered(tuple(chosen.values()), left_out, text, counter.count(text), reports)
-
-
-def _hold(call: _SourceCall, pieces: Sequence[_Found], counter: TokenCounter) -> None:
-    """Keep what a provider found within the room that it asks for, the most relevant of it."""
-    room = call.max_tokens
-    if room is None:
-        return
-    for piece in sorted(pieces, key=lambda piece: -piece.whole.relevance):
-        fitting = room > 0 and fits(written(piece.whole), room, counter)
-        piece.item = piece.whole if fitting else shortened(piece.whole, room, counter)
-        room -= 0 if piece.item is None else counter.count(written(piece.item))
+    reports = []
+    for place, answer in enumerate(answers):
+        own = [index for index in chosen if owners[index] == place]
+        reports.append(
+            SourceReport(
+                name=answer.name,
+                description=answer.description,
+                outcome=answer.outcome,
+                problem=answer.problem,
+                found=len(answer.items),
+                chosen=len(own),
+                cut=sum(chosen[index].content != items[index].content for index in own),
+                tokens=sum(counter.count(written(chosen[index])) for index in own),
+                seconds=answer.seconds,
+            )
+        )
+    left_out = tuple(item for index, item in enumerate(items) if index not in chosen)
+    return Gathered(tuple(chosen.values()), left_out, text, counter.count(text), tuple(reports))
 
 
 def blended(prior: float, share: float) -> float:
-    """What something is worth: half what it is worth to any task, half how much it has of this task's words."""
+    """Return the worth of an item: half its worth to any task, half the share of this task's words that it has."""
     return (prior + share) / 2
 
 
-def _report(call: _SourceCall, chosen: Sequence[tuple[_Found, ContextItem]], counter: TokenCounter) -> SourceReport:
-    mine = [(piece, item) for piece, item in chosen if piece.call is call]
-    return SourceReport(
-        name=call.name,
-        description=call.description,
-        outcome=call.outcome,
-        problem=call.problem,
-        found=len(call.items),
-        chosen=len(mine),
-        cut=sum(item.content != piece.whole.content for piece, item in mine),
-        tokens=sum(counter.count(written(item)) for _, item in mine),
-        seconds=call.seconds,
-    )
+def _by_relevance(items: Sequence[ContextItem]) -> list[int]:
+    return sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
 
 
 HEADING = "## Relevant context\n\n"
@@ -422,61 +399,59 @@ def prioritise(
         >>> [item.title for item in prioritise(items, max_tokens=100)][0]
         'build.log'
     """
-    return tuple(select_items(items, max_tokens, counter_of_texts(counter)).values())
+    in_order = {index: items[index] for index in _by_relevance(items)}
+    return tuple(_select(in_order, max_tokens, counter_of_texts(counter)).values())
 
 
-def select_items(items: Sequence[ContextItem], max_tokens: int, counter: TokenCounter) -> dict[int, ContextItem]:
-    """What ``prioritise`` chooses, by its index in ``items``, the most relevant first."""
-    if not items or max_tokens <= 0:
-        return {}
-    cost = cache(lambda index: _cost(items[index], max_tokens, counter))
-    order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
+def _select(items: Mapping[int, ContextItem], max_tokens: int, counter: TokenCounter) -> dict[int, ContextItem]:
+    """Choose from items that are in the order of their relevance; they stay in this order."""
     room = max_tokens - counter.count(HEADING)
-    taken = {index: items[index] for index in _shared(items, order, cost, room)}
-    rest = [index for index in order if index not in taken]
-    taken |= _filled(items, rest, {item.source for item in taken.values()}, cost, room - sum(map(cost, taken)), counter)
-    chosen = {index: taken[index] for index in order if index in taken}
+    if room <= 0:
+        return {}
+
+    def cost(index: int) -> int:
+        return _cost(items[index], room, counter)
+
+    of_source: dict[str, list[int]] = defaultdict(list)
+    for index, item in items.items():
+        of_source[item.source].append(index)
+    shared = [index for own in of_source.values() for index in each_that_fits(own, cost, room // len(of_source))]
+    taken = {index: items[index] for index in shared}
+    rest = {index: item for index, item in items.items() if index not in taken}
+    sources = {item.source for item in taken.values()}
+    taken |= _fill(rest, room - sum(map(cost, taken)), counter, whole=sources)
+    chosen = {index: taken[index] for index in items if index in taken}
     while chosen and counter.count(render(tuple(chosen.values()))) > max_tokens:
         chosen.popitem()
     return chosen
 
 
-def _cost(item: ContextItem, most: int, counter: TokenCounter) -> int:
-    """Tokens of an item as it is written; of one that is larger than ``most``, only that it is."""
-    text = written(item)
-    return counter.count(text) if fits(text, most, counter) else most + 1
-
-
-def _shared(items: Sequence[ContextItem], order: Sequence[int], cost: Callable[[int], int], room: int) -> Iterator[int]:
-    """What fits the equal share of each source, its most relevant first."""
-    of_source: dict[str, list[int]] = defaultdict(list)
-    for index in order:
-        of_source[items[index].source].append(index)
-    for indexes in of_source.values():
-        yield from each_that_fits(indexes, cost, room // len(of_source))
-
-
-def _filled(
-    items: Sequence[ContextItem],
-    order: Sequence[int],
-    sources: set[str],
-    cost: Callable[[int], int],
-    room: int,
-    counter: TokenCounter,
+def _fill(
+    items: Mapping[int, ContextItem], room: int, counter: TokenCounter, *, whole: set[str] | None = None
 ) -> dict[int, ContextItem]:
-    """What takes the rest of the room, the most relevant first; of a source not among ``sources`` the first is cut."""
+    """Take items in order while there is room; one that is too large is cut.
+
+    An item is not cut if its source is in ``whole``; the source of each item that is taken is put there.
+    """
     taken: dict[int, ContextItem] = {}
-    for index in order:
-        item: ContextItem | None = items[index]
-        tokens = cost(index)
+    for index, item in items.items():
+        tokens = _cost(item, room, counter)
+        fitting: ContextItem | None = item
         if tokens > room:
-            item = None if items[index].source in sources else shortened(items[index], room, counter)
-            tokens = 0 if item is None else counter.count(written(item))
-        if item is not None:
-            taken[index] = item
-            sources.add(item.source)
+            fitting = None if whole is not None and item.source in whole else shortened(item, room, counter)
+            tokens = 0 if fitting is None else counter.count(written(fitting))
+        if fitting is not None:
+            taken[index] = fitting
             room -= tokens
+            if whole is not None:
+                whole.add(item.source)
     return taken
+
+
+def _cost(item: ContextItem, most: int, counter: TokenCounter) -> int:
+    """Count the tokens of an item as it is written; of one that is larger than ``most``, only that it is."""
+    text = written(item)
+    return counter.count(text) if most > 0 and fits(text, most, counter) else most + 1
 
 
 def render(items: Sequence[ContextItem]) -> str:
@@ -491,14 +466,14 @@ def written(item: ContextItem) -> str:
 
 def shortened(item: ContextItem, max_tokens: int, counter: TokenCounter) -> ContextItem | None:
     """The item cut so that it is written in ``max_tokens``; None when too little of it would be left."""
-    room = max_tokens - counter.count(written(item.saying("")))
+    room = max_tokens - counter.count(written(evolve(item, content="")))
     for _ in range(_ATTEMPTS):
         if room < _LEAST:
             return None
         content = cut_lines(item.content, room, counter, item.keep)
         if not content:
             return None
-        shorter = item.saying(content)
+        shorter = evolve(item, content=content)
         excess = counter.count(written(shorter)) - max_tokens
         if excess <= 0:
             return shorter
@@ -529,18 +504,29 @@ _SLACK = 8
 
 
 def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["head", "tail"] = "head") -> str:
-    """The text when it fits, else its first or last lines and how many are left out; empty when not one line fits."""
+    """Return a text that fits, else its first or last lines and how many are left out; empty if not one line fits."""
     if max_tokens < 1:
         return ""
     if fits(text, max_tokens, counter):
         return text
-    end = cutter_of(counter).head if keep == "head" else cutter_of(counter).tail
-    room = max_tokens - counter.count(_marked("", _lines(text), keep))
+    cutter = cutter_of(counter)
+    room = max_tokens - counter.count(_missing(_lines(text)))
     for _ in range(_SLACK):
-        piece = _whole_lines(end(text, room), text, keep) if room > 0 else ""
+        if room <= 0:
+            return ""
+        # whole lines; a text of one line is cut inside it
+        if keep == "head":
+            piece = cutter.head(text, room)
+            piece = piece[: piece.rfind("\n") + 1] or piece
+        else:
+            piece = cutter.tail(text, room)
+            if not text[: len(text) - len(piece)].endswith("\n"):
+                piece = piece[piece.find("\n") + 1 :]
         if not piece.strip():
             return ""
-        result = _marked(piece, max(1, _lines(text) - _lines(piece)), keep)
+        head = piece.removesuffix("\n")
+        missing = _missing(max(1, _lines(text) - _lines(piece)))
+        result = f"{missing}\n{piece}" if keep == "tail" else f"{head}\n{missing}"
         excess = counter.count(result) - max_tokens
         if excess <= 0:
             return result
@@ -552,17 +538,5 @@ def _lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
 
 
-def _whole_lines(piece: str, text: str, keep: Literal["head", "tail"]) -> str:
-    """The piece up to its last line break, or from its first; a text of one line is cut inside it."""
-    if keep == "head":
-        return piece if "\n" not in piece else piece[: piece.rindex("\n") + 1]
-    if "\n" not in piece or text[: len(text) - len(piece)].endswith("\n"):
-        return piece
-    return piece[piece.index("\n") + 1 :]
-
-
-def _marked(piece: str, lines: int, keep: Literal["head", "tail"]) -> str:
-    missing = f"[… {lines:,} more lines …]"
-    if keep == "tail":
-        return f"{missing}\n{piece}"
-    return piece + ("" if piece.endswith("\n") or not piece else "\n") + missing
+def _missing(lines: int) -> str:
+    return f"[… {lines:,} more lines …]"

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections import Counter
 from contextvars import ContextVar
 
 import anyio
@@ -12,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError
 from agentctx.sources import ContextItem, gather, prioritise
-from agentctx.sources.gathering import SourceOutcome, render, select_items, stop_when_abandoned
+from agentctx.sources.gathering import SourceOutcome, render, stop_when_abandoned
 from agentctx.tokens import FixedCounter, TiktokenCounter
 
 pytestmark = pytest.mark.anyio
@@ -305,18 +306,20 @@ ITEMS = st.lists(
 @given(ITEMS, st.integers(0, 400))
 def test_never_more_than_the_room(items, room):
     """What is chosen, as it is written, has never more tokens than there is room for, and is ranked."""
-    chosen = select_items(items, room, COUNTER)
-    assert COUNTER.count(render(tuple(chosen.values()))) <= room
-    worth = [items[index].relevance for index in chosen]
+    chosen = prioritise(items, room, counter=COUNTER)
+    assert COUNTER.count(render(chosen)) <= room
+    worth = [item.relevance for item in chosen]
     assert worth == sorted(worth, reverse=True)
-    assert select_items(items, room, COUNTER) == chosen
+    assert prioritise(items, room, counter=COUNTER) == chosen
 
 
 @given(ITEMS)
 def test_with_room_for_all_all_are_chosen(items):
     """When everything fits, everything is there, and whole."""
     room = len(items) * COUNTER.count(render(items)) + 100
-    assert sorted(select_items(items, room, COUNTER).items()) == list(enumerate(items))
+    chosen = prioritise(items, room, counter=COUNTER)
+    assert Counter(chosen) == Counter(items)
+    assert list(chosen) == sorted(items, key=lambda item: -item.relevance)
 
 
 def test_every_source_gets_its_share_first():
