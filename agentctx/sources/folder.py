@@ -10,10 +10,10 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
+import regex  # type: ignore[import-untyped]
 from attrs import frozen
 
 from agentctx.errors import SourceError
@@ -132,15 +132,29 @@ def _opened_folder(root: str, inside: Path, folders: ExitStack) -> int:
     return number
 
 
-_TOKENS = re.compile(
-    r"(?P<star>\[\^/\]\*)|(?P<any>\(\?:/\.\+\)\?|\(\?:\.\+/\)\?)|(?P<end>\(\?:\(\?P<ps_d>/\)\|\$\)|\(\?P<ps_d>/\))"
-    r"|(?P<slash>/)|(?P<set>\[\^?\]?[^\]]*\]\+?)|\\.|.",
-    re.DOTALL,
-)
-"""What pathspec makes patterns of: ``*``, ``**``, the end, a slash, a set, and characters."""
+_LONGEST_MATCH = 0.1
+"""The most seconds in which a pattern is matched with one path: whoever writes an ignore file could need for ever."""
 
 
-class _Matcher(Protocol):
+@frozen
+class _TimedPattern:
+    """The regular expression of a pattern, as pathspec uses one."""
+
+    line: str
+    expression: Native
+
+    def search(self, path: str) -> re.Match[str] | None:
+        """Search a path, and let other threads run meanwhile."""
+        try:
+            match: re.Match[str] | None = self.expression.search(path, timeout=_LONGEST_MATCH, concurrent=True)
+        except TimeoutError as error:
+            raise _wrong(self.line, f"takes too long to match {path!r:.80}") from error
+        return match
+
+    match = search
+
+
+class _Spec(Protocol):
     def check_file(self, file: str) -> _Checked: ...
 
 
@@ -153,7 +167,7 @@ class _Checked(Protocol):
 class Patterns:
     """Patterns in the language of ``.gitignore``; the last one that fits a path decides."""
 
-    matcher: _Matcher
+    spec: _Spec
 
     @classmethod
     def of(cls, lines: Iterable[str], *, lenient: bool = False) -> Patterns:
@@ -166,96 +180,37 @@ class Patterns:
         Raises:
             SourceError: If a pattern makes no sense, or pathspec is not installed.
         """
-        try:
-            from pathspec import GitIgnoreSpec  # noqa: PLC0415 - an extra: what needs no patterns works without it
-
-            pattern = _linear_pattern()
+        try:  # an extra: what needs no patterns works without it
+            from pathspec import GitIgnoreSpec  # noqa: PLC0415
+            from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415
         except ImportError as error:
             raise SourceError("patterns", unmet("reading them", "sources", error)) from error
-        wanted = []
+        patterns = []
         for line in lines:
             try:
-                read = GitIgnoreSpec.from_lines([line], pattern, backend="simple")
-            except ValueError as error:
+                written, include = GitIgnoreSpecPattern.pattern_to_regex(line)
+                if written is not None:
+                    timed = _TimedPattern(line, regex.compile(written))
+                    patterns.append(GitIgnoreSpecPattern(cast("re.Pattern[str]", timed), include))
+                elif not lenient:
+                    raise _wrong(line, "can fit no path")
+            except (ValueError, regex.error) as error:
                 if not lenient:
                     raise _wrong(line, str(error)) from error
-                continue
-            if not lenient and all(each.include is None for each in read.patterns):
-                raise _wrong(line, "can fit no path")
-            wanted.append(line)
-        return cls(GitIgnoreSpec.from_lines(wanted, pattern, backend="simple"))
+        return cls(GitIgnoreSpec(patterns, backend="simple"))
 
     def fits(self, path: str) -> bool | None:
-        """Whether the path is meant: False when a pattern with ``!`` takes it out again, None when no pattern fits."""
-        return self.matcher.check_file(path).include
+        """Return whether the path is meant: False if a pattern with ``!`` takes it out again, None if none fits.
+
+        Raises:
+            SourceError: If a pattern takes too long.
+        """
+        return self.spec.check_file(path).include
 
 
 def _wrong(pattern: str, what: str) -> SourceError:
-    where = f"pattern {pattern!r}"
+    where = f"pattern {pattern!r:.80}"
     return SourceError(where, what)
-
-
-@cache
-def _linear_pattern() -> Native:
-    """Pathspec's pattern, matched without going back: whoever writes an ignore file could make it take for ever."""
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - as above
-
-    class LinearPattern(GitIgnoreSpecPattern):
-        @classmethod
-        def pattern_to_regex(cls, pattern: object) -> Native:
-            regex, include = super().pattern_to_regex(pattern)
-            return (None if regex is None else linear(regex)), include
-
-    return LinearPattern
-
-
-def linear(regex: str) -> str:
-    """A pattern's regular expression, in which every wildcard but the last takes the first place that fits, for good.
-
-    A later wildcard of the same kind makes up for what an earlier one has passed over: nothing else would ever fit.
-    """
-    whole, run, leading = "", "", ""
-    for found in _TOKENS.finditer(regex):
-        if found.lastgroup != "any":
-            run += found[0]
-        else:
-            whole += f"(?>{leading}{_within(run)}(?=/))" if leading else _within(run)
-            leading, run = ("(?:/[^/]+)*?" if found[0].startswith("(?:/") else "(?:[^/]+/)*?"), ""
-            last = found[0]
-    return whole + (last if leading else "") + _within(run)
-
-
-def _within(regex: str) -> str:
-    """The same for the wildcards within each name of a path; no set of characters takes a slash."""
-    whole, star, chunk = "", False, ""
-    for found in _TOKENS.finditer(regex):
-        if found.lastgroup == "star":
-            whole += f"(?>[^/]*?{chunk})" if star and chunk else chunk
-            star, chunk = True, ""
-        elif found.lastgroup in ("slash", "end"):
-            whole += ("[^/]*" if star else "") + chunk + found[0]
-            star, chunk = False, ""
-        else:
-            chunk += f"(?!/){_set(found[0])}" if found.lastgroup == "set" else found[0]
-    return whole + ("[^/]*" if star else "") + chunk
-
-
-_OPERATORS = frozenset("[-&~|")
-"""What would mean something in a set of Python's, or will: there it is written with a backslash."""
-
-_ITEM = re.compile(r"(?P<first>\\?.)(?:-(?P<last>\\?.))?", re.DOTALL)
-
-
-def _set(written: str) -> str:
-    """A set of characters as Python reads it; of a range that ends before it begins the first is in it, as for git."""
-    inner = written.rstrip("+")[1:-1]
-    outside = inner.startswith("^")
-    items = []
-    for found in _ITEM.finditer(inner[outside:]):
-        ends = [end for end in found.groups() if end is not None]
-        ends = ends[:1] if ends[-1][-1] < ends[0][-1] else ends
-        items.append("-".join(f"\\{end}" if end in _OPERATORS else end for end in ends))
-    return f"[{'^' * outside}{''.join(items)}]{'+' * written.endswith('+')}"
 
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
@@ -267,62 +222,46 @@ _LARGEST_IGNORE = 2**20
 def walk(
     root: Path, *, gitignore: bool = True, hidden: bool = False, skipped: frozenset[str] = SKIPPED
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every regular file below ``root``, as its path with slashes and its entry, in an order that does not change.
+    """Yield every regular file below ``root``, as its path with slashes and its entry, in an order that is stable.
 
     Links are not followed, a folder that cannot be read is passed over. In a worker thread the walk ends when the
     task that waits for it is cancelled.
+
+    Raises:
+        SourceError: If ``.gitignore`` files are to be read and pathspec is not installed, or a pattern takes too long.
     """
-    open_folders = [_Folder.read(root, "", (), gitignore=gitignore)]
-    while open_folders:
-        folder = open_folders[-1]
-        entry = next(folder.entries, None)
-        if entry is None:
-            open_folders.pop()
-        elif entry.is_dir(follow_symlinks=False):
-            path = f"{folder.inside}{entry.name}/"
-            looked_into = entry.name not in skipped and (hidden or not entry.name.startswith("."))
-            if looked_into and not folder.ignores(path):
-                open_folders.append(_Folder.read(root, path, folder.ignored, gitignore=gitignore))
-        elif entry.is_file(follow_symlinks=False) and not folder.ignores(folder.inside + entry.name):
-            yield folder.inside + entry.name, entry
-
-
-@frozen
-class _Ignored:
-    """The patterns of one ``.gitignore``, for what is below its folder."""
-
-    folder: str
-    patterns: Patterns
-
-
-@frozen
-class _Folder:
-    """A folder that is being looked through; ``inside`` is its path with a slash at the end, empty for the root."""
-
-    inside: str
-    entries: Iterator[os.DirEntry[str]]
-    ignored: tuple[_Ignored, ...]
-
-    @classmethod
-    def read(cls, root: Path, inside: str, ignored: tuple[_Ignored, ...], *, gitignore: bool) -> _Folder:
-        """List a folder; one that cannot be read is empty."""
+    folders: list[tuple[str, tuple[_Ignored, ...]]] = [("", ())]
+    while folders:
         stop_when_abandoned()
+        inside, ignored = folders.pop()
         try:
-            with os.scandir(root / inside) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+            with os.scandir(root / inside) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
         except OSError:
-            found = []
-        if gitignore and any(each.name == ".gitignore" and each.is_file(follow_symlinks=False) for each in found):
-            content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE)
-            if content is not None:
-                patterns = Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True)
-                ignored = (*ignored, _Ignored(inside, patterns))
-        return cls(inside, iter(found), ignored)
+            continue
+        content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE) if gitignore else None
+        if content is not None:
+            patterns = Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True)
+            ignored = ((inside, patterns), *ignored)
+        below = []
+        for entry in entries:
+            path = inside + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                looked_into = entry.name not in skipped and (hidden or not entry.name.startswith("."))
+                if looked_into and not _is_ignored(f"{path}/", ignored):
+                    below.append((f"{path}/", ignored))
+            elif entry.is_file(follow_symlinks=False) and not _is_ignored(path, ignored):
+                yield path, entry
+        folders += reversed(below)
 
-    def ignores(self, path: str) -> bool:
-        """What the nearest ``.gitignore`` that says anything about the path says."""
-        for each in reversed(self.ignored):
-            said = each.patterns.fits(path[len(each.folder) :])
-            if said is not None:
-                return said
-        return False
+
+_Ignored = tuple[str, Patterns]
+"""A folder, and the patterns of its ``.gitignore``."""
+
+
+def _is_ignored(path: str, ignored: Iterable[_Ignored]) -> bool:
+    """Return the answer of the nearest ``.gitignore`` that decides about the path; without any it is not ignored."""
+    for folder, patterns in ignored:
+        if (fits := patterns.fits(path[len(folder) :])) is not None:
+            return fits
+    return False
