@@ -158,7 +158,7 @@ class Decay:
         Raises:
             SourceError: If there is no such entry.
         """
-        self._change(name, pinned=True)
+        self._set_pinned(name, pinned=True)
 
     def unpin(self, name: str) -> None:
         """Let an entry fade again, from its full weight and from now on.
@@ -169,7 +169,7 @@ class Decay:
         Raises:
             SourceError: If there is no such entry.
         """
-        self._change(name, pinned=False)
+        self._set_pinned(name, pinned=False)
 
     def remove(self, name: str) -> None:
         """Take an entry out.
@@ -188,12 +188,13 @@ class Decay:
         """Take out the entries, but for the pinned, whose true weight is below ``below``; how many went."""
         with self._lock:
             now = self._time()
-            gone = [
-                each.id for each in self._entries.values() if not each.pinned and self._true_weight(each, now) < below
-            ]
-            for name in gone:
-                del self._entries[name]
-        return len(gone)
+            before = len(self._entries)
+            self._entries = {
+                name: entry
+                for name, entry in self._entries.items()
+                if entry.pinned or self._true_weight(entry, now) >= below
+            }
+            return before - len(self._entries)
 
     def entries(self, query: str = "") -> tuple[Entry, ...]:
         """All entries: the pinned first, then by weight; equals by how often they were used, then the newest first.
@@ -288,13 +289,11 @@ class Decay:
             newest=max(each.created for each in found),
         )
 
-    def _change(self, name: str, *, pinned: bool) -> None:
+    def _set_pinned(self, name: str, *, pinned: bool) -> None:
         with self._lock:
-            entry = self._entries.get(name)
-            if entry is None:
+            if (entry := self._entries.get(name)) is None:
                 raise SourceError(name, "there is no such entry")
-            now = self._time()
-            self._entries[name] = evolve(entry, pinned=pinned, weight=1.0, accessed=now)
+            self._entries[name] = evolve(entry, pinned=pinned, weight=1.0, accessed=self._time())
 
     def _time(self) -> float:
         return time_of(self.clock, "Decay")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import anyio
 from anyio import CapacityLimiter, Lock
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from attrs.validators import matches_re
 
 from agentctx.builder.blocks import Block
-from agentctx.characters import said_by, shown
+from agentctx.characters import shown
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.message import Message, Text
 from agentctx.protocols import TokenCounter
-from agentctx.secrets import redact_secrets
-from agentctx.sources.gathering import ContextProvider, as_items, result_of, section
+from agentctx.sources.gathering import ContextProvider, as_items, outcome_of, result_of, section
 from agentctx.tiers import Tier
 from agentctx.tokens.counting import counter_of_texts
-from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
+from agentctx.users_code import side_by_side
 from agentctx.validators import MustBe, function, must_be
 
 
@@ -76,24 +74,6 @@ class BuiltPrompt:
             for place, piece in enumerate(self.pieces)
             if piece.text
         )
-
-
-def with_cache_points(texts: Sequence[str], min_cache: int, counter: TokenCounter) -> tuple[PromptPiece, ...]:
-    """The texts as pieces, with cache points where they pay: behind the baseline, and behind the last update.
-
-    The baseline is the same for everybody who has the same sections. The end is what the next call of this
-    conversation begins with. Neither pays where fewer tokens than ``min_cache`` stand since the point before: the
-    provider keeps no shorter prefix, and a point is worth more further down.
-    """
-    sizes = [counter.count(text) for text in texts]
-    pieces = [PromptPiece(text, size) for text, size in zip(texts, sizes, strict=True)]
-    since = 0
-    for place in sorted({0, len(texts) - 1}):
-        since += sizes[0] if place == 0 else sum(sizes[1:])
-        if since >= min_cache:
-            pieces[place] = PromptPiece(texts[place], sizes[place], cache=True)
-            since = 0
-    return tuple(pieces)
 
 
 Load = Callable[[], Awaitable[str] | str]
@@ -244,10 +224,11 @@ class StablePrompt:
         """Load all sections and write the baseline; once, later calls do nothing.
 
         Raises:
-            SourceError: If a section cannot be loaded: what a conversation begins with must be whole.
+            SourceError: If a section cannot be loaded: a conversation must begin with all of its prompt.
         """
         async with self._lock:
-            await self._start()
+            if not self._texts:
+                await self._start()
 
     async def reconcile(self) -> PromptUpdate | None:
         """Load all sections, and add what has changed to the end; None when nothing has.
@@ -261,18 +242,45 @@ class StablePrompt:
             if not self._texts:
                 await self._start()
                 return None
-            return self._told(await self._load())
+            loaded = await self._load()
+            there = {section.key for section in self.sections}
+            changed = [
+                section
+                for section in self.sections
+                if section.key in loaded and not _same(loaded[section.key], self._values.get(section.key, ""))
+            ]
+            gone = [key for key in self._values if key not in there]
+            texts = [section.written(loaded[section.key]) or _no_longer(section.title) for section in changed]
+            texts += [_no_longer(self._titles.get(key, key)) for key in gone if self._values[key].strip()]
+            kept = {key: value for key, value in self._values.items() if key in there}
+            self._values = kept | {section.key: loaded[section.key] for section in changed}
+            self._titles = {section.key: section.title for section in self.sections}
+            if not texts:
+                return None
+            self._texts.append("\n\n".join((CHANGED, *texts)))
+            return PromptUpdate((*(section.key for section in changed), *gone), self._texts[-1])
 
     def build(self) -> BuiltPrompt:
-        """The prompt as it is sent now, with cache points where they pay.
+        """Return the prompt as it is sent now, with cache points where they pay.
+
+        That is behind the baseline, which is the same for everybody who has the same sections, and behind the last
+        update, with which the next call of this conversation begins. Neither pays where fewer tokens than
+        ``min_cache`` are between it and the point before: the provider keeps no shorter prefix.
 
         Raises:
             ConfigError: If it was not started.
         """
         self._check_started()
-        pieces = with_cache_points(self._texts, self.min_cache, self.counter)
-        needed = self.counter.count(self._written()) if len(pieces) > 1 else pieces[0].tokens
-        return BuiltPrompt(pieces, max(0, sum(piece.tokens for piece in pieces) - needed))
+        sizes = [self.counter.count(text) for text in self._texts]
+        pieces = [PromptPiece(text, size) for text, size in zip(self._texts, sizes, strict=True)]
+        since = 0
+        for place in sorted({0, len(pieces) - 1}):
+            since += sizes[0] if place == 0 else sum(sizes[1:])
+            if since >= self.min_cache:
+                pieces[place] = evolve(pieces[place], cache=True)
+                since = 0
+        superseded = sum(sizes) - self.counter.count(self._written()) if len(pieces) > 1 else 0
+        return BuiltPrompt(tuple(pieces), max(0, superseded))
 
     def rebase(self) -> None:
         """Write a new baseline of what the sections said last, and forget the updates: the prefix changes, once.
@@ -319,69 +327,39 @@ class StablePrompt:
         self._texts, self._values, self._titles = list(texts), dict(values), dict(titles)
 
     async def _start(self) -> None:
-        if self._texts:
-            return
-        found = await self._load()
-        if self.problems:
-            key, problem = next(iter(self.problems.items()))
+        loaded = await self._load()
+        for key, problem in self.problems.items():
             where = f"section {key}"
             raise SourceError(where, f"unavailable at the start: {problem}")
-        self._values, self._titles = found, {section.key: section.title for section in self.sections}
+        self._values, self._titles = loaded, {section.key: section.title for section in self.sections}
         self._texts = [self._written()]
 
-    def _told(self, found: Mapping[str, str]) -> PromptUpdate | None:
-        """Take over what changed, and say it behind everything else."""
-        there = {section.key for section in self.sections}
-        gone = [key for key in self._values if key not in there]
-        changed = [
-            section
-            for section in self.sections
-            if section.key in found and not _same(found[section.key], self._values.get(section.key, ""))
-        ]
-        said = [section.written(found[section.key]) or _no_longer(section.title) for section in changed]
-        said += [_no_longer(self._titles.get(key, key)) for key in gone if self._values[key].strip()]
-        for key in gone:
-            del self._values[key]
-        self._values |= {section.key: found[section.key] for section in changed}
-        self._titles = {section.key: section.title for section in self.sections}
-        if not said:
-            return None
-        text = "\n\n".join((CHANGED, *said))
-        self._texts.append(text)
-        return PromptUpdate((*(section.key for section in changed), *gone), text)
-
     def _written(self) -> str:
-        """What all sections say, as a baseline."""
+        """Write the latest values of all sections, as a baseline."""
         parts = [section.written(self._values.get(section.key, "")) for section in self.sections]
         return "\n\n".join(part for part in parts if part)
 
     async def _load(self) -> dict[str, str]:
-        """What the sections say now, without those that cannot be loaded; these are in ``problems``."""
-        found: dict[str, str] = {}
+        """Load the sections, without those that cannot be loaded; these are in ``problems``."""
+        loaded: dict[str, str] = {}
         problems: dict[str, str] = {}
         threads = CapacityLimiter(len(self.sections))
-        await side_by_side(partial(self._load_one, section, found, problems, threads) for section in self.sections)
-        self.problems = {section.key: problems[section.key] for section in self.sections if section.key in problems}
-        return found
 
-    async def _load_one(
-        self, section: PromptSection, found: dict[str, str], problems: dict[str, str], threads: CapacityLimiter
-    ) -> None:
-        problems[section.key] = "did not answer in time"
-        try:
-            with anyio.move_on_after(self.deadline):
-                value = await result_of(section.load, threads=threads)
-                if isinstance(value, str):
-                    found[section.key] = value
-                    del problems[section.key]
-                else:
-                    problems[section.key] = f"returned {type(value).__name__} instead of text"
-        except self.on as error:
-            problems[section.key] = redact_secrets(said_by(error), "error.log")
-        except anyio.get_cancelled_exc_class():
-            if is_cancelled():
-                raise
-            problems[section.key] = WAS_CANCELLED
+        async def load(section: PromptSection) -> None:
+            value = await result_of(section.load, threads=threads)
+            if isinstance(value, str):
+                loaded[section.key] = value
+            else:
+                problems[section.key] = f"returned {type(value).__name__} instead of text"
+
+        async def load_in_time(section: PromptSection) -> None:
+            _, problem = await outcome_of(partial(load, section), self.deadline, self.on)
+            if problem:
+                problems[section.key] = problem
+
+        await side_by_side(partial(load_in_time, section) for section in self.sections)
+        self.problems = {section.key: problems[section.key] for section in self.sections if section.key in problems}
+        return loaded
 
     def _check_started(self) -> None:
         if not self._texts:

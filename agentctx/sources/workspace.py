@@ -6,11 +6,10 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from heapq import nsmallest
-from itertools import islice
 from pathlib import Path, PurePath
 from subprocess import DEVNULL
 from typing import Any, ClassVar
@@ -35,9 +34,6 @@ _LIKE = "environment.log"
 
 _OWN_VERSION = {"GOTOOLCHAIN": "local"}
 """Asked elsewhere than in the project, and so, a tool tells of itself: rustup and go run what a project names."""
-
-
-_TOOLS = ("git", "node", "go", "cargo")
 
 
 @frozen
@@ -151,62 +147,50 @@ class Dependencies:
         """An item for each manifest that there is."""
         del query
         items = []
-        for name, shorten in _MANIFESTS.items():
+        for name, (load, wanted) in _MANIFESTS.items():
             data = read_below(self.root, name, _LARGEST)
             if data is not None:
                 content = data.decode("utf-8", "replace")
                 with suppress(ValueError, RecursionError):  # of no JSON or TOML, or a number that Python does not read
-                    content = shorten(content) or content
-                shown = content if self.redact is None else self.redact(content, name)
-                items.append(ContextItem(name, shown, 0.5))
+                    if wanted and (part := _part(load(content), wanted)):
+                        content = json.dumps(part, indent=1, ensure_ascii=False, default=str)
+                        content = content.encode("utf-8", "replace").decode()  # half a character cannot be sent
+                items.append(ContextItem(name, content if self.redact is None else self.redact(content, name), 0.5))
         return [item for item in items if item.content.strip()]
 
 
-def _package_json(text: str) -> str:
-    """Name, engines, scripts and dependencies."""
-    kept = ("name", "version", "type", "engines", "packageManager", "scripts")
-    whole = _table(json.loads(text))
-    return _written({key: value for key, value in whole.items() if key in kept or key.lower().endswith("dependencies")})
+def _part(whole: object, wanted: Mapping[str, str]) -> dict[str, Any]:
+    """Collect the wanted entries of a manifest: by the name of their table, the patterns of their keys."""
+    part: dict[str, Any] = {}
+    for path, keys in wanted.items():
+        table: Any = whole
+        for name in filter(None, path.split(".")):
+            table = table.get(name) if isinstance(table, Mapping) else None
+        for key, value in table.items() if isinstance(table, Mapping) else ():
+            if any(fnmatchcase(key.lower(), pattern) for pattern in keys.split()):
+                part[f"{path}.{key}" if key in part else key] = value
+    return part
 
 
-def _pyproject(text: str) -> str:
-    """What it is called, which Python it wants, and what it depends on."""
-    whole = tomllib.loads(text)
-    project, poetry = _table(whole.get("project")), _table(_table(whole.get("tool")).get("poetry"))
-    kept = ("name", "version", "requires-python", "dependencies", "optional-dependencies")
-    parts = {key: project[key] for key in kept if key in project}
-    parts |= {"dependency-groups": whole["dependency-groups"]} if "dependency-groups" in whole else {}
-    parts |= {f"poetry.{key}": poetry[key] for key in ("dependencies", "group") if key in poetry}
-    return _written(parts)
-
-
-def _cargo(text: str) -> str:
-    whole = tomllib.loads(text)
-    return _written({key: value for key, value in whole.items() if key == "package" or key.endswith("dependencies")})
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    """A table of a manifest; what is none has nothing."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def _written(parts: Mapping[str, Any]) -> str:
-    """The parts of a manifest; empty without any."""
-    told = json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else ""
-    return told.encode("utf-8", "replace").decode()  # half a character of an escape cannot be sent
-
-
-_MANIFESTS: Mapping[str, Callable[[str], str]] = {
-    "go.mod": str,
-    "package.json": _package_json,
-    "requirements.txt": str,
-    "pyproject.toml": _pyproject,
-    "Cargo.toml": _cargo,
-    "Gemfile": str,
-    "composer.json": _package_json,
-    "build.gradle": str,
-    "pom.xml": str,
+_OF_NODE = {"": "name version type engines packagemanager scripts *dependencies"}
+_OF_PYTHON = {
+    "project": "name version requires-python dependencies optional-dependencies",
+    "": "dependency-groups",
+    "tool.poetry": "dependencies group",
 }
+
+_MANIFESTS: Mapping[str, tuple[Callable[[str], object], Mapping[str, str]]] = {
+    "go.mod": (str, {}),
+    "package.json": (json.loads, _OF_NODE),
+    "requirements.txt": (str, {}),
+    "pyproject.toml": (tomllib.loads, _OF_PYTHON),
+    "Cargo.toml": (tomllib.loads, {"": "package *dependencies"}),
+    "Gemfile": (str, {}),
+    "composer.json": (json.loads, _OF_NODE),
+    "build.gradle": (str, {}),
+    "pom.xml": (str, {}),
+}
+"""How each manifest is read, and which of its entries are shown; all of it where none are named."""
 
 
 SUGGESTED = (
@@ -282,19 +266,18 @@ class RecentFiles:
             SourceError: If ``.gitignore`` files are to be read and pathspec is not installed.
         """
         del query
-        newest = nsmallest(self.limit, self._files())
-        lines = [f"{one_line(path)} (modified {calendar_time(-age / 1e9):%Y-%m-%d %H:%M})" for age, path in newest]
-        told = lines if self.redact is None else [self.redact(line, "") for line in lines]
-        return [ContextItem("recently modified files", "\n".join(told), 0.6)] if told else []
-
-    def _files(self) -> Iterator[tuple[int, str]]:
-        """Negative time of change and path of each file, so that the smallest is the newest."""
+        ages = []
         for path, entry in walk(self.root, gitignore=self.gitignore, skipped=self.skipped):
             if PurePath(path).suffix.lower() in self.extensions:
-                try:
-                    yield -entry.stat(follow_symlinks=False).st_mtime_ns, path
-                except OSError:
-                    continue  # it went away while we looked
+                with suppress(OSError):  # it went away meanwhile
+                    ages.append((-entry.stat(follow_symlinks=False).st_mtime_ns, path))
+        lines = [
+            f"{one_line(path)} (modified {calendar_time(-age / 1e9):%Y-%m-%d %H:%M})"
+            for age, path in nsmallest(self.limit, ages)
+        ]
+        if self.redact is not None:
+            lines = [self.redact(line, "") for line in lines]
+        return [ContextItem("recently modified files", "\n".join(lines), 0.6)] if lines else []
 
 
 _WINDOW = 256 * 1024
@@ -334,34 +317,28 @@ class BuildErrors:
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """An item for each log that says anything, the newest first; it is cut at its beginning."""
         del query
-        return list(islice(self._said(), self.limit))
-
-    def _said(self) -> Iterator[ContextItem]:
-        """An item for each log that says anything; a log is read when it is asked for."""
-        for _, name in sorted(self._logs()):
-            said = _end(Path(self.folder or ""), name)
-            title = name if self.redact is None else self.redact(name, "")
-            content = said if self.redact is None else self.redact(said, f"{name}.log")
-            if content.strip():
-                yield ContextItem(title, content, 0.85, keep="tail")
-
-    def _logs(self) -> Iterator[tuple[int, str]]:
-        """Negative time of change and name of each log. Links are not followed: they may lead anywhere."""
         if self.folder is None or not self.folder.is_dir():
-            return
+            return []
+        logs = []
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 low = entry.name.lower()
-                if (low.endswith((".log", ".err")) or "error" in low) and entry.is_file(follow_symlinks=False):
-                    yield -entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
-
-
-def _end(folder: Path, name: str) -> str:
-    """The last lines of a file, whole: a secret that is cut in two is not recognised, nor is half a character."""
-    with opened(folder, name) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _WINDOW))
-        data = file.read(_WINDOW)
-    if size > _WINDOW:
-        data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
-    return data.decode("utf-8", "replace")
+                is_log = low.endswith((".log", ".err")) or "error" in low
+                if is_log and entry.is_file(follow_symlinks=False):  # a link may lead anywhere
+                    logs.append((-entry.stat(follow_symlinks=False).st_mtime_ns, entry.name))
+        items: list[ContextItem] = []
+        for _, name in sorted(logs):
+            if len(items) == self.limit:
+                break
+            with opened(self.folder, name) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _WINDOW))
+                data = file.read(_WINDOW)
+            if size > _WINDOW:  # whole lines: a secret that is cut in two is not recognised
+                data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
+            title, content = name, data.decode("utf-8", "replace")
+            if self.redact is not None:
+                title, content = self.redact(name, ""), self.redact(content, f"{name}.log")
+            if content.strip():
+                items.append(ContextItem(title, content, 0.85, keep="tail"))
+        return items

@@ -1,6 +1,7 @@
 """Files that a model is shown and may not change, within a budget."""
 
 import os
+from pathlib import Path
 
 import anyio
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import ReadOnlyFiles, suggest_files
-from agentctx.sources.read_only_files import HEADING, FileCache, ReadOnlyFile
+from agentctx.sources.read_only_files import HEADING, ReadOnlyFile, that_fit
 from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
@@ -131,6 +132,15 @@ async def test_a_pinned_file_is_never_pushed_out(files, put):
         await files.add("b.md")
     assert files.evict(1) == ()
     assert [file.name for file in files.files] == ["a.md"]
+
+
+async def test_a_pinned_file_is_not_pushed_out_by_others_that_are(files, put):
+    """Pinned files of a pattern are left out where those that were pinned before leave them no room."""
+    put("a.txt", "word " * 600)
+    put("b.md", "word " * 600)
+    await files.add("a.txt", pinned=True)
+    assert (await files.add_pattern("*.md", pinned=True)).left_out == ("b.md",)
+    assert [file.name for file in files.files] == ["a.txt"]
 
 
 async def test_what_has_changed_is_read_again(files, put):
@@ -382,18 +392,20 @@ async def test_a_budget_of_nothing():
         ReadOnlyFiles(3)
 
 
-PUT = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 60), st.booleans()), max_size=40)
+FILES = st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=40)
 
 
-@given(PUT, st.integers(1, 100))
+@given(FILES, st.integers(1, 100))
 def test_the_room_always_holds(files, room):
-    """Whatever is put, the room holds, nothing pinned is pushed out, and nothing is pushed out for no gain."""
-    cache = FileCache(room)
-    for key, tokens, pinned in files:
-        before = set(cache.shown)
-        kept = {each for each, file in cache.shown.items() if file.pinned}
-        gone = cache.put(key, ReadOnlyFile(key, key, key, "", tokens, None, pinned))
-        assert cache.used == sum(file.tokens for file in cache.shown.values()) <= room
-        assert kept <= set(cache.shown)
-        assert gone is not None or set(cache.shown) == before
-        assert set(cache.shown).isdisjoint(cache.hidden)
+    """Whatever there is, what is shown fits, pinned files come first, and nothing that would fit is left out."""
+    there = {
+        str(place): ReadOnlyFile(str(place), Path(str(place)), "", tokens, None, pinned)
+        for place, (tokens, pinned) in enumerate(files)
+    }
+    shown = that_fit(there, room)
+    used = sum(there[key].tokens for key in shown)
+    assert used <= room
+    left_out = there.keys() - set(shown)
+    assert all(there[key].tokens > room - used for key in left_out)
+    pinned = {key: file for key, file in there.items() if file.pinned}
+    assert [key for key in shown if key in pinned] == that_fit(pinned, room)
