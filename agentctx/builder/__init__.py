@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Thread as Thread,
     )
     from agentctx.builder.categories import Category as Category, CategoryBudget as CategoryBudget, Division as Division
+    from agentctx.strategies.drop_units import Eviction as Eviction
     from agentctx.tiers import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -29,6 +30,7 @@ else:
             "agentctx.builder.blocks": "Block BlockReport FactExtractor Facts MarkdownList MergeSystem XmlTags",
             "agentctx.builder.builder": "Assembled BuildReport ContextBuilder Thread",
             "agentctx.builder.categories": "Category CategoryBudget Division",
+            "agentctx.strategies.drop_units": "Eviction",
             "agentctx.tiers": "Tier TierRule allocate",
         },
     )

@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Protocol, cast, get_args
 
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -30,7 +31,7 @@ from agentctx.errors import (
 )
 from agentctx.message import Context, Media, Message, Native, Part, Text, Ttl
 from agentctx.protocols import Call, ContextStrategy, Notes, Strategy, inside
-from agentctx.strategies.drop_units import Drop, Strict, TruncateOldest, staying
+from agentctx.strategies.drop_units import Drop, Eviction, Strict, TruncateOldest, staying
 from agentctx.tiers import Tier, TierRule, allocate, as_tier
 from agentctx.unit import broken_pair, last_words, signed_thinking
 from agentctx.validators import NAME, PART, TEXT, MustBe, function, holds, must_be, one_of, whole_number
@@ -335,10 +336,9 @@ class Block:
         tier: Its place in the request and its claim on the room; any integer.
         evict: The stage that is run over it when it is too large; without one the build fails rather than cut it. It
             sees the block's messages as a request of their own, with the block's room as budget, of which nothing is
-            protected but, in the tiers of the conversation (``HISTORY`` and behind it), the user's newest words. It
-            may have a ``label``, the word for its work in the report, and a method ``least(context, call)`` that
-            returns the fewest tokens to which it can bring a block down. A plain one runs again when room is left
-            over; one that waits, such as for a model, runs once.
+            protected but, in the tiers of the conversation (``HISTORY`` and behind it), the user's newest words. An
+            ``Eviction`` is asked beforehand to how few tokens it can bring the block down. A plain stage runs again
+            when room is left over; one that waits, such as for a model, runs once.
         max_tokens: The most tokens that it may have, however much room there is; None means no cap.
         cache: Whether the provider shall keep the prefix that ends with this block: True, a lifetime (``"5m"``,
             ``"1h"``), or the provider's own mark. Written where the format has such marks.
@@ -397,8 +397,9 @@ class BlockReport:
         messages_before: Number of messages given.
         messages_after: Number of messages that go out.
         granted: The tokens that it was granted; what a block that goes as a whole had no use for went to others.
-        eviction: What was done to it: ``"dropped"``, ``"truncated"``, ``"summarized"``, ``"evicted"`` (by any other
-            stage), ``"rejected"`` (it could not be made to fit, and the build failed); None when nothing was.
+        eviction: What was done to it: ``"dropped"`` (nothing is left), ``"truncated"`` (some messages are),
+            ``"summarized"``, ``"evicted"`` (messages were changed or added otherwise), ``"rejected"`` (it could not
+            be made to fit, and the build failed); None when nothing was.
         changes: The messages that were not left as they were; ``index`` counts within the block.
         notes: What else there is to say.
 
@@ -468,39 +469,46 @@ NAMED = 5
 async def assemble(slots: Sequence[Slot], room: SharedRoom) -> None:
     """Fill the slots, so that together they have at most the room's tokens.
 
-    What is left over at the end, because only whole units are kept, goes back to the blocks that were cut, the most
-    important first.
+    Whether all that must stay fits is checked first, before any summarizer is asked. What is left over at the end,
+    because only whole units are kept, goes back to the blocks that were cut, the most important first.
+
+    Raises:
+        ContextOverflow: If blocks cannot be made to fit; names the biggest of what must stay.
     """
-    for slot in slots:
-        slot.keep_all()
-        slot.granted = 0
-    found = grants(slots, room)
-    _check_least(slots, found, room)
-    for slot, grant in zip(slots, found, strict=True):
-        slot.granted = grant.offered
-        await checkpoint_if_cancelled()
-        await slot.fit(grant.tokens)
-    await _give_back(slots, room)
-
-
-def _check_least(slots: Sequence[Slot], found: Sequence[Grant], room: SharedRoom) -> None:
-    """Find out before anything is done, and before any summarizer is asked, whether what must stay fits."""
-    for slot, grant in zip(slots, found, strict=True):
-        slot.granted = grant.offered
+    divided = grants(slots, room)
+    rejected = []
+    for slot, grant in zip(slots, divided, strict=True):
+        slot.granted, slot.out = grant.offered, Reduced(slot.given, slot.size)
         if slot.least > grant.tokens:
             slot.out = REJECTED
-    rejected = [slot for slot in slots if slot.out.label is not None]
+            rejected.append(slot)
     if rejected:
-        raise overflow(rejected, slots, room)
-
-
-def overflow(rejected: Sequence[Slot], slots: Sequence[Slot], room: SharedRoom) -> ContextOverflow:
-    """The error that says that these blocks cannot be made to fit; names the biggest of what must stay."""
-    needed = sum(slot.least for slot in slots)
-    if needed > room.free:
-        return ContextOverflow(needed + room.reserved, room.limit, _biggest(slots, room.reserved))
-    worst = max(rejected, key=lambda slot: slot.least - slot.granted)
-    return ContextOverflow(worst.least, worst.granted, _biggest(rejected))
+        needed = sum(slot.least for slot in slots)
+        if needed > room.free:
+            raise ContextOverflow(needed + room.reserved, room.limit, _biggest(slots, room.reserved))
+        worst = max(rejected, key=lambda slot: slot.least - slot.granted)
+        raise ContextOverflow(worst.least, worst.granted, _biggest(rejected))
+    for slot, grant in zip(slots, divided, strict=True):
+        await checkpoint_if_cancelled()
+        await slot.fit(grant.tokens)
+    spare = room.free - sum(slot.out.tokens for slot in slots)
+    in_tier: dict[Tier, int] = defaultdict(int)
+    for slot in slots:
+        in_tier[slot.block.tier] += slot.out.tokens
+    for slot in slots:
+        tier, before = slot.block.tier, slot.out
+        rule = room.rules.get(tier)
+        more = spare if rule is None or rule.cap is None else min(spare, rule.cap - in_tier[tier])
+        tokens = min(slot.want, before.tokens + more)
+        if before.label is None or tokens <= slot.granted or not (slot.runs_again or slot.size <= tokens):
+            continue
+        await slot.fit(tokens)
+        if slot.out.tokens < before.tokens:  # its stage makes less of more
+            slot.out = before
+        else:
+            slot.granted = tokens
+            spare -= slot.out.tokens - before.tokens
+            in_tier[tier] += slot.out.tokens - before.tokens
 
 
 def _biggest(slots: Iterable[Slot], reserved: int = 0) -> list[BigItem]:
@@ -508,36 +516,6 @@ def _biggest(slots: Iterable[Slot], reserved: int = 0) -> list[BigItem]:
     if reserved:
         items.append(BigItem(("tools, formatting", "fixed", reserved)))
     return sorted(items, key=lambda item: -item.tokens)[:NAMED]
-
-
-async def _give_back(slots: Sequence[Slot], room: SharedRoom) -> None:
-    """Offer what is left over to the blocks that were cut, in order; each takes what it can use."""
-    spare = room.free - sum(slot.out.tokens for slot in slots)
-    in_tier: dict[Tier, int] = defaultdict(int)
-    for slot in slots:
-        in_tier[slot.block.tier] += slot.out.tokens
-    for slot in slots:
-        tier = slot.block.tier
-        rule = room.rules.get(tier)
-        capped = spare if rule is None or rule.cap is None else min(spare, rule.cap - in_tier[tier])
-        if slot.out.label is None or capped <= 0:
-            continue
-        before = slot.out.tokens
-        await _grow(slot, min(slot.want, before + capped))
-        spare -= slot.out.tokens - before
-        in_tier[tier] += slot.out.tokens - before
-
-
-async def _grow(slot: Slot, tokens: int) -> None:
-    """Let more of a block go out when ``tokens`` allow more than its grant did."""
-    if tokens <= slot.granted or not (slot.runs_again or slot.size <= tokens):
-        return
-    was = slot.out
-    await slot.fit(tokens)
-    if slot.out.tokens < was.tokens:
-        slot.out = was
-    else:
-        slot.granted = tokens
 
 
 @frozen
@@ -553,58 +531,44 @@ ROUNDS = 32
 
 
 def grants(slots: Sequence[Slot], room: SharedRoom) -> list[Grant]:
-    """The grant of each slot: first by tier, and within a tier in the order in which the blocks were added.
+    """Divide the room: first by tier, and within a tier in the order in which the blocks were added.
 
     A block that stays or goes as a whole takes nothing that it cannot use. What it leaves goes to the next of its
     tier, and what a tier leaves to the other tiers, the strongest first.
     """
-    tiers: dict[Tier, list[int]] = defaultdict(list)
-    for place, slot in enumerate(slots):
-        tiers[slot.block.tier].append(place)
-    members = [[slots[place] for place in places] for places in tiers.values()]
+    members = [list(own) for _, own in groupby(slots, key=lambda slot: slot.block.tier)]
     claims = []  # of a tier, by its rule, and at least what its blocks cannot do without
-    for tier, own in zip(tiers, members, strict=True):
-        rule = room.rules.get(tier) or TierRule(tier)
+    for own in members:
+        rule = room.rules.get(own[0].block.tier) or TierRule(own[0].block.tier)
         floor = max(rule.floor, sum(slot.least for slot in own))
-        claims.append(TierRule(tier, floor if rule.cap is None else min(floor, rule.cap), rule.share, rule.cap))
-    found = _divided(members, claims, room.free)
-    by_place = {
-        place: grant
-        for places, granted in zip(tiers.values(), found, strict=True)
-        for place, grant in zip(places, granted, strict=True)
-    }
-    return [by_place[place] for place in range(len(slots))]
-
-
-def _divided(members: Sequence[Sequence[Slot]], claims: Sequence[TierRule], free: int) -> list[list[Grant]]:
-    """The grants of each tier's slots; tiers give up one after the other what their whole blocks cannot use."""
-    wants = [sum(slot.want for slot in one) for one in members]
+        claims.append(evolve(rule, floor=floor if rule.cap is None else min(floor, rule.cap)))
+    wants = [sum(slot.want for slot in own) for own in members]
     settled: dict[int, list[Grant]] = {}
     for left in range(ROUNDS, -1, -1):
-        given = allocate(wants, claims, free)
-        found = [settled.get(tier) or _in_order(one, given[tier]) for tier, one in enumerate(members)]
-        used = [sum(grant.tokens for grant in own) for own in found]
-        spare = [tier for tier, granted in enumerate(given) if used[tier] < granted]
-        for tier in spare[:1] if left else spare:
-            wants[tier], settled[tier] = used[tier], found[tier]
+        granted = allocate(wants, claims, room.free)
+        divided = [settled.get(place) or _in_order(own, granted[place]) for place, own in enumerate(members)]
+        used = [sum(grant.tokens for grant in own) for own in divided]
+        spare = [place for place in range(len(members)) if used[place] < granted[place]]
+        for place in spare[:1] if left else spare:
+            wants[place], settled[place] = used[place], divided[place]
         if not spare:
             break
-    return found
+    return [grant for own in divided for grant in own]
 
 
 def _in_order(slots: Sequence[Slot], granted: int) -> list[Grant]:
-    """The grants within a tier: first what each cannot do without, then each all that it wants before the next."""
+    """Divide within a tier: first what each cannot do without, then each all that it wants before the next."""
     floors = []
     for slot in slots:
         floors.append(min(slot.least, slot.want, granted))
         granted -= floors[-1]
-    found = []
+    divided = []
     for slot, floor in zip(slots, floors, strict=True):
         offered = min(slot.want, floor + granted)
         tokens = floor if isinstance(slot.block.evict, Drop) and offered < slot.size else offered
         granted -= tokens - floor
-        found.append(Grant(tokens, offered))
-    return found
+        divided.append(Grant(tokens, offered))
+    return divided
 
 
 @frozen
@@ -669,14 +633,10 @@ class Slot:
         stage = self.block.evict
         return not is_async(stage) or type(stage).__call__ is ContextStrategy.__call__
 
-    def keep_all(self) -> None:
-        """Let all of it go out."""
-        self.out = Reduced(self.given, self.size)
-
     async def fit(self, tokens: int) -> None:
-        """Let as much of it go out as ``tokens`` allow."""
+        """Let as much of it go out as ``tokens`` allow; a stage that does not run again is asked once."""
         if self.size <= tokens:
-            self.keep_all()
+            self.out = Reduced(self.given, self.size)
         elif self.asked is not None and self.asked.tokens <= tokens:
             self.out = self.asked
         else:
@@ -685,7 +645,7 @@ class Slot:
             self.asked = None if self.runs_again else self.out
 
     async def _reduced(self, tokens: int) -> Reduced:
-        """What its stage makes of it; an error says which block it was, and how much room there was."""
+        """Run its stage; an error says which block it was, and how much room there was."""
         name, call = f"{self.stage.name} of {self.name}", self.call_for(tokens)
         with Noting(f"while {self.name} was made to fit {tokens:,} tokens"):
             try:
@@ -695,71 +655,71 @@ class Slot:
                     raise
                 item = BigItem((self.name, str(self.block.tier), error.tokens))
                 raise ContextOverflow(error.tokens, error.limit, [item]) from error
-            self._check(name, after, tokens)
-        outcomes = {reason.outcome for reason in call.internals.notes.reasons.values()}
-        label = "summarized" if Outcome.SUMMARISED in outcomes else getattr(self.block.evict, "label", "evicted")
-        return Reduced(after.messages, sum(map(call.count, after.messages)), label, call.internals.notes)
+            size = sum(map(call.count, after.messages))
+            if size > tokens:
+                raise StageError(name, f"returned {size:,} tokens, and {tokens:,} were allowed")
+            if after.system is not None or after.tools:
+                raise StageError(name, "returned a system prompt or tools; a block is messages alone")
+            pairs = match(self.given, after.messages)
+            origins = [origin for origin in pairs.origins if origin is not None]
+            if origins != sorted(origins):
+                raise StageError(name, "changed the order of the messages")
+            if self.keep is not None and (self.keep not in origins or self.keep in dict(pairs.edited)):
+                role = self.given[self.keep].role
+                raise LostProtected(name, f"lost or changed messages[{self.keep}] ({role}), the user's newest words")
+            check_whole(name, self.given, after.messages)
+        if Outcome.SUMMARISED in {reason.outcome for reason in call.internals.notes.reasons.values()}:
+            label = "summarized"
+        elif not after.messages:
+            label = "dropped"
+        else:
+            label = "evicted" if pairs.edited or pairs.added else "truncated"
+        return Reduced(after.messages, size, label, call.internals.notes)
 
     def call_for(self, tokens: int) -> Call:
-        """What its stage is told where it may have so many tokens: as if the block were all of a request."""
+        """Tell its stage what it may have, as if the block were all of a request."""
         limit = tokens + self.call.meter.fixed(Context(()))
         call = evolve(self.call, budget=Budget(max(1, limit)), limit=limit)
         return inside(call, stays=self._stays, notes=Notes())
 
     def _stays(self, messages: Sequence[Message]) -> Iterable[int]:
-        """Where the message is that must not go, among those that are left."""
+        """Find the message that must not go, among those that are left."""
         if self.keep is None:
             return ()
-        known = self.given[self.keep].identity
-        return [index for index in range(len(messages) - 1, -1, -1) if messages[index].identity == known][:1]
-
-    def _check(self, name: str, after: Context, allowed: int) -> None:
-        """Hold what a stage returned to what a block is promised."""
-        tokens = sum(map(self.call.count, after.messages))
-        if tokens > allowed:
-            raise StageError(name, f"returned {tokens:,} tokens, and {allowed:,} were allowed")
-        if after.system is not None or after.tools:
-            raise StageError(name, "returned a system prompt or tools; a block is messages alone")
-        found = match(self.given, after.messages)
-        origins = [origin for origin in found.origins if origin is not None]
-        if origins != sorted(origins):
-            raise StageError(name, "changed the order of the messages")
-        keep = self.keep
-        if keep is not None and (keep not in origins or keep in dict(found.edited)):
-            role = self.given[keep].role
-            raise LostProtected(name, f"lost or changed messages[{keep}] ({role}), the user's newest words")
-        check_whole(name, self.given, after.messages)
+        kept = self.given[self.keep].identity
+        return [index for index in range(len(messages) - 1, -1, -1) if messages[index].identity == kept][:1]
 
     def report(self) -> BlockReport:
-        """What became of it."""
+        """Report what became of it."""
+        out, stage, why = self.out, self.stage.name, f"{self.name} over {self.granted:,} tokens"
+        changes: list[Change] = []
+
+        def add(place: int, message: Message, new: Message | None, outcome: Outcome) -> None:
+            before = 0 if outcome is Outcome.ADDED else self.call.count(message)
+            after = 0 if new is None else self.call.count(new)
+            changes.append(Change(place, message.role, outcome, stage, why, before, after))
+
+        if out.label not in (None, "rejected"):
+            pairs = match(self.given, out.messages)
+            for index in pairs.dropped:
+                message = self.given[index]
+                add(index, message, None, out.notes.why(message).outcome or Outcome.DROPPED)
+            for index, place in pairs.edited:
+                add(index, self.given[index], out.messages[place], Outcome.EDITED)
+            for place in pairs.added:
+                add(place, out.messages[place], out.messages[place], Outcome.ADDED)
         return BlockReport(
             self.block.id,
             self.block.tier,
             self.size,
-            self.out.tokens,
+            out.tokens,
             len(self.given),
-            len(self.out.messages),
+            len(out.messages),
             self.granted,
-            self.out.label,
-            self._changes(),
-            tuple(dict.fromkeys(self.out.notes.remarks)),
+            out.label,
+            tuple(changes),
+            tuple(dict.fromkeys(out.notes.remarks)),
         )
-
-    def _changes(self) -> tuple[Change, ...]:
-        if self.out.label in (None, "rejected"):
-            return ()
-        found, left = match(self.given, self.out.messages), self.out.messages
-        why = self.out.notes.why
-        dropped = ((index, self.given[index]) for index in found.dropped)
-        gone = (self._change(index, one, None, why(one).outcome or Outcome.DROPPED) for index, one in dropped)
-        edited = (self._change(at, self.given[at], left[place], Outcome.EDITED) for at, place in found.edited)
-        added = (self._change(place, left[place], left[place], Outcome.ADDED) for place in found.added)
-        return (*gone, *edited, *added)
-
-    def _change(self, place: int, one: Message, new: Message | None, outcome: Outcome) -> Change:
-        stage, why = self.stage.name, f"{self.name} over {self.granted:,} tokens"
-        before = 0 if outcome is Outcome.ADDED else self.call.count(one)
-        return Change(place, one.role, outcome, stage, why, before, 0 if new is None else self.call.count(new))
 
 
 def check_whole(name: str, before: Sequence[Message], after: Sequence[Message]) -> None:
@@ -776,30 +736,27 @@ def check_whole(name: str, before: Sequence[Message], after: Sequence[Message]) 
 
 
 def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
-    """The blocks that say something, in the order of the request: by tier, and as they were added."""
-    slots = []
+    """Make a slot of each block that has messages, in the order of the request: by tier, and as they were added."""
     ordered = sorted(blocks, key=lambda block: block.tier)
-    for block, name in zip(ordered, names_of(ordered), strict=True):
-        if block.messages:
-            slots.append(Slot(block, name, call, sum(map(call.count, block.messages))))
+    slots = [
+        Slot(block, name, call, sum(map(call.count, block.messages)))
+        for block, name in zip(ordered, names_of(ordered), strict=True)
+        if block.messages
+    ]
     _keep_newest_words(slots)
     for slot in slots:
-        slot.keep_all()
+        slot.out = Reduced(slot.given, slot.size)
         with Noting(f"while the least that {slot.name} can come down to was worked out"):
             slot.least = least_of(slot)
     return slots
 
 
 def least_of(slot: Slot) -> int:
-    """The fewest tokens that a block can come down to: what its stage says, else what must stay; at most all of it."""
+    """Count the fewest tokens that a block can come down to: by its stage, else what must stay; at most all of it."""
     block, call = Context(slot.given), slot.call_for(slot.size)
-    least = getattr(slot.block.evict, "least", None)
-    tokens: object = None if least is None else least(block, call)
-    if tokens is None:
-        return 0 if slot.keep is None else tokens_of(staying(block, call), call)
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-        raise StageError(slot.stage.name, f"least: expected a number of tokens, got {tokens!r}")
-    return min(tokens, slot.size)
+    if isinstance(slot.block.evict, Eviction):
+        return min(slot.block.evict.least(block, call), slot.size)
+    return 0 if slot.keep is None else tokens_of(staying(block, call), call)
 
 
 def _keep_newest_words(slots: Sequence[Slot]) -> None:
@@ -808,16 +765,11 @@ def _keep_newest_words(slots: Sequence[Slot]) -> None:
     Work in progress stands behind the conversation without being newer. So what is said in ``SCRATCHPAD`` does not
     take the place of what the user says before it; it is kept as well, unless its block is one to go as a whole.
     """
-    work: list[tuple[Slot, int]] = []
-    for slot in reversed(slots):
-        said = () if slot.block.tier < Tier.HISTORY else last_words(slot.given)
-        if not said:
-            continue
-        (index,) = said
-        if slot.block.tier != Tier.SCRATCHPAD:
-            slot.keep = index
-            work = [(each, place) for each, place in work if not isinstance(each.block.evict, Drop)]
-            break
-        work.append((slot, index))
-    for slot, index in work[:1]:
-        slot.keep = index
+    talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY and last_words(slot.given)]
+    newest = next((slot for slot in reversed(talk) if slot.block.tier != Tier.SCRATCHPAD), None)
+    kept = talk[-1:]
+    if newest is not None:
+        work = [slot for slot in talk[talk.index(newest) + 1 :] if not isinstance(slot.block.evict, Drop)]
+        kept = [newest, *work[-1:]]
+    for slot in kept:
+        (slot.keep,) = last_words(slot.given)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import random
 from time import perf_counter
 from typing import Any
@@ -59,6 +59,31 @@ from agentctx.validators import NAME, a, function, list_of, methods, must_be
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
+def _as_budget(budget: Budget | int) -> Budget:
+    return as_budget(budget, "ContextBuilder")
+
+
+def _as_counter(counter: TokenCounter | Callable[[str], int] | None) -> TokenCounter | None:
+    return as_counter(counter, "ContextBuilder")
+
+
+def _as_facts(facts: FactExtractor | Facts | None) -> Facts | None:
+    return facts if facts is None or isinstance(facts, Facts) else Facts(facts)
+
+
+def _check_format(_builder: object, _attribute: object, name: str | None) -> None:
+    if name is not None:
+        format_named(name)
+
+
+def _check_tiers(_builder: object, _attribute: object, tiers: tuple[TierRule, ...]) -> None:
+    RULES.check("ContextBuilder.tiers", tiers)
+    if len({rule.tier for rule in tiers}) < len(tiers):
+        raise must_be("ContextBuilder.tiers", "one rule for each tier", tiers)
+    allocate([0] * len(tiers), tiers, 0)  # for its errors: of rules that no sizes could satisfy
+
+
+@define(eq=False)
 class ContextBuilder:
     """Builds requests of blocks: ``SYSTEM`` first, then the other tiers, all of it within the budget.
 
@@ -91,33 +116,16 @@ class ContextBuilder:
         ['system', 'user', 'user']
     """
 
-    def __init__(
-        self,
-        budget: Budget | int,
-        *,
-        counter: TokenCounter | Callable[[str], int] | None = None,
-        model: str | None = None,
-        format: str | None = None,  # noqa: A002 - the contract's name
-        tools: Sequence[Any] | None = None,
-        tiers: Iterable[TierRule] = (),
-        formatter: Formatter = concatenate,
-        facts: FactExtractor | Facts | None = None,
-    ) -> None:
-        """Check the options."""
-        self._options = Options(
-            budget=as_budget(budget, "ContextBuilder"),
-            counter=as_counter(counter, "ContextBuilder"),
-            model=model,
-            format=format,
-            tools=tools,
-            tiers=tuple(tiers),
-            formatter=formatter,
-        )
-        self._facts = facts if facts is None or isinstance(facts, Facts) else Facts(facts)
-        self._blocks: list[Block] = []
-        self._places: dict[str, int] = {}
-        self._reader = BlockReader()
-        self._report: BuildReport | None = None
+    budget: Budget = field(converter=_as_budget)
+    counter: TokenCounter | None = field(default=None, converter=_as_counter, kw_only=True)
+    model: str | None = field(default=None, kw_only=True)
+    format: str | None = field(default=None, validator=_check_format, kw_only=True)
+    tools: Sequence[Any] | None = field(default=None, kw_only=True)
+    tiers: tuple[TierRule, ...] = field(default=(), converter=tuple, validator=_check_tiers, kw_only=True)
+    formatter: Formatter = field(default=concatenate, validator=function("an async function of sections"), kw_only=True)
+    _facts: Facts | None = field(default=None, converter=_as_facts, kw_only=True)
+    _blocks: list[Block] = field(factory=list, init=False, repr=False)
+    _report: BuildReport | None = field(default=None, init=False, repr=False)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -126,7 +134,7 @@ class ContextBuilder:
 
     @property
     def report(self) -> BuildReport | None:
-        """What the last build did, also one that failed; None before the first."""
+        """The report of the last build, also of one that failed; None before the first."""
         return self._report
 
     @property
@@ -141,8 +149,6 @@ class ContextBuilder:
             ConfigError: If something is no block.
         """
         list_of(a(Block, "a Block"), "Blocks").check("ContextBuilder.add.blocks", blocks)
-        for place, added in enumerate(blocks, len(self._blocks)):
-            self._places.setdefault(added.id, place)
         self._blocks.extend(blocks)
         return self
 
@@ -156,16 +162,15 @@ class ContextBuilder:
             ConfigError: If there is none.
         """
         self._place(id)
-        kept = [block for block in self._blocks if block.id != id]
-        self._blocks, self._places = [], {}
-        return self.add(*kept)
+        self._blocks = [block for block in self._blocks if block.id != id]
+        return self
 
     def replace(self, id: str, messages: Iterable[Any]) -> ContextBuilder:  # noqa: A002 - a block's name
         """Let the first block of this name say something else, and return the builder.
 
         Args:
             id: The name of the block.
-            messages: What it says instead.
+            messages: Its messages from now on.
 
         Raises:
             ConfigError: If there is none.
@@ -175,12 +180,9 @@ class ContextBuilder:
         return self
 
     def clone(self) -> ContextBuilder:
-        """A builder with the same blocks, options and facts; what happens to one does not happen to the other."""
-        made = ContextBuilder(self._options.budget)
-        made._options, made._blocks, made._places = self._options, list(self._blocks), dict(self._places)
-        made._facts = None if self._facts is None else self._facts.copied()
-        made._reader, made._report = BlockReader(dict(self._reader.known)), self._report
-        return made
+        """Make a builder with the same blocks, options and facts; a change of one does not change the other."""
+        facts = None if self._facts is None else self._facts.copied()
+        return evolve(self, facts=facts).add(*self._blocks)
 
     async def build(self) -> Assembled:
         """Build the request.
@@ -192,21 +194,21 @@ class ContextBuilder:
             InvalidInput: If a message cannot be read; names the block, the message and the field.
             AmbiguousFormat: If several formats fit, none was named, and it makes a difference.
         """
-        build = Build(self._options, self._facts)
+        build = Build(self, self._facts)
         built: Assembled | None = None
         try:
-            built = await build.run(self._blocks, self._reader)
+            built = await build.run(self._blocks)
         finally:
             self._report = build.report(sys.exception()) if built is None else built.report
         return built
 
     def _place(self, name: str) -> int:
-        place = self._places.get(name)
-        if place is None:
-            there = ", ".join(map(repr, self._places)) or "none"
-            msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
-            raise ConfigError(msg)
-        return place
+        names = [block.id for block in self._blocks]
+        if name in names:
+            return names.index(name)
+        there = ", ".join(map(repr, dict.fromkeys(names))) or "none"
+        msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
+        raise ConfigError(msg)
 
 
 @frozen
@@ -271,7 +273,7 @@ class BuildReport:
 
     @property
     def original_tokens(self) -> int:
-        """Size of all blocks as they were given, in tokens."""
+        """Size of all blocks as they were passed, in tokens."""
         return sum(block.tokens_before for block in self.blocks)
 
     @property
@@ -281,18 +283,24 @@ class BuildReport:
 
     @property
     def remaining_tokens(self) -> int:
-        """What of the limit is left, in tokens."""
+        """The rest of the limit, in tokens."""
         return self.limit - self.tokens
 
     @property
     def tokens_per_block(self) -> Mapping[str, int]:
         """Size of each block that goes out, by name; blocks of one name together."""
-        return _by_name((block.id, block.tokens_after) for block in self.blocks if block.messages_after)
+        sizes: Counter[str] = Counter()
+        for block in self.blocks:
+            sizes.update({block.id: block.tokens_after} if block.messages_after else {})
+        return dict(sizes)
 
     @property
     def original_tokens_per_block(self) -> Mapping[str, int]:
-        """Size of each block as it was given, by name; blocks of one name together."""
-        return _by_name((block.id, block.tokens_before) for block in self.blocks if block.messages_before)
+        """Size of each block as it was passed, by name; blocks of one name together."""
+        sizes: Counter[str] = Counter()
+        for block in self.blocks:
+            sizes.update({block.id: block.tokens_before} if block.messages_before else {})
+        return dict(sizes)
 
     @property
     def evictions(self) -> Mapping[str, str]:
@@ -320,47 +328,6 @@ class BuildReport:
         )
 
 
-def _by_name(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, size in sizes:
-        found[name] = found.get(name, 0) + size
-    return found
-
-
-def _check_format(_options: object, _attribute: object, name: str | None) -> None:
-    if name is not None:
-        format_named(name)
-
-
-@frozen
-class Options:
-    """What a builder is made with; see ``ContextBuilder``."""
-
-    budget: Budget
-    counter: TokenCounter | None
-    model: str | None
-    format: str | None = field(validator=_check_format)
-    tools: Sequence[Any] | None
-    tiers: tuple[TierRule, ...] = field()
-    formatter: Formatter = field()
-
-    @tiers.validator
-    def _check_tiers(self, _attribute: object, tiers: tuple[TierRule, ...]) -> None:
-        RULES.check("ContextBuilder.tiers", tiers)
-        if len(self.rules) < len(tiers):
-            raise must_be("ContextBuilder.tiers", "one rule for each tier", tiers)
-        allocate([0] * len(tiers), tiers, 0)
-
-    @formatter.validator
-    def _check_formatter(self, _attribute: object, formatter: object) -> None:
-        function("an async function of sections").check("ContextBuilder.formatter", formatter)
-
-    @property
-    def rules(self) -> Mapping[Tier, TierRule]:
-        """The rules by tier."""
-        return {rule.tier: rule for rule in self.tiers}
-
-
 ATTEMPTS = 8
 """How often the blocks are cut further because the formatter added to them."""
 
@@ -370,9 +337,9 @@ LESSONS = 3
 
 @define(eq=False)
 class Build:
-    """One build; what it has come to can be reported at any time."""
+    """One build; how far it has come can be reported at any time."""
 
-    options: Options
+    options: ContextBuilder
     facts: Facts | None = None
     slots: list[Slot] = field(factory=list)
     tools: tuple[Tool, ...] = ()
@@ -382,14 +349,22 @@ class Build:
     notes: list[str] = field(factory=list)
     started: float = field(factory=perf_counter)
 
-    async def run(self, blocks: Sequence[Block], reader: BlockReader) -> Assembled:
+    async def run(self, blocks: Sequence[Block]) -> Assembled:
         """Build the request; see ``ContextBuilder.build``."""
         await checkpoint()
         options = self.options
         ordered = sorted(blocks, key=lambda block: block.tier)
-        source = reader_for(ordered, options.tools, options.format, options.model, options.counter)
+        source = reader_for(ordered, options)
         self.tools = source.head(None, options.tools)[1]
-        messages = await self._messages(reader.read(ordered, source, self.notes), source)
+        readable = read_blocks(ordered, source, self.notes)
+        with Noting("while the messages of the blocks were counted"):
+            await source.meter.settle([message for block in readable for message in block.messages])
+        self.fixed = source.meter.fixed(Context((), None, self.tools))
+        messages = await self._formatted(readable, source)
+        for _ in range(LESSONS):
+            if not await self._learned():
+                break
+            messages = await self._formatted(readable, source)
         context = as_context(messages, self.tools, source.wire)
         if not context.messages:
             self._refuse_empty()
@@ -406,26 +381,14 @@ class Build:
         items = [BigItem((slot.name, str(slot.block.tier), slot.size)) for slot in emptied]
         least = min(emptied, key=lambda slot: slot.size)
         room = min(self.options.budget.limit - self.fixed, least.want)
-        if least.size > room:
-            for slot in emptied:
-                slot.out = REJECTED
-            error = ContextOverflow(self.fixed + least.size, self.fixed + room, items)
-            error.add_note("nothing is left to send: the blocks' stages took all of them")
-            raise error
-        where, what = "messages", f"nothing is left to send of {', '.join(item.place for item in items)}"
-        raise InvalidInput(where, what)
-
-    async def _messages(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
-        meter = source.meter
-        with Noting("while the messages of the blocks were counted"):
-            await meter.settle([message for block in blocks for message in block.messages])
-        self.fixed = meter.fixed(Context((), None, self.tools))
-        messages = await self._formatted(blocks, source)
-        for _ in range(LESSONS):
-            if not await self._learned():
-                break
-            messages = await self._formatted(blocks, source)
-        return messages
+        if least.size <= room:
+            where, what = "messages", f"nothing is left to send of {', '.join(item.place for item in items)}"
+            raise InvalidInput(where, what)
+        for slot in emptied:
+            slot.out = REJECTED
+        error = ContextOverflow(self.fixed + least.size, self.fixed + room, items)
+        error.add_note("nothing is left to send: the blocks' stages took all of them")
+        raise error
 
     def report(self, error: BaseException | None = None) -> BuildReport:
         """What was done so far."""
@@ -447,35 +410,55 @@ class Build:
 
     async def _formatted(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
         """Cut and format until all of it fits; a formatter that adds to the blocks leaves them less room."""
-        limit, less = self.options.budget.limit, 0
+        limit, added = self.options.budget.limit, 0
+        rules = {rule.tier: rule for rule in self.options.tiers}
         call = Call(source.meter, source.wire.name, profile=source.profile, wire=source.wire)
         self.slots, self.tokens = slots_of(blocks, call), 0
         if self.facts is not None and self.facts.known:
             above = sum(slot.size for slot in self.slots if slot.block.tier < Tier.HISTORY)
-            known = self.facts.block(limit - self.fixed - above)
-            self.slots = slots_of([*blocks, known], call)
+            self.slots = slots_of([*blocks, self.facts.block(limit - self.fixed - above)], call)
         for _ in range(ATTEMPTS):
-            with _noting_share(name_of(self.options.formatter), less):
-                await assemble(self.slots, SharedRoom(limit, self.fixed + less, self.options.rules))
+            try:
+                await assemble(self.slots, SharedRoom(limit, self.fixed + added, rules))
+            except ContextOverflow as error:
+                self._note_formatter(error, added)
+                raise
             messages = await self._format(source)
             await source.meter.settle(messages)
             self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
             if self.tokens <= limit:
                 return messages
-            less = max(less, self.tokens - self.fixed - sum(slot.out.tokens for slot in self.slots))
-        with _noting_share(name_of(self.options.formatter), less):
-            raise ContextOverflow(self.tokens, limit)
+            added = max(added, self.tokens - self.fixed - sum(slot.out.tokens for slot in self.slots))
+        overflow = ContextOverflow(self.tokens, limit)
+        self._note_formatter(overflow, added)
+        raise overflow
+
+    def _note_formatter(self, error: ContextOverflow, added: int) -> None:
+        """Say in an overflow how much of it is the formatter's."""
+        if added:
+            formatter = name_of(self.options.formatter)
+            error.add_note(f"the formatter {formatter} adds {added:,} tokens to what the blocks have")
 
     async def _format(self, source: Reader) -> tuple[Message, ...]:
+        """Call the formatter and hold its answer to the contract."""
         formatter, sections = self.options.formatter, self._sections
         before = [message for section in sections for message in section.messages]
-        keep = [slot.given[slot.keep] for slot in self.slots if slot.keep is not None]
         name = name_of(formatter)
         with Noting(f"while the formatter {name} was running"):
-            made = await answered(name, formatter(sections))
-            messages = check_formatter(name, before, made, keep)
+            messages: Native = await answered(name, formatter(sections))
+            if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+                raise StageError(name, f"returned {type(messages).__name__} instead of messages")
+            for place, message in enumerate(messages):
+                if (wrong := flaw(message)) is not None:
+                    raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
+            there = set(map(id, messages))
+            for slot in self.slots:
+                words = None if slot.keep is None else slot.given[slot.keep]
+                if words is not None and id(words) not in there and words not in messages:
+                    raise LostProtected(name, f"lost or changed the user's newest words ({words.text[:40]!r})")
+            check_whole(name, before, messages)
         given = [message for slot in self.slots for message in slot.given]
-        return legal(messages, given, source.meter, source.wire)
+        return legal(tuple(messages), given, source.meter, source.wire)
 
     async def _learned(self) -> bool:
         """Take facts from what the conversation lost; whether there are new ones."""
@@ -490,40 +473,6 @@ class Build:
             return False
 
 
-@contextmanager
-def _noting_share(formatter: str, tokens: int) -> Iterator[None]:
-    """Say in an overflow that passes through how much of it is the formatter's."""
-    try:
-        yield
-    except ContextOverflow as error:
-        if tokens:
-            error.add_note(f"the formatter {formatter} adds {tokens:,} tokens to what the blocks have")
-        raise
-
-
-def check_formatter(
-    name: str, before: Sequence[Message], after: object, keep: Sequence[Message]
-) -> tuple[Message, ...]:
-    """What a formatter returned, checked against its contract."""
-    messages = _as_messages(name, after)
-    there = set(map(id, messages))
-    for message in keep:
-        if id(message) not in there and message not in messages:
-            raise LostProtected(name, f"lost or changed the user's newest words ({message.text[:40]!r})")
-    check_whole(name, before, messages)
-    return messages
-
-
-def _as_messages(name: str, value: object) -> tuple[Message, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
-        raise StageError(name, f"returned {type(value).__name__} instead of messages")
-    for place, each in enumerate(value):
-        wrong = flaw(each)
-        if wrong is not None:
-            raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
-    return tuple(value)
-
-
 def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
     """The messages of the conversation that do not go out as they were."""
     talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY]
@@ -534,66 +483,40 @@ def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
     return {reading: message for reading, message in given if id(message) not in kept}
 
 
-def reader_for(
-    blocks: Sequence[Block], tools: object, format_name: str | None, model: str | None, counter: TokenCounter | None
-) -> Reader:
+def reader_for(blocks: Sequence[Block], options: ContextBuilder) -> Reader:
     """Find out how to read blocks, from all their messages together."""
     natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
-    if format_name is not None:
-        wire = format_named(format_name)
+    tools, model = options.tools, options.model
+    if options.format is not None:
+        wire = format_named(options.format)
     elif not natives and tools is None:
         wire = FORMATS[USUAL]
     else:
         wire = detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
     profile = known_profile(model)
-    return Reader(
-        wire,
-        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.overheads),
-        profile,
-    )
+    counter = default_counter(model) if options.counter is None else remembering(options.counter)
+    return Reader(wire, MessageMeter(counter, profile, wire.overheads), profile)
 
 
-@define(eq=False)
-class BlockReader:
-    """Reads blocks, each once."""
-
-    known: dict[int, tuple[Block, str, tuple[Message, ...]]] = field(factory=dict)
-
-    def read(self, blocks: Sequence[Block], source: Reader, notes: list[str]) -> list[Block]:
-        """The blocks with values for messages; what was illegal is repaired, and put into the notes."""
-        self.known = {id(block): self.known.get(id(block)) or (block, "", ()) for block in blocks}
-        seen: set[str] = set()
-        legal = []
-        for block, name in zip(blocks, names_of(blocks), strict=True):
-            _, format_name, values = self.known[id(block)]
-            if format_name != source.wire.name:
-                values = _read(block, name, source)
-                self.known[id(block)] = (block, source.wire.name, values)
-            legal.append(self._legal(block, name, values, source, seen, notes))
-        return legal
-
-    def _legal(
-        self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
-    ) -> Block:
+def read_blocks(blocks: Sequence[Block], source: Reader, notes: list[str]) -> list[Block]:
+    """Read the blocks' messages into values; what was illegal is repaired, and put into the notes."""
+    seen: set[str] = set()
+    readable = []
+    for block, name in zip(blocks, names_of(blocks), strict=True):
+        try:
+            natives = [message for message in block.messages if not isinstance(message, Message)]
+            values = iter(source.messages(natives) if natives else ())
+        except InvalidInput as error:
+            where = f"{name}, {error.where}"
+            raise InvalidInput(where, error.what) from error
+        messages = tuple(message if isinstance(message, Message) else next(values) for message in block.messages)
         call = Call(source.meter, source.wire.name, wire=source.wire)
-        repaired = repair(values, call, source.wire, seen=seen)
-        if repaired is None:
-            return block.with_messages(values)
-        said = [*(reason.why for reason in call.internals.notes.reasons.values()), *call.internals.notes.remarks]
-        notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
-        return block.with_messages(repaired)
-
-
-def _read(block: Block, name: str, source: Reader) -> tuple[Message, ...]:
-    if all(isinstance(message, Message) for message in block.messages):
-        return block.messages
-    try:
-        natives = [message for message in block.messages if not isinstance(message, Message)]
-        values = iter(source.messages(natives))
-    except InvalidInput as error:
-        where = f"{name}, {error.where}"
-        raise InvalidInput(where, error.what) from error
-    return tuple(message if isinstance(message, Message) else next(values) for message in block.messages)
+        repaired = repair(messages, call, source.wire, seen=seen)
+        if repaired is not None:
+            reasons = [*(reason.why for reason in call.internals.notes.reasons.values()), *call.internals.notes.remarks]
+            notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(reasons))
+        readable.append(block.with_messages(messages if repaired is None else repaired))
+    return readable
 
 
 def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireFormat) -> Context:
@@ -684,20 +607,22 @@ def cache_points(
     own = {id(message) for section in sections for message in section.messages}
     made = next((place for place, message in enumerate(messages) if id(message) not in own), None)
     apart = len(messages) - len(context.messages)
-    found: dict[tuple[int, int], CachePoint] = {}
+    wanted: dict[tuple[int, int], Cache] = {}
     for section, cache in zip(sections, caches, strict=True):
         place = places.get(id(section.messages[-1]), made)
-        if cache and place is not None:
-            if place < apart:
-                point = CachePoint(SYSTEM, sum(len(message.parts) for message in messages[: place + 1]), cache)
-            else:
-                point = CachePoint(place - apart, len(messages[place].parts), cache)
-            found[point.place, point.parts] = point
-    points = [found[key] for key in sorted(found)][-MOST:]
-    lifetimes = [point.cache.get("ttl") if isinstance(point.cache, Mapping) else point.cache for point in points]
-    last = max((n for n, lifetime in enumerate(lifetimes) if lifetime == LONG), default=0)
-    longer = [{**point.cache, "ttl": LONG} if isinstance(point.cache, Mapping) else LONG for point in points[:last]]
-    return [*(evolve(point, cache=cache) for point, cache in zip(points, longer, strict=False)), *points[last:]]
+        if cache and place is not None and place < apart:
+            wanted[SYSTEM, sum(len(message.parts) for message in messages[: place + 1])] = cache
+        elif cache and place is not None:
+            wanted[place - apart, len(messages[place].parts)] = cache
+    points: list[CachePoint] = []
+    is_long = False
+    for place, parts in sorted(wanted, reverse=True)[:MOST]:
+        cache = wanted[place, parts]
+        if is_long:
+            cache = {**cache, "ttl": LONG} if isinstance(cache, Mapping) else LONG
+        is_long = is_long or (cache.get("ttl") if isinstance(cache, Mapping) else cache) == LONG
+        points.append(CachePoint(place, parts, cache))
+    return points[::-1]
 
 
 def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:

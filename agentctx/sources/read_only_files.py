@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePath
 
 from anyio import Lock, to_thread
@@ -102,7 +102,7 @@ _LONGEST_TOKEN = 128
 """No token stands for more bytes than this: a larger file cannot fit, and need not be read."""
 
 
-def that_fit(files: Mapping[str, ReadOnlyFile], room: int, shown: Collection[str] = ()) -> list[str]:
+def that_fit(files: dict[str, ReadOnlyFile], room: int, shown: Collection[str] = ()) -> list[str]:
     """Choose files that fit together: the pinned first, then those that were used last; files are in order of use.
 
     Of the pinned, those come first that are shown already: no other file pushes them out.
@@ -335,7 +335,7 @@ class ReadOnlyFiles:
 
     def _changed(
         self,
-        files: Mapping[str, ReadOnlyFile],
+        files: dict[str, ReadOnlyFile],
         *,
         refreshed: Iterable[str] = (),
         vanished: Iterable[str] = (),

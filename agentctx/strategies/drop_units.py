@@ -61,11 +61,26 @@ Going = Callable[[Context, Layout, int, Call], tuple[Iterable[Piece], str]]
 """Given a context, its layout, and the tokens to come down to: the pieces that go, and the reason for the report."""
 
 
-class _Reducer(ContextStrategy):
-    """What drops units until the rest fits."""
+class Eviction(ContextStrategy):
+    """A stage that says beforehand to how few tokens it can bring the messages of a block down.
+
+    The builder reserves so much before any other block gets more than its own least.
+
+    Example:
+        >>> from agentctx.builder import Eviction
+        >>> class LastMessage(Eviction):
+        ...     def least(self, context, call):
+        ...         return call.count(context.messages[-1])
+        ...     def apply(self, context, call):
+        ...         return context.with_messages(context.messages[-1:])
+    """
 
     __slots__ = ()
     when: ClassVar[When] = When.UNDER_PRESSURE
+
+    def least(self, context: Context, call: Call, /) -> int:
+        """Count the fewest tokens that may be left; without a method of its own, the messages that must stay."""
+        return tokens_of(staying(context, call), call)
 
     def _reduced(self, context: Context, call: Call, going: Going) -> Context:
         """The context without what goes, when it is too large; the same object when it is not."""
@@ -80,7 +95,7 @@ class _Reducer(ContextStrategy):
 
 @library_stage
 @frozen
-class Strict(ContextStrategy):
+class Strict(Eviction):
     """Keep everything: what does not fit is refused instead of cut.
 
     The room of such a block is reserved before any other block gets more than its least.
@@ -91,9 +106,6 @@ class Strict(ContextStrategy):
         >>> Block("rules", [{"role": "system", "content": "…"}], evict=Strict()).evict
         Strict()
     """
-
-    when: ClassVar[When] = When.UNDER_PRESSURE
-    label: ClassVar[str] = "rejected"
 
     def least(self, context: Context, call: Call, /) -> int:
         """All of it, in tokens."""
@@ -113,7 +125,7 @@ class Strict(ContextStrategy):
 
 @library_stage
 @frozen
-class Drop(_Reducer):
+class Drop(Eviction):
     """Drop all that may go when it does not fit: half of it would be of no use.
 
     Example:
@@ -122,12 +134,6 @@ class Drop(_Reducer):
         >>> Block("found", [{"role": "user", "content": "…"}], evict=Drop()).evict
         Drop()
     """
-
-    label: ClassVar[str] = "dropped"
-
-    def least(self, context: Context, call: Call, /) -> int:
-        """What must stay, in tokens."""
-        return tokens_of(staying(context, call), call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context when it fits, else what must stay of it."""
@@ -141,7 +147,7 @@ def _all_loose(context: Context, layout: Layout, aim: int, call: Call) -> tuple[
 
 @library_stage
 @frozen
-class DropTail(_Reducer):
+class DropTail(Eviction):
     """Drop whole units from the end until the rest fits: for what is ranked, best first.
 
     The first unit stays as well.
@@ -152,8 +158,6 @@ class DropTail(_Reducer):
         >>> Block("found", [{"role": "user", "content": "…"}], evict=DropTail()).evict
         DropTail()
     """
-
-    label: ClassVar[str] = "truncated"
 
     def least(self, context: Context, call: Call, /) -> int:
         """The first unit and what must stay, in tokens."""
@@ -189,7 +193,7 @@ def _roles(roles: Iterable[str]) -> frozenset[str]:
 
 @library_stage
 @frozen
-class TruncateOldest(_Reducer):
+class TruncateOldest(Eviction):
     """Drop whole units from the beginning until the rest fits.
 
     Args:
@@ -213,7 +217,6 @@ class TruncateOldest(_Reducer):
     keep_pairs: bool = False
     min_messages: int = field(default=0, validator=whole_number(0))
     protect_roles: frozenset[str] = field(default=frozenset(), converter=_roles, validator=_ROLES)
-    label: ClassVar[str] = "truncated"
 
     def least(self, context: Context, call: Call, /) -> int:
         """What is protected and what must stay, in tokens."""

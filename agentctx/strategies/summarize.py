@@ -15,7 +15,6 @@ from agentctx.engine.cut import (
     oldest,
     oldest_first,
     piece_of,
-    tokens_of,
     tokens_together,
     units_of,
     without,
@@ -29,7 +28,7 @@ from agentctx.marks import Recap, is_recap, recap_of
 from agentctx.message import ROLES, Context, Media, Message, Native, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, Strategy, Summarizer, When, inside, library_stage, run_plain
 from agentctx.secrets import Redactor, redact_secrets
-from agentctx.strategies.drop_units import TruncateOldest, staying, staying_places
+from agentctx.strategies.drop_units import TruncateOldest, staying_places
 from agentctx.tokens.counting import default_counter
 from agentctx.unit import segments, units
 from agentctx.validators import SECONDS, MustBe, function, holds, one_of, template, whole_number
@@ -305,15 +304,6 @@ class Summarize(Summarizing):
     timeout: float | None = field(default=None, kw_only=True, validator=SECONDS.or_none)
     redact: Redactor = field(default=redact_secrets, validator=REDACTOR, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    @property
-    def label(self) -> str:
-        """What a report says of a block of which no summary was written."""
-        return "dropped" if self.fallback is None else getattr(self._stage or _BLOCK_WITHOUT_WORDS, "label", "evicted")
-
-    def least(self, context: Context, call: Call, /) -> int:
-        """What must stay, in tokens."""
-        return tokens_of(staying(context, call), call)
 
     def reserves(self, call: Call, /) -> int:
         """The room for the handle of a list of what went, where the model can ask for it."""

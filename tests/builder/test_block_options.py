@@ -161,12 +161,12 @@ async def shorter(messages, max_tokens):
 
 
 STAGES = {
-    "rounds, oldest first": (FitContextWindow(), ["u2", "a2"], "evicted"),
-    "the last rounds": (TrimRounds(1), ["u2", "a2"], "evicted"),
-    "stages in order": (Pipeline(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "evicted"),
-    "the first that acts": (first_of(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "evicted"),
-    "under a condition": (when(over(0.5), DropTail()), ["u1", "a1"], "evicted"),
-    "what is worth most": (Pack("recent"), ["u2", "a2"], "evicted"),
+    "rounds, oldest first": (FitContextWindow(), ["u2", "a2"], "truncated"),
+    "the last rounds": (TrimRounds(1), ["u2", "a2"], "truncated"),
+    "stages in order": (Pipeline(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "truncated"),
+    "the first that acts": (first_of(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "truncated"),
+    "under a condition": (when(over(0.5), DropTail()), ["u1", "a1"], "truncated"),
+    "what is worth most": (Pack("recent"), ["u2", "a2"], "truncated"),
     "one's own": (TruncateOldest(), ["u2", "a2"], "truncated"),
 }
 

@@ -5,7 +5,7 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 from hypothesis import given, strategies as st
 
-from agentctx import Budget, ConfigError, ContextOverflow, Message, StageError
+from agentctx import Budget, ConfigError, ContextOverflow, Message, StageError, Text
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.builder.blocks import concatenate
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
@@ -147,15 +147,19 @@ async def test_a_block_that_is_all_protected_and_too_large():
 
 
 async def test_an_eviction_of_ones_own():
-    """An eviction of one's own is called "evicted"."""
+    """An eviction of one's own is called by what it did to the messages."""
 
     async def last_one(context, call):
         assert call.limit == 15
         return context.with_messages(context.messages[-1:])
 
+    async def one_word(context, _call):
+        return context.with_messages((Message("user", (Text("u"),)),))
+
     out = await built(15, block("a", chat("u1", "u2"), last_one))
     assert said(out.messages) == ["u2"]
-    assert out.report.evictions == {"a": "evicted"}
+    assert out.report.evictions == {"a": "truncated"}
+    assert (await built(15, block("a", chat("u1", "u2"), one_word))).report.evictions == {"a": "evicted"}
 
 
 async def test_blocks_of_one_name_are_added_up():

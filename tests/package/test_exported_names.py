@@ -58,10 +58,8 @@ def test_every_stage_that_is_public_is_known_as_ours():
     """What the library's own stages return is not mended as a user's is, wherever their modules stand."""
     parts = [package for package in LAZY if package != "agentctx.testing"]  # whose stages fail on purpose
     named = {getattr(import_module(package), name) for package in parts for name in import_module(package).__all__}
-    made_of_others = {agentctx.ContextStrategy, agentctx.Pipeline}
-    stages = {
-        each for each in named if isinstance(each, type) and issubclass(each, agentctx.ContextStrategy)
-    } - made_of_others
+    bases = {agentctx.ContextStrategy, agentctx.Pipeline, agentctx.builder.Eviction}
+    stages = {each for each in named if isinstance(each, type) and issubclass(each, agentctx.ContextStrategy)} - bases
     assert {agentctx.FitContextWindow, agentctx.Ledger, import_module("agentctx.strategies").Offload} <= stages
     assert [stage for stage in stages if not is_ours(object.__new__(stage))] == []
 
