@@ -204,13 +204,11 @@ class Decay:
                 the task's words it has.
         """
         now = self._time()
-        found = [self._now(entry, now) for entry in tuple(self._entries.values())]
-        shares = coverage(query, [entry.content for entry in found])
-        worth = {
-            entry.id: blended(entry.weight, share) if query.strip() else entry.weight
-            for entry, share in zip(found, shares, strict=True)
-        }
-        newest_first = reversed(found)
+        newest_first = [self._now(entry, now) for entry in reversed(tuple(self._entries.values()))]
+        worth = {entry.id: entry.weight for entry in newest_first}
+        if query.strip():
+            shares = coverage(query, [entry.content for entry in newest_first])
+            worth = {entry.id: blended(entry.weight, share) for entry, share in zip(newest_first, shares, strict=True)}
         return tuple(sorted(newest_first, key=lambda each: (not each.pinned, -worth[each.id], -each.accesses)))
 
     def top(self, n: int, query: str = "") -> tuple[Entry, ...]:
@@ -241,9 +239,14 @@ class Decay:
         entries = self.entries(query)
         pinned = [entry for entry in entries if entry.pinned]
         room = max_tokens - self.counter.count(HEADING) - sum(entry.tokens for entry in pinned)
-        if pinned and room < 0:
-            raise _too_large(pinned, max_tokens - room, max_tokens)
-        return (*pinned, *each_that_fits(entries[len(pinned) :], lambda entry: entry.tokens, room))
+        loose = each_that_fits(entries[len(pinned) :], lambda entry: entry.tokens, room)
+        # a counter may count entries together for more than apart
+        while (tokens := self.counter.count(_text([*pinned, *loose]))) > max_tokens and loose:
+            loose.pop()
+        if pinned and tokens > max_tokens:
+            biggest = sorted(pinned, key=lambda entry: -entry.tokens)[:5]
+            raise ContextOverflow(tokens, max_tokens, [BigItem((each.id, "pinned", each.tokens)) for each in biggest])
+        return (*pinned, *loose)
 
     def render(self, max_tokens: int, query: str = "") -> str:
         """The entries that fit as text for the model; never more than ``max_tokens``; empty when none fits.
@@ -257,14 +260,7 @@ class Decay:
         Raises:
             ContextOverflow: If the pinned entries alone are too large.
         """
-        chosen = list(self.within(max_tokens, query))
-        text = _text(chosen)
-        while chosen and (tokens := self.counter.count(text)) > max_tokens:
-            if chosen[-1].pinned:  # the counter counts them together for more than apart
-                raise _too_large(chosen, tokens, max_tokens)
-            chosen.pop()
-            text = _text(chosen)
-        return text
+        return _text(self.within(max_tokens, query))
 
     def table(self) -> str:
         """The entries with their weights, for people."""
@@ -277,16 +273,15 @@ class Decay:
 
     def stats(self) -> DecayStats:
         """What there is."""
-        found = self.entries()
-        if not found:
-            return DecayStats(0, 0, 0, 0.0, None, None)
+        entries = self.entries()
+        created = [entry.created for entry in entries]
         return DecayStats(
-            entries=len(found),
-            pinned=sum(each.pinned for each in found),
-            tokens=sum(each.tokens for each in found),
-            average_weight=sum(each.weight for each in found) / len(found),
-            oldest=min(each.created for each in found),
-            newest=max(each.created for each in found),
+            entries=len(entries),
+            pinned=sum(entry.pinned for entry in entries),
+            tokens=sum(entry.tokens for entry in entries),
+            average_weight=sum(entry.weight for entry in entries) / max(1, len(entries)),
+            oldest=min(created, default=None),
+            newest=max(created, default=None),
         )
 
     def _set_pinned(self, name: str, *, pinned: bool) -> None:
@@ -306,12 +301,6 @@ class Decay:
 
     def _now(self, entry: Entry, now: float) -> Entry:
         return evolve(entry, weight=max(self.min_weight, self._true_weight(entry, now)))
-
-
-def _too_large(chosen: Sequence[Entry], tokens: int, limit: int) -> ContextOverflow:
-    """The error that says that the pinned entries do not fit, and names the biggest."""
-    pinned = sorted((each for each in chosen if each.pinned), key=lambda each: -each.tokens)
-    return ContextOverflow(tokens, limit, [BigItem((each.id, "pinned", each.tokens)) for each in pinned[:5]])
 
 
 def _written(content: str) -> str:

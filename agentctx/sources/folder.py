@@ -34,26 +34,21 @@ _FILE = (
 )
 
 
-@frozen
-class Stamp:
-    """What changes when a file does, in whatever direction its clock went."""
-
-    changed: int
-    size: int
-    file: tuple[int, int]
+Stamp = tuple[int, int, int, int]
+"""The time, size, device and number of a file: they change when a file does, in whatever direction its clock went."""
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """The stamp of a regular file, links followed; None when there is none."""
+    """Return the stamp of a regular file, links followed; None when there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return _stamp(found) if stat.S_ISREG(found.st_mode) else None
+    return _stamp(status) if stat.S_ISREG(status.st_mode) else None
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_mtime_ns, found.st_size, (found.st_dev, found.st_ino))
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino
 
 
 def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:
@@ -64,13 +59,14 @@ def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:
     try:
         with opened(root if path.is_relative_to(root) else path.parent, str(path)) as file:
             stamp = _stamp(os.fstat(file.fileno()))
-            data = file.read(max_bytes + 1) if stamp.size <= max_bytes else b""
+            size = stamp[1]
+            data = file.read(max_bytes + 1) if size <= max_bytes else b""
     except SourceError as error:
         raise SourceError(str(path), error.what) from error
     except OSError as error:
         raise SourceError(str(path), f"cannot read it: {error.strerror}") from error
-    if max(stamp.size, len(data)) > max_bytes:
-        raise SourceError(str(path), f"{max(stamp.size, len(data)):,} bytes are more than the budget can hold")
+    if max(size, len(data)) > max_bytes:
+        raise SourceError(str(path), f"{max(size, len(data)):,} bytes are more than the budget can hold")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -81,9 +77,12 @@ def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:
 
 
 def is_file_below(folder: Path, name: str) -> bool:
-    """Whether there is such a regular file below a folder; no link out of the folder is followed."""
-    place = Path(os.path.realpath(folder / name))
-    return place.is_relative_to(os.path.realpath(folder)) and stamp_of(place) is not None
+    """Return whether there is such a regular file below a folder; no link out of the folder is followed."""
+    try:
+        with opened(folder, name):
+            return True
+    except (OSError, SourceError):
+        return False
 
 
 def read_below(folder: Path, name: str, max_bytes: int) -> bytes | None:

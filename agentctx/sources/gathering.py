@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.budget import each_that_fits
 from agentctx.characters import said_by
@@ -23,7 +23,7 @@ from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.shrink import fits
 from agentctx.errors import SourceError
 from agentctx.protocols import TokenCounter, cutter_of
-from agentctx.secrets import redact_secrets
+from agentctx.secrets import Redactor, redact_secrets
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import WAS_CANCELLED, is_cancelled, side_by_side
 from agentctx.validators import SECONDS, SHARE, TEXT, one_of, whole_number
@@ -73,6 +73,17 @@ class ContextProvider(Protocol):
     def __call__(self, query: str, /) -> Awaitable[Sequence[ContextItem]] | Sequence[ContextItem]:
         """What there is, for a task described by ``query`` (empty: no task is known); nothing is an empty list."""
         ...
+
+
+@frozen
+class Redacting:
+    """A source that takes secrets out of all that it brings."""
+
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+
+    def redacted(self, text: str, name: str = "") -> str:
+        """Return a text without the secrets in it, read as text of a file of this name."""
+        return text if self.redact is None else self.redact(text, name)
 
 
 async def gather(
@@ -155,14 +166,14 @@ class SourceReport:
     """
 
     name: str
-    description: str
-    outcome: SourceOutcome
-    problem: str
-    found: int
-    chosen: int
-    cut: int
-    tokens: int
-    seconds: float
+    description: str = ""
+    outcome: SourceOutcome = SourceOutcome.FINE
+    problem: str = ""
+    found: int = 0
+    chosen: int = 0
+    cut: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 @frozen
@@ -197,17 +208,13 @@ class Gathered:
         return tuple(f"{each.name}: {each.problem}" for each in self.sources if each.problem)
 
 
-@define
+@frozen
 class _Answer:
-    """What one provider says of itself and returns, and what became of its call."""
+    """The items of one provider, the room that it asks for, and the report of its call."""
 
-    name: str
-    description: str = ""
-    max_tokens: int | None = None
-    items: tuple[ContextItem, ...] = ()
-    outcome: SourceOutcome = SourceOutcome.FAILED
-    problem: str = ""
-    seconds: float = 0.0
+    items: tuple[ContextItem, ...]
+    max_tokens: int | None
+    report: SourceReport
 
 
 async def _ask(
@@ -218,22 +225,25 @@ async def _ask(
     threads: CapacityLimiter,
 ) -> _Answer:
     """Call a provider; also an error in its attributes is a problem of this provider alone."""
-    answer = _Answer(type(provider).__name__)
-    started = anyio.current_time()
+    name, description, room = type(provider).__name__, "", None
+    items: tuple[ContextItem, ...] = ()
 
     async def ask() -> None:
-        name = getattr(provider, "name", None) or getattr(provider, "__name__", None)
-        answer.name = name if isinstance(name, str) else answer.name
-        answer.description = str(getattr(provider, "description", ""))
-        room = getattr(provider, "max_tokens", None)
-        if room is not None and (isinstance(room, bool) or not isinstance(room, int)):
-            raise SourceError(answer.name, f"max_tokens: expected a whole number of tokens, got {room!r:.80}")
-        answer.max_tokens = room
-        answer.items = as_items(answer.name, await result_of(provider, query, threads=threads))
+        nonlocal name, description, room, items
+        named = getattr(provider, "name", None) or getattr(provider, "__name__", None)
+        name = named if isinstance(named, str) else name
+        description = str(getattr(provider, "description", ""))
+        wanted = getattr(provider, "max_tokens", None)
+        if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int)):
+            raise SourceError(name, f"max_tokens: expected a whole number of tokens, got {wanted!r:.80}")
+        room = wanted
+        items = as_items(name, await result_of(provider, query, threads=threads))
 
-    answer.outcome, answer.problem = await outcome_of(ask, deadline, on)
-    answer.seconds = anyio.current_time() - started
-    return answer
+    started = anyio.current_time()
+    outcome, problem = await outcome_of(ask, deadline, on)
+    seconds = anyio.current_time() - started
+    report = SourceReport(name, description, outcome, problem, found=len(items), seconds=seconds)
+    return _Answer(items, room, report)
 
 
 async def outcome_of(
@@ -340,23 +350,13 @@ def _choose(answers: Sequence[_Answer], query: str, max_tokens: int | None, coun
             fitting |= _fill({index: items[index] for index in own}, answer.max_tokens, counter)
     fitting = {index: fitting[index] for index in order if index in fitting}
     chosen = fitting if max_tokens is None else _select(fitting, max_tokens, counter)
-    text = render(tuple(chosen.values()))
     reports = []
     for place, answer in enumerate(answers):
         own = [index for index in chosen if owners[index] == place]
-        reports.append(
-            SourceReport(
-                name=answer.name,
-                description=answer.description,
-                outcome=answer.outcome,
-                problem=answer.problem,
-                found=len(answer.items),
-                chosen=len(own),
-                cut=sum(chosen[index].content != items[index].content for index in own),
-                tokens=sum(counter.count(written(chosen[index])) for index in own),
-                seconds=answer.seconds,
-            )
-        )
+        cut = sum(chosen[index].content != items[index].content for index in own)
+        tokens = sum(counter.count(written(chosen[index])) for index in own)
+        reports.append(evolve(answer.report, chosen=len(own), cut=cut, tokens=tokens))
+    text = render(tuple(chosen.values()))
     left_out = tuple(item for index, item in enumerate(items) if index not in chosen)
     return Gathered(tuple(chosen.values()), left_out, text, counter.count(text), tuple(reports))
 

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from subprocess import DEVNULL
@@ -29,9 +30,9 @@ from attrs import field, frozen
 from attrs.validators import gt, le
 
 from agentctx.errors import SourceError
-from agentctx.secrets import Redactor, redact_secrets
+from agentctx.secrets import Redactor
 from agentctx.sources.folder import opened, read_below
-from agentctx.sources.gathering import ContextItem, stop_when_abandoned
+from agentctx.sources.gathering import ContextItem, Redacting, stop_when_abandoned
 from agentctx.validators import numeric, whole_number
 
 _OUTSIDE = "--ignore-submodules=dirty"
@@ -48,7 +49,7 @@ _DEADLINE = numeric("a number of seconds above 0, and at most 1e9", gt(0), le(1e
 
 
 @frozen
-class GitSource:
+class GitSource(Redacting):
     """Branch, working tree, and last commits of a git repository; asked of git itself, without locks.
 
     Nothing that a repository configures is run: no filter, hook, monitor or program of its own, nor one of the user's
@@ -77,7 +78,6 @@ class GitSource:
     commits: int = field(default=10, validator=whole_number(1), kw_only=True)
     diff: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=500, validator=whole_number(0).or_none, kw_only=True)
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
     deadline: float = field(default=20.0, validator=_DEADLINE, kw_only=True)
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:
@@ -97,10 +97,8 @@ class GitSource:
         async def ask(title: str, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
             text = (await run_git(self.root, *arguments, variables=variables, check=False)).rstrip("\n")
             text = text.replace(variables["GIT_DIR"], ".git")
-            if self.redact is not None:
-                redacted = redact_diff if arguments is _DIFF else _redact_text
-                text = await to_thread.run_sync(redacted, text, self.redact)
-            answers[title] = text
+            redact = partial(redact_diff, redact=self.redacted) if arguments is _DIFF else self.redacted
+            answers[title] = await to_thread.run_sync(redact, text)
 
         with anyio.move_on_after(self.deadline) as waiting:
             async with _disarmed(self.root) as variables:
@@ -119,10 +117,6 @@ class GitSource:
             raise SourceError("git", f"{late}; give GitSource a longer deadline, or less to look at")
         contents = [(title, answers.get(title, f"(git {late})"), worth) for title, worth, _ in questions]
         return [ContextItem(title, content, worth) for title, content, worth in contents if content]
-
-
-def _redact_text(text: str, redact: Redactor) -> str:
-    return redact(text, "")
 
 
 LONGEST = 256 * 1024

@@ -264,7 +264,7 @@ class ReadOnlyFiles:
             return key in self._files
         stamp = stamp_of(Path(key))
         stamps = (file.stamp for file in self._files.values())
-        if stamp is not None and any(each is not None and each.file == stamp.file for each in stamps):
+        if stamp is not None and any(each is not None and each[2:] == stamp[2:] for each in stamps):
             return True
         below = (Path(each) for each in dict.fromkeys((key, self._written(path))))
         names = tuple(each.relative_to(self.root).as_posix() for each in below if each.is_relative_to(self.root))

@@ -13,9 +13,9 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import matches_re
 
 from agentctx.builder.blocks import Block
-from agentctx.characters import shown
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.message import Message, Text
+from agentctx.plain import from_plain, to_plain
 from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import ContextProvider, as_items, outcome_of, result_of, section
 from agentctx.tiers import Tier
@@ -145,6 +145,17 @@ def section_from(provider: ContextProvider, key: str, header: str = "") -> Promp
 
 VERSION = 1
 """Of the dump."""
+
+
+@frozen
+class _Dump:
+    """The texts that were sent, and the latest value and title of each section."""
+
+    version: int
+    texts: tuple[str, ...]
+    values: dict[str, str]
+    titles: dict[str, str]
+
 
 _OPENS_JSON = ("{", "[")
 
@@ -300,31 +311,23 @@ class StablePrompt:
         self.sections = _sections(sections)
 
     def dump(self) -> dict[str, Any]:
-        """All that a conversation needs to go on with the same prefix, as JSON values."""
-        return {
-            "version": VERSION,
-            "texts": list(self._texts),
-            "values": dict(self._values),
-            "titles": dict(self._titles),
-        }
+        """Return all that a conversation needs to go on with the same prefix, as JSON values."""
+        dumped: dict[str, Any] = to_plain(_Dump, _Dump(VERSION, tuple(self._texts), self._values, self._titles))
+        return dumped
 
     def restore(self, dumped: Mapping[str, Any]) -> None:
         """Go on where a dump was made: with its baseline and its updates, as they were sent.
 
         Args:
-            dumped: What ``dump`` returned, also after JSON.
+            dumped: The value that ``dump`` returned, also after JSON.
 
         Raises:
             InvalidInput: If it is no dump of this version.
         """
-        if dumped.get("version") != VERSION:
-            raise InvalidInput("dump.version", f"expected {VERSION}, got {shown(dumped.get('version'))}")
-        texts, values, titles = dumped.get("texts"), dumped.get("values"), dumped.get("titles")
-        if not isinstance(texts, list) or not isinstance(values, Mapping) or not isinstance(titles, Mapping):
-            raise InvalidInput("dump", "expected the lists and objects that dump() makes")
-        if not all(isinstance(each, str) for each in (*texts, *values, *values.values(), *titles, *titles.values())):
-            raise InvalidInput("dump", "expected texts")
-        self._texts, self._values, self._titles = list(texts), dict(values), dict(titles)
+        state = from_plain(_Dump, dumped, "dump")
+        if state.version != VERSION:
+            raise InvalidInput("dump.version", f"expected {VERSION}, got {state.version}")
+        self._texts, self._values, self._titles = list(state.texts), dict(state.values), dict(state.titles)
 
     async def _start(self) -> None:
         loaded = await self._load()

@@ -19,9 +19,8 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.characters import calendar_time
-from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
-from agentctx.sources.gathering import ContextItem, one_line
+from agentctx.sources.gathering import ContextItem, Redacting, one_line
 from agentctx.sources.git import head_branch, installed
 from agentctx.validators import NAMES, TEXTS, as_names, as_tuple, whole_number
 
@@ -37,7 +36,7 @@ _OWN_VERSION = {"GOTOOLCHAIN": "local"}
 
 
 @frozen
-class Environment:
+class Environment(Redacting):
     """System, Python, tools, git branch and working folder; environment variables only when they are named.
 
     Args:
@@ -71,7 +70,6 @@ class Environment:
     full_path: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=300, validator=whole_number(0).or_none, kw_only=True)
     environ: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """One item."""
@@ -91,7 +89,7 @@ class Environment:
         names = sorted(name for name in environ if any(fnmatchcase(name, each) for each in self.variables))
         lines += [f"{one_line(name)}={one_line(environ[name])}" for name in names]
         text = "\n".join(lines)
-        return [ContextItem("environment", text if self.redact is None else self.redact(text, _LIKE), 0.4)]
+        return [ContextItem("environment", self.redacted(text, _LIKE), 0.4)]
 
 
 async def _ask_version(tool: str, found: dict[str, str]) -> None:
@@ -118,7 +116,7 @@ _LARGEST = 2**20
 
 
 @frozen
-class Dependencies:
+class Dependencies(Redacting):
     """What the project's manifests say about dependencies, each an item: of long ones only that part.
 
     A manifest that is a link out of the folder is not read.
@@ -141,7 +139,6 @@ class Dependencies:
 
     root: Path = field(default=Path(), converter=Path)
     max_tokens: int | None = field(default=600, validator=whole_number(0).or_none, kw_only=True)
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """An item for each manifest that there is."""
@@ -155,7 +152,7 @@ class Dependencies:
                     if wanted and (part := _part(load(content), wanted)):
                         content = json.dumps(part, indent=1, ensure_ascii=False, default=str)
                         content = content.encode("utf-8", "replace").decode()  # half a character cannot be sent
-                items.append(ContextItem(name, content if self.redact is None else self.redact(content, name), 0.5))
+                items.append(ContextItem(name, self.redacted(content, name), 0.5))
         return [item for item in items if item.content.strip()]
 
 
@@ -228,7 +225,7 @@ EXTENSIONS = frozenset(
 
 
 @frozen
-class RecentFiles:
+class RecentFiles(Redacting):
     """The names of the source files that were changed last, newest first, with the time (UTC) of the change.
 
     Args:
@@ -257,7 +254,6 @@ class RecentFiles:
     gitignore: bool = field(default=True, kw_only=True)
     skipped: frozenset[str] = field(default=SKIPPED, converter=as_names, validator=NAMES, kw_only=True)
     max_tokens: int | None = field(default=300, validator=whole_number(0).or_none, kw_only=True)
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """One item, or none when there are no such files.
@@ -272,11 +268,9 @@ class RecentFiles:
                 with suppress(OSError):  # it went away meanwhile
                     ages.append((-entry.stat(follow_symlinks=False).st_mtime_ns, path))
         lines = [
-            f"{one_line(path)} (modified {calendar_time(-age / 1e9):%Y-%m-%d %H:%M})"
+            self.redacted(f"{one_line(path)} (modified {calendar_time(-age / 1e9):%Y-%m-%d %H:%M})")
             for age, path in nsmallest(self.limit, ages)
         ]
-        if self.redact is not None:
-            lines = [self.redact(line, "") for line in lines]
         return [ContextItem("recently modified files", "\n".join(lines), 0.6)] if lines else []
 
 
@@ -289,7 +283,7 @@ def _folder(given: str | Path | None) -> Path | None:
 
 
 @frozen
-class BuildErrors:
+class BuildErrors(Redacting):
     """The ends of the newest logs in a folder: files called ``*.log`` or ``*.err``, or with ``error`` in their name.
 
     Args:
@@ -312,7 +306,6 @@ class BuildErrors:
     folder: Path | None = field(converter=_folder)
     limit: int = field(default=3, validator=whole_number(1), kw_only=True)
     max_tokens: int | None = field(default=1_000, validator=whole_number(0).or_none, kw_only=True)
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """An item for each log that says anything, the newest first; it is cut at its beginning."""
@@ -336,9 +329,7 @@ class BuildErrors:
                 data = file.read(_WINDOW)
             if size > _WINDOW:  # whole lines: a secret that is cut in two is not recognised
                 data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
-            title, content = name, data.decode("utf-8", "replace")
-            if self.redact is not None:
-                title, content = self.redact(name, ""), self.redact(content, f"{name}.log")
+            content = self.redacted(data.decode("utf-8", "replace"), f"{name}.log")
             if content.strip():
-                items.append(ContextItem(title, content, 0.85, keep="tail"))
+                items.append(ContextItem(self.redacted(name), content, 0.85, keep="tail"))
         return items
