@@ -7,8 +7,9 @@ from enum import IntEnum
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from math import floor, fsum
+from typing import Any
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from agentctx.validators import SHARE, a, list_of, must_be, whole_number
 
@@ -93,7 +94,20 @@ class TierRule:
             raise must_be("TierRule.cap", f"at least the floor of {self.floor:,} tokens", self.cap)
 
 
-RULES = list_of(a(TierRule, "a TierRule"), "TierRules")
+_RULES = list_of(a(TierRule, "a TierRule"), "TierRules")
+
+
+def check_rules(instance: object, attribute: Attribute[Any], rules: Sequence[TierRule]) -> None:
+    """Check rules, each of another tier, as attrs calls a validator; together they must be such that sizes can meet.
+
+    Raises:
+        ConfigError: If they are not.
+    """
+    where = f"{type(instance).__name__}.{attribute.alias}"
+    _RULES.check(where, rules)
+    if len({rule.tier for rule in rules}) < len(rules):
+        raise must_be(where, "one rule for each tier", rules)
+    allocate([0] * len(rules), rules, 0)
 
 
 def apportion(wants: Sequence[int], weights: Sequence[Fraction], room: int) -> list[int]:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Protocol, get_args
 
 from anyio.lowlevel import checkpoint_if_cancelled
 from attrs import define, evolve, field, frozen
@@ -163,14 +163,9 @@ def tag_name(name: str) -> str:
     return legal if legal[:1].isalpha() or legal.startswith("_") else f"_{legal}"
 
 
-def escape(text: str) -> str:
-    """The text with ``&``, ``<``, ``>`` and quotes written so that neither a tag nor an attribute can be forged."""
-    return html.escape(text, quote=True)
-
-
 @frozen
 class XmlTags:
-    """Each text in a tag of its own, all of them in one around.
+    """Each text in a tag of its own, all of them in one around; no text can close a tag or end an attribute.
 
     Args:
         wrapper: The tag around all.
@@ -195,7 +190,7 @@ class XmlTags:
         lines = [f"<{self.wrapper}>"]
         for block, text in texts:
             tag = self.item or tag_name(block)
-            lines.append(f"  <{tag}>{escape(text)}</{tag}>")
+            lines.append(f"  <{tag}>{html.escape(text)}</{tag}>")
         return "\n".join((*lines, f"</{self.wrapper}>"))
 
 
@@ -365,17 +360,9 @@ class Block:
         for option, rule in (("evict", _EVICT), ("max_tokens", whole_number(1).or_none), ("cache", _CACHE)):
             rule.check(f"Block({self.id!r}).{option}", getattr(self, option))
 
-    def with_messages(self, messages: Sequence[Any]) -> Block:
-        """The same block saying something else.
-
-        Args:
-            messages: What it says instead: native messages or ``Message`` values.
-        """
-        return evolve(self, messages=cast("tuple[Any, ...]", messages))
-
 
 def own_copy(value: object) -> Native:
-    """A copy that shares nothing that can be changed; a value of this library is itself."""
+    """Return a copy that shares nothing that can be changed; a value of this library is itself."""
     if value is None or isinstance(value, (str, int, float, bytes, Message)):
         return value
     if type(value) is dict:

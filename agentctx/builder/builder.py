@@ -22,7 +22,6 @@ from agentctx.builder.blocks import (
     FactExtractor,
     Facts,
     Formatter,
-    Reading,
     Section,
     SharedRoom,
     Slot,
@@ -52,10 +51,10 @@ from agentctx.errors import (
 from agentctx.formats.registry import FORMATS, detect, format_named
 from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool, flaw
 from agentctx.protocols import Call, HistorySnapshot, HistoryStore, Meter, TokenCounter, name_of
-from agentctx.tiers import RULES, Tier, TierRule, allocate
+from agentctx.tiers import Tier, TierRule, check_rules
 from agentctx.tokens.counting import MessageMeter, as_counter, default_counter, remembering
 from agentctx.unit import NOT_SHOWN
-from agentctx.validators import NAME, a, function, list_of, methods, must_be
+from agentctx.validators import NAME, a, function, list_of, methods
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
@@ -74,13 +73,6 @@ def _as_facts(facts: FactExtractor | Facts | None) -> Facts | None:
 def _check_format(_builder: object, _attribute: object, name: str | None) -> None:
     if name is not None:
         format_named(name)
-
-
-def _check_tiers(_builder: object, _attribute: object, tiers: tuple[TierRule, ...]) -> None:
-    RULES.check("ContextBuilder.tiers", tiers)
-    if len({rule.tier for rule in tiers}) < len(tiers):
-        raise must_be("ContextBuilder.tiers", "one rule for each tier", tiers)
-    allocate([0] * len(tiers), tiers, 0)  # for its errors: of rules that no sizes could satisfy
 
 
 @define(eq=False)
@@ -121,7 +113,7 @@ class ContextBuilder:
     model: str | None = field(default=None, kw_only=True)
     format: str | None = field(default=None, validator=_check_format, kw_only=True)
     tools: Sequence[Any] | None = field(default=None, kw_only=True)
-    tiers: tuple[TierRule, ...] = field(default=(), converter=tuple, validator=_check_tiers, kw_only=True)
+    tiers: tuple[TierRule, ...] = field(default=(), converter=tuple, validator=check_rules, kw_only=True)
     formatter: Formatter = field(default=concatenate, validator=function("an async function of sections"), kw_only=True)
     _facts: Facts | None = field(default=None, converter=_as_facts, kw_only=True)
     _blocks: list[Block] = field(factory=list, init=False, repr=False)
@@ -461,26 +453,19 @@ class Build:
         return legal(tuple(messages), given, source.meter, source.wire)
 
     async def _learned(self) -> bool:
-        """Take facts from what the conversation lost; whether there are new ones."""
+        """Take facts from the messages of the conversation that do not go out; whether there are new ones."""
         if self.facts is None:
             return False
+        talk = [slot for slot in self.slots if slot.block.tier >= Tier.HISTORY]
+        kept = {id(message) for slot in talk for message in slot.out.messages}
+        there = readings(message for slot in talk for message in slot.given)
         try:
-            return await self.facts.learn(_lost(self.slots))
+            return await self.facts.learn({reading: message for reading, message in there if id(message) not in kept})
         except self.facts.on as error:
             if isinstance(error, StageError):
                 raise
             self.notes.append(f"the fact extractor raised {said_by(error)}")
             return False
-
-
-def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
-    """The messages of the conversation that do not go out as they were."""
-    talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY]
-    kept = {id(message) for slot in talk for message in slot.out.messages}
-    if all(slot.out.messages is slot.given for slot in talk):
-        return {}
-    given = readings(message for slot in talk for message in slot.given)
-    return {reading: message for reading, message in given if id(message) not in kept}
 
 
 def reader_for(blocks: Sequence[Block], options: ContextBuilder) -> Reader:
@@ -515,7 +500,7 @@ def read_blocks(blocks: Sequence[Block], source: Reader, notes: list[str]) -> li
         if repaired is not None:
             reasons = [*(reason.why for reason in call.internals.notes.reasons.values()), *call.internals.notes.remarks]
             notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(reasons))
-        readable.append(block.with_messages(messages if repaired is None else repaired))
+        readable.append(evolve(block, messages=messages if repaired is None else repaired))
     return readable
 
 

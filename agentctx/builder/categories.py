@@ -218,13 +218,17 @@ NOTHING: Used = {}
 def _slots(slots: Mapping[Category, CategorySlot]) -> Mapping[Category, CategorySlot]:
     if Category.CONVERSATION in slots:
         raise must_be("CategoryBudget.slots", "without the conversation, which gets what the others leave", slots)
-    try:
-        given = {Category(name): slot for name, slot in slots.items()}
-    except ValueError:
-        raise must_be("CategoryBudget.slots", f"named by {', '.join(Category)}", list(slots)) from None
-    for category, slot in given.items():
+    own = {_category(name, "CategoryBudget.slots"): slot for name, slot in slots.items()}
+    for category, slot in own.items():
         a(CategorySlot, "a CategorySlot").check(f"CategoryBudget.slots[{category.value!r}]", slot)
-    return {**SLOTS, **given}
+    return {**SLOTS, **own}
+
+
+def _category(name: str, where: str) -> Category:
+    try:
+        return Category(name)
+    except ValueError:
+        raise must_be(where, f"named by {', '.join(Category)}", name) from None
 
 
 @frozen
@@ -283,11 +287,19 @@ class CategoryBudget:
 
     @cached_property
     def laid_out(self) -> Mapping[Category, int]:
-        """Tokens of each slot, before anything is known of its use; the conversation has none."""
-        found = _laid_out(self.slots, self.window)
+        """Tokens of each slot, before anything is known of its use; the conversation has none.
+
+        From ``FULL_SIZE`` on each slot has its own rule; smaller windows are divided in the proportions of that size.
+        """
+        tokens = {category: slot.tokens(max(self.window, FULL_SIZE)) for category, slot in self.slots.items()}
+        if self.window < FULL_SIZE:
+            filled = [category for category in tokens if tokens[category]]
+            parts = [*(tokens[category] for category in filled), _rest(self.slots, FULL_SIZE)]
+            scaled = apportion(parts, [Fraction(part) for part in parts], self.window)
+            tokens |= dict(zip(filled, scaled, strict=False))
         if self.output_reserve is not None:
-            found[Category.OUTPUT_RESERVE] = self.output_reserve
-        return found
+            tokens[Category.OUTPUT_RESERVE] = self.output_reserve
+        return tokens
 
     def divide(self, used: Used = NOTHING) -> Division:
         """The part of each category.
@@ -343,17 +355,6 @@ class CategoryBudget:
         return Budget(self.window, free, target=max(1, target))
 
 
-def _laid_out(slots: Mapping[Category, CategorySlot], window: int) -> dict[Category, int]:
-    """The slots in a window: by their own rule from ``FULL_SIZE`` on, below it in the proportions of that size."""
-    found = {category: slot.tokens(max(window, FULL_SIZE)) for category, slot in slots.items()}
-    if window >= FULL_SIZE:
-        return found
-    named = [category for category, tokens in found.items() if tokens]
-    parts = [*(found[category] for category in named), _rest(slots, FULL_SIZE)]
-    scaled = apportion(parts, [Fraction(part) for part in parts], window)
-    return {**found, **dict(zip(named, scaled, strict=False))}
-
-
 def _rest(slots: Mapping[Category, CategorySlot], window: int) -> int:
     """What the slots leave in a window of full size."""
     return window - sum(slot.tokens(window) for slot in slots.values())
@@ -362,10 +363,7 @@ def _rest(slots: Mapping[Category, CategorySlot], window: int) -> int:
 def _known(used: Used) -> dict[Category, int]:
     known: dict[Category, int] = {}
     for name, tokens in used.items():
-        try:
-            category = Category(name)
-        except ValueError:
-            raise must_be("CategoryBudget.used", f"named by {', '.join(Category)}", name) from None
+        category = _category(name, "CategoryBudget.used")
         if category in RESERVED:
             raise must_be("CategoryBudget.used", f"without the {category}, which is kept free", tokens)
         whole_number(0).check(f"CategoryBudget.used[{category.value!r}]", tokens)

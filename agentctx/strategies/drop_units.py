@@ -42,7 +42,7 @@ from agentctx.engine.tool_calls import Did, FileEvent, how_it_ended, read_calls
 from agentctx.errors import ContextOverflow
 from agentctx.message import ROLES, Context, Message, Thinking, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage
-from agentctx.tiers import RULES, Tier, TierRule, allocate, as_tier
+from agentctx.tiers import Tier, TierRule, allocate, as_tier, check_rules
 from agentctx.unit import Unit, segments, units
 from agentctx.validators import (
     NAMES,
@@ -52,7 +52,6 @@ from agentctx.validators import (
     as_tuple,
     function,
     list_of,
-    must_be,
     one_of,
     whole_number,
 )
@@ -350,16 +349,10 @@ class Tiered(ContextStrategy):
         >>> pipeline = Pipeline(stage, budget=8_000)
     """
 
-    rules: tuple[TierRule, ...] = field(default=(), converter=as_tuple, validator=RULES)
+    rules: tuple[TierRule, ...] = field(default=(), converter=as_tuple, validator=check_rules)
     tier_of: TierOf = field(default=in_history, validator=_TIER_OF, kw_only=True)
     max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
-
-    def __attrs_post_init__(self) -> None:
-        """Check the rules together."""
-        if len({rule.tier for rule in self.rules}) < len(self.rules):
-            raise must_be("Tiered.rules", "one rule for each tier", self.rules)
-        allocate([0] * len(self.rules), self.rules, 0)  # for its errors: of rules that no sizes could satisfy
 
     @property
     def budget(self) -> Budget | None:
