@@ -7,6 +7,7 @@ from agentctx.lazy import lazily
 if TYPE_CHECKING:
     from agentctx.secrets import redact_secrets as redact_secrets
     from agentctx.sources.decay import Decay as Decay
+    from agentctx.sources.files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.gathering import (
         ContextItem as ContextItem,
         Gathered as Gathered,
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
         prioritise as prioritise,
     )
     from agentctx.sources.git import GitSource as GitSource
-    from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.stable_prompt import (
         PromptSection as PromptSection,
         StablePrompt as StablePrompt,
@@ -34,7 +34,7 @@ else:
         {
             "agentctx.sources.gathering": "ContextItem Gathered SourceReport gather prioritise",
             "agentctx.sources.decay": "Decay",
-            "agentctx.sources.read_only_files": "ReadOnlyFiles",
+            "agentctx.sources.files": "ReadOnlyFiles",
             "agentctx.sources.git": "GitSource",
             "agentctx.secrets": "redact_secrets",
             "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",

@@ -31,7 +31,7 @@ from attrs.validators import gt, le
 
 from agentctx.errors import SourceError
 from agentctx.secrets import Redactor
-from agentctx.sources.folder import opened, read_below
+from agentctx.sources.files import opened, read_below
 from agentctx.sources.gathering import ContextItem, Redacting, stop_when_abandoned
 from agentctx.validators import numeric, whole_number
 

@@ -19,7 +19,7 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.characters import calendar_time
-from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
+from agentctx.sources.files import SKIPPED, is_file_below, opened, read_below, walk
 from agentctx.sources.gathering import ContextItem, Redacting, one_line
 from agentctx.sources.git import head_branch, installed
 from agentctx.validators import NAMES, TEXTS, as_names, as_tuple, whole_number

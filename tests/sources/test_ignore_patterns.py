@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from pathspec import GitIgnoreSpec
 
 from agentctx import SourceError
-from agentctx.sources.folder import Patterns
+from agentctx.sources.files import Patterns
 
 NAME = st.text("ab.", min_size=1, max_size=6)
 PATH = st.lists(NAME, min_size=1, max_size=6).map("/".join)

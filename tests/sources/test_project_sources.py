@@ -14,7 +14,7 @@ import pytest
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import BuildErrors, Dependencies, Environment, GitSource, ReadOnlyFiles, RecentFiles, gather
-from agentctx.sources.folder import walk
+from agentctx.sources.files import walk
 from agentctx.sources.gathering import SourceOutcome
 from agentctx.sources.git import head_branch
 

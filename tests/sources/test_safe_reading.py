@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from agentctx import SourceError
-from agentctx.sources import BuildErrors, Dependencies, ReadOnlyFiles, RecentFiles, folder, suggest_files
-from agentctx.sources.folder import opened, read_below
+from agentctx.sources import BuildErrors, Dependencies, ReadOnlyFiles, RecentFiles, files as folder, suggest_files
+from agentctx.sources.files import opened, read_below
 
 PRIVATE = "a-private-line"
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import ReadOnlyFiles, suggest_files
-from agentctx.sources.read_only_files import HEADING, ReadOnlyFile, that_fit
+from agentctx.sources.files import HEADING, ReadOnlyFile, that_fit
 from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
