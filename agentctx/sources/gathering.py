@@ -376,8 +376,6 @@ HEADING = "## Relevant context\n\n"
 _LEAST = 24
 """An item is not cut to fewer tokens than this: so little of it would say nothing."""
 
-_ATTEMPTS = 4
-
 
 def prioritise(
     items: Sequence[ContextItem], max_tokens: int, *, counter: TokenCounter | Callable[[str], int] | None = None
@@ -465,20 +463,15 @@ def written(item: ContextItem) -> str:
 
 
 def shortened(item: ContextItem, max_tokens: int, counter: TokenCounter) -> ContextItem | None:
-    """The item cut so that it is written in ``max_tokens``; None when too little of it would be left."""
-    room = max_tokens - counter.count(written(evolve(item, content="")))
-    for _ in range(_ATTEMPTS):
-        if room < _LEAST:
-            return None
-        content = cut_lines(item.content, room, counter, item.keep)
-        if not content:
-            return None
-        shorter = evolve(item, content=content)
-        excess = counter.count(written(shorter)) - max_tokens
-        if excess <= 0:
-            return shorter
-        room -= excess
-    return None
+    """Cut an item so that it is written in ``max_tokens``; None when too little of it would be left."""
+
+    def write(content: str) -> str:
+        return written(evolve(item, content=content))
+
+    if max_tokens - counter.count(write("")) < _LEAST:
+        return None
+    content = cut_lines(item.content, max_tokens, counter, item.keep, write)
+    return evolve(item, content=content) if content else None
 
 
 _TICKS = re.compile(r"`{3,}")
@@ -503,33 +496,39 @@ _SLACK = 8
 """How often a piece is made smaller because marker and piece together cost more than apart."""
 
 
-def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["head", "tail"] = "head") -> str:
-    """Return a text that fits, else its first or last lines and how many are left out; empty if not one line fits."""
+def cut_lines(
+    text: str,
+    max_tokens: int,
+    counter: TokenCounter,
+    keep: Literal["head", "tail"] = "head",
+    write: Callable[[str], str] = str,
+) -> str:
+    """Return a text that fits, else its first or last lines and how many are left out; empty if not one line fits.
+
+    What counts is the text as ``write`` writes it.
+    """
     if max_tokens < 1:
         return ""
-    if fits(text, max_tokens, counter):
+    if fits(write(text), max_tokens, counter):
         return text
-    cutter = cutter_of(counter)
-    room = max_tokens - counter.count(_missing(_lines(text)))
+    cutter, lines = cutter_of(counter), _lines(text)
+    room = max_tokens - counter.count(write(_missing(lines)))
     for _ in range(_SLACK):
         if room <= 0:
-            return ""
+            break
         # whole lines; a text of one line is cut inside it
         if keep == "head":
             piece = cutter.head(text, room)
             piece = piece[: piece.rfind("\n") + 1] or piece
+            result = piece.removesuffix("\n") + "\n" + _missing(max(1, lines - _lines(piece)))
         else:
             piece = cutter.tail(text, room)
             if not text[: len(text) - len(piece)].endswith("\n"):
                 piece = piece[piece.find("\n") + 1 :]
-        if not piece.strip():
-            return ""
-        head = piece.removesuffix("\n")
-        missing = _missing(max(1, _lines(text) - _lines(piece)))
-        result = f"{missing}\n{piece}" if keep == "tail" else f"{head}\n{missing}"
-        excess = counter.count(result) - max_tokens
-        if excess <= 0:
-            return result
+            result = _missing(max(1, lines - _lines(piece))) + "\n" + piece
+        excess = counter.count(write(result)) - max_tokens
+        if excess <= 0 or not piece.strip():
+            return result if piece.strip() else ""
         room -= excess
     return ""
 

@@ -396,10 +396,12 @@ _FILE = re.compile(r"(?m)^(?=diff --(?:git|cc|combined) )")
 _HUNK = re.compile(r"(?m)^@@")
 _NAME = re.compile(r'(?m)^(?:---|\+\+\+) "?[ab]/(?P<name>[^\t\n"]+)')
 _RENAMED = re.compile(r'(?m)^rename (?:from|to) "?(?P<name>[^\n"]+)')
-_KEY_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?P<key>[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\r?")
-"""A whole line of a private key, as wide as programs write them."""
-
-_LAST_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?=[A-Za-z0-9+/]{0,76}[0-9+/=])[A-Za-z0-9+/]{2,76}={0,2}\r?")
+_KEY_LINES = re.compile(
+    r"(?m)(?:^[ +-]{0,2}[ \t]{0,40}(?=\S*[A-Z])(?=\S*[a-z])(?=\S*[0-9+/])"
+    r"(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\r?(?:\n|\Z))+"
+    r"(?:[ +-]{0,2}[ \t]{0,40}(?=[A-Za-z0-9+/]{0,76}[0-9+/=])[A-Za-z0-9+/]{2,76}={0,2}\r?$)?"
+)
+"""Whole lines of a private key, as wide as programs write them, and the shorter one at its end."""
 
 
 def redact_diff(text: str, redact: Redactor) -> str:
@@ -422,9 +424,8 @@ def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
     numbers, end, body = text.partition("\n")
     places, at, line = numbers.partition("@@")
     if at and line.strip():
-        heading = _by_names(line.strip(), names, redact)
-        numbers = f"{places}@@ {''.join(_within_keys([heading], redact))}"
-    return numbers + end + "\n".join(_within_keys(list(_runs(body, names, redact)), redact))
+        numbers = f"{places}@@ {_without_keys(_by_names(line.strip(), names, redact), redact)}"
+    return numbers + end + _without_keys("\n".join(_runs(body, names, redact)), redact)
 
 
 def _runs(body: str, names: tuple[str, ...], redact: Redactor) -> Iterator[str]:
@@ -437,30 +438,18 @@ def _runs(body: str, names: tuple[str, ...], redact: Redactor) -> Iterator[str]:
         yield from (sign + line for line in _by_names(content, names, redact).split("\n"))
 
 
-def _within_keys(lines: list[str], redact: Redactor) -> list[str]:
-    """The lines without those that may stand in the middle of a private key: the diff shows neither end of it.
+def _without_keys(text: str, redact: Redactor) -> str:
+    """Take out lines that may stand in the middle of a private key: the diff shows neither end of it.
 
-    The redactor is asked what it takes out of such a key.
+    They are shown to the redactor as a key, so that the caller decides whether, and by what, keys are replaced.
     """
-    told: list[str] = []
-    place = 0
-    while place < len(lines):
-        stop = place  # where whole lines of what may be a key end, with the shorter line at its end
-        while stop < len(lines) and (line := _KEY_LINE.fullmatch(lines[stop])) is not None:
-            if not all(re.search(kind, line["key"]) for kind in ("[A-Z]", "[a-z]", "[0-9+/]")):
-                break
-            stop += 1
-        if place < stop < len(lines) and _LAST_LINE.fullmatch(lines[stop]):
-            stop += 1
-        if stop == place:
-            told.append(lines[place])
-            place += 1
-            continue
-        # written as a key, so that the redactor of the caller decides whether, and by what, keys are replaced
-        key = redact("\n".join(("-----BEGIN PRIVATE KEY-----", *lines[place:stop], "-----END PRIVATE KEY-----")), "")
-        told += lines[place:stop] if lines[place] in key else [lines[place][:1] + key]
-        place = stop
-    return told
+
+    def replaced(lines: re.Match[str]) -> str:
+        key = redact(f"-----BEGIN PRIVATE KEY-----\n{lines[0]}\n-----END PRIVATE KEY-----", "")
+        end = "\n" if lines[0].endswith("\n") else ""
+        return lines[0] if lines[0].strip() in key else lines[0][:1] + key + end
+
+    return _KEY_LINES.sub(replaced, text)
 
 
 def _by_names(content: str, names: tuple[str, ...], redact: Redactor) -> str:
