@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol, cast
 
@@ -28,10 +28,6 @@ from agentctx.sources.gathering import section, stop_when_abandoned
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.validators import must_be, whole_number
 
-_BY_FOLDER = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
-"""Whether the system can open a name in an open folder, so that nobody can swap the folder meanwhile."""
-
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FILE = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -104,10 +100,10 @@ def read_below(folder: Path, name: str, max_bytes: int) -> bytes | None:
 
 @contextmanager
 def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
-    """A regular file below a folder, open for reading.
+    """Open a regular file below a folder for reading.
 
-    Links are followed as long as they lead to a place below the folder. What is opened is the place that was found,
-    folder by folder: what is made a link in between is refused.
+    Links are followed as long as they lead to a place below the folder. A file or folder that is replaced while the
+    file is opened is refused.
 
     Raises:
         SourceError: If it leads out of the folder, or is a folder, pipe, socket or device.
@@ -117,25 +113,15 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
     place = os.path.realpath(os.path.join(root, name))  # noqa: PTH118 - the name may be absolute, and is checked
     if not Path(place).is_relative_to(root):
         raise SourceError(name, "leads out of its folder")
-    with ExitStack() as folders:
-        number = _opened_folder(root, Path(place).relative_to(root), folders) if _BY_FOLDER else None
-        last = place if number is None else Path(place).name
-        if not stat.S_ISREG(os.stat(last, dir_fd=number, follow_symlinks=False).st_mode):
-            raise SourceError(name, "cannot read it: it is no file")
-        file = folders.enter_context(os.fdopen(os.open(last, _FILE, dir_fd=number), "rb"))
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    if not stat.S_ISREG(os.lstat(place).st_mode):
+        raise SourceError(name, "cannot read it: it is no file")
+    with os.fdopen(os.open(place, _FILE), "rb") as file:
+        status = os.fstat(file.fileno())
+        if os.path.realpath(place) != place or not os.path.samestat(status, os.lstat(place)):
+            raise SourceError(name, "cannot read it: it was replaced meanwhile")
+        if not stat.S_ISREG(status.st_mode):
             raise SourceError(name, "cannot read it: it is no file")
         yield file
-
-
-def _opened_folder(root: str, inside: Path, folders: ExitStack) -> int:
-    """The folder of a path below the root, opened step by step."""
-    number = os.open(root, _FOLDER)
-    folders.callback(os.close, number)
-    for part in inside.parts[:-1]:
-        number = os.open(part, _FOLDER, dir_fd=number)
-        folders.callback(os.close, number)
-    return number
 
 
 _LONGEST_MATCH = 0.1
