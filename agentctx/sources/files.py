@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 import regex  # type: ignore[import-untyped]
 from anyio import Lock, to_thread
@@ -146,20 +146,11 @@ class _TimedPattern:
     match = search
 
 
-class _Spec(Protocol):
-    def check_file(self, file: str) -> _Checked: ...
-
-
-class _Checked(Protocol):
-    @property
-    def include(self) -> bool | None: ...
-
-
 @frozen
 class Patterns:
     """Patterns in the language of ``.gitignore``; the last one that fits a path decides."""
 
-    spec: _Spec
+    spec: Native
 
     @classmethod
     def of(cls, lines: Iterable[str], *, lenient: bool = False) -> Patterns:
@@ -197,7 +188,8 @@ class Patterns:
         Raises:
             SourceError: If a pattern takes too long.
         """
-        return self.spec.check_file(path).include
+        include: bool | None = self.spec.check_file(path).include
+        return include
 
 
 def _wrong(pattern: str, what: str) -> SourceError:

@@ -209,7 +209,8 @@ async def _disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
         listed = ("config", "--list", "-z")
         own = place / "config"
         settings = _settings_in(await run_git(place, *listed, variables={"GIT_DIR": str(place / "none")}), _OF_USER)
-        if await to_thread.run_sync(_copied, repository.common, "config", own):
+        await to_thread.run_sync(_copy, repository.common, "config", own)
+        if own.exists():
             of_file = (*listed, "--no-includes", "--file", str(own))
             settings |= _settings_in(await run_git(place, *of_file, variables=_NO_CONFIG), _PLAIN)
         yield await to_thread.run_sync(_copy_repository, repository, settings, place) | _NO_CONFIG
@@ -347,7 +348,7 @@ def _copy_repository(repository: _Repository, settings: Mapping[str, str], into:
         if not head.startswith("ref:") or not name.startswith("refs/") or ".." in name:
             break
         head = _text(repository.common, name)
-        _copied(repository.common, name, common / name)
+        _copy(repository.common, name, common / name)
     variables = {"GIT_DIR": str(own), "GIT_OBJECT_DIRECTORY": str(repository.common / "objects")}
     return variables if repository.tree is None else variables | {"GIT_WORK_TREE": str(repository.tree)}
 
@@ -356,15 +357,15 @@ def _copy_some(folder: Path, to: Path, *patterns: str) -> None:
     for pattern in patterns:
         for place in folder.glob(pattern):
             name = str(place.relative_to(folder))
-            _copied(folder, name, to / name)
+            _copy(folder, name, to / name)
 
 
 _LARGE = 2**30
 """The most bytes of a file that is copied: an index of some million files."""
 
 
-def _copied(folder: Path, name: str, to: Path) -> bool:
-    """Copy a file, if there is one, and return whether there is.
+def _copy(folder: Path, name: str, to: Path) -> None:
+    """Copy a file, if there is one.
 
     Its time is copied as well: by that of its index git tells which files may have changed unseen.
     """
@@ -376,12 +377,11 @@ def _copied(folder: Path, name: str, to: Path) -> bool:
             to.parent.mkdir(parents=True, exist_ok=True)
             with to.open("wb") as copy:
                 shutil.copyfileobj(file, copy, 2**20)
+            os.utime(to, ns=(status.st_mtime_ns, status.st_mtime_ns))
     except FileNotFoundError:
-        return False
+        return
     except OSError as error:
         raise SourceError("git", f"cannot copy {name!r:.80}: {error.strerror}") from error
-    os.utime(to, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    return True
 
 
 def _text(folder: Path, name: str) -> str:
