@@ -63,14 +63,14 @@ Frameworks build their messages anew at each step: not the object counts but wha
 
 
 def readings(messages: Iterable[Message]) -> list[tuple[Reading, Message]]:
-    """Each message of a conversation with its reading, in order."""
-    seen: Counter[int] = Counter()
-    found = []
+    """Pair each message of a conversation with its reading, in order."""
+    counts: Counter[int] = Counter()
+    pairs = []
     for message in messages:
-        said = hash(message)
-        found.append(((said, seen[said]), message))
-        seen[said] += 1
-    return found
+        content = hash(message)
+        pairs.append(((content, counts[content]), message))
+        counts[content] += 1
+    return pairs
 
 
 @define
@@ -118,12 +118,12 @@ class Facts:
             return False
         messages = list(unread.values())
         with Noting("while the extractor of facts was running"):
-            found: Native = await answered("FactExtractor", self.extractor(messages))
-            a_list = isinstance(found, Sequence) and not isinstance(found, str)
-            if not a_list or not all(isinstance(fact, str) for fact in found):
-                raise StageError("FactExtractor", f"returned {found!r:.80} instead of a list of texts")
-        known = set(self.known)
-        new = [fact for fact in dict.fromkeys(map(str.strip, found)) if fact and fact not in known]
+            facts: Native = await answered("FactExtractor", self.extractor(messages))
+            is_list = isinstance(facts, Sequence) and not isinstance(facts, str)
+            if not is_list or not all(isinstance(fact, str) for fact in facts):
+                raise StageError("FactExtractor", f"returned {facts!r:.80} instead of a list of texts")
+        learned = set(self.known)
+        new = [fact for fact in dict.fromkeys(map(str.strip, facts)) if fact and fact not in learned]
         self.known.extend(new)
         self.read.update(unread)
         return bool(new)
@@ -295,8 +295,8 @@ def _merged(heads: Sequence[Message], text: str) -> Message:
     parts: tuple[Part, ...] = tuple(part for head in heads for part in head.parts)
     role = heads[0].role if heads else "system"
     if all(isinstance(part, Text) and not isinstance(part.source, Mapping) for part in parts):
-        said = "\n\n".join(head.text for head in heads if head.text)
-        return Message(role, (Text(f"{said}\n{text}" if said else text),))
+        words = "\n\n".join(head.text for head in heads if head.text)
+        return Message(role, (Text(f"{words}\n{text}" if words else text),))
     return Message(role, (*parts, Text("\n" + text)))
 
 
@@ -424,14 +424,14 @@ class BlockReport:
 
 
 def names_of(blocks: Sequence[Block]) -> list[str]:
-    """What to call each block in errors and reasons: by its name, and where others have that too, by its number."""
+    """Name each block for errors and reasons: by its name, and where others have that too, by its number."""
     count = Counter(block.id for block in blocks)
-    seen: Counter[str] = Counter()
+    number: Counter[str] = Counter()
     names = []
     for block in blocks:
-        seen[block.id] += 1
-        which = f" (number {seen[block.id]} of {count[block.id]} of this name)" if count[block.id] > 1 else ""
-        names.append(f"block {block.id!r}{which}")
+        number[block.id] += 1
+        among = f" (number {number[block.id]} of {count[block.id]} of this name)" if count[block.id] > 1 else ""
+        names.append(f"block {block.id!r}{among}")
     return names
 
 
@@ -465,7 +465,7 @@ async def assemble(slots: Sequence[Slot], room: SharedRoom) -> None:
     divided = grants(slots, room)
     rejected = []
     for slot, grant in zip(slots, divided, strict=True):
-        slot.granted, slot.out = grant.offered, Reduced(slot.given, slot.size)
+        slot.granted, slot.out = grant.offered, Reduced(slot.messages, slot.size)
         if slot.least > grant.tokens:
             slot.out = REJECTED
             rejected.append(slot)
@@ -599,7 +599,7 @@ class Slot:
     asked: Reduced | None = None
 
     @property
-    def given(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[Message, ...]:
         """Its messages as they came."""
         return self.block.messages
 
@@ -623,7 +623,7 @@ class Slot:
     async def fit(self, tokens: int) -> None:
         """Let as much of it go out as ``tokens`` allow; a stage that does not run again is asked once."""
         if self.size <= tokens:
-            self.out = Reduced(self.given, self.size)
+            self.out = Reduced(self.messages, self.size)
         elif self.asked is not None and self.asked.tokens <= tokens:
             self.out = self.asked
         else:
@@ -636,7 +636,7 @@ class Slot:
         name, call = f"{self.stage.name} of {self.name}", self.call_for(tokens)
         with Noting(f"while {self.name} was made to fit {tokens:,} tokens"):
             try:
-                after = await run_alone(self.stage, Context(self.given), call, name)
+                after = await run_alone(self.stage, Context(self.messages), call, name)
             except ContextOverflow as error:
                 if error.biggest:
                     raise
@@ -647,14 +647,14 @@ class Slot:
                 raise StageError(name, f"returned {size:,} tokens, and {tokens:,} were allowed")
             if after.system is not None or after.tools:
                 raise StageError(name, "returned a system prompt or tools; a block is messages alone")
-            pairs = match(self.given, after.messages)
+            pairs = match(self.messages, after.messages)
             origins = [origin for origin in pairs.origins if origin is not None]
             if origins != sorted(origins):
                 raise StageError(name, "changed the order of the messages")
             if self.keep is not None and (self.keep not in origins or self.keep in dict(pairs.edited)):
-                role = self.given[self.keep].role
+                role = self.messages[self.keep].role
                 raise LostProtected(name, f"lost or changed messages[{self.keep}] ({role}), the user's newest words")
-            check_whole(name, self.given, after.messages)
+            check_whole(name, self.messages, after.messages)
         if Outcome.SUMMARISED in {reason.outcome for reason in call.internals.notes.reasons.values()}:
             label = "summarized"
         elif not after.messages:
@@ -673,7 +673,7 @@ class Slot:
         """Find the message that must not go, among those that are left."""
         if self.keep is None:
             return ()
-        kept = self.given[self.keep].identity
+        kept = self.messages[self.keep].identity
         return [index for index in range(len(messages) - 1, -1, -1) if messages[index].identity == kept][:1]
 
     def report(self) -> BlockReport:
@@ -687,12 +687,12 @@ class Slot:
             changes.append(Change(place, message.role, outcome, stage, why, before, after))
 
         if out.label not in (None, "rejected"):
-            pairs = match(self.given, out.messages)
+            pairs = match(self.messages, out.messages)
             for index in pairs.dropped:
-                message = self.given[index]
+                message = self.messages[index]
                 add(index, message, None, out.notes.why(message).outcome or Outcome.DROPPED)
             for index, place in pairs.edited:
-                add(index, self.given[index], out.messages[place], Outcome.EDITED)
+                add(index, self.messages[index], out.messages[place], Outcome.EDITED)
             for place in pairs.added:
                 add(place, out.messages[place], out.messages[place], Outcome.ADDED)
         return BlockReport(
@@ -700,7 +700,7 @@ class Slot:
             self.block.tier,
             self.size,
             out.tokens,
-            len(self.given),
+            len(self.messages),
             len(out.messages),
             self.granted,
             out.label,
@@ -714,9 +714,9 @@ def check_whole(name: str, before: Sequence[Message], after: Sequence[Message]) 
     problem = broken_pair(after)
     if problem is not None and broken_pair(before) is None:
         raise BrokenPair(name, f"broke a pair: {problem}")
-    known = {seal for message in before for seal in signed_thinking(message)}
+    seals = {seal for message in before for seal in signed_thinking(message)}
     for place, message in enumerate(after):
-        if not signed_thinking(message) <= known:
+        if not signed_thinking(message) <= seals:
             raise EditedReasoning(
                 name, f"edited or made signed reasoning in messages[{place}]; it is kept whole or dropped"
             )
@@ -732,7 +732,7 @@ def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
     ]
     _keep_newest_words(slots)
     for slot in slots:
-        slot.out = Reduced(slot.given, slot.size)
+        slot.out = Reduced(slot.messages, slot.size)
         with Noting(f"while the least that {slot.name} can come down to was worked out"):
             slot.least = least_of(slot)
     return slots
@@ -740,7 +740,7 @@ def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
 
 def least_of(slot: Slot) -> int:
     """Count the fewest tokens that a block can come down to: by its stage, else what must stay; at most all of it."""
-    block, call = Context(slot.given), slot.call_for(slot.size)
+    block, call = Context(slot.messages), slot.call_for(slot.size)
     if isinstance(slot.block.evict, Eviction):
         return min(slot.block.evict.least(block, call), slot.size)
     return 0 if slot.keep is None else tokens_of(staying(block, call), call)
@@ -752,11 +752,11 @@ def _keep_newest_words(slots: Sequence[Slot]) -> None:
     Work in progress stands behind the conversation without being newer. So what is said in ``SCRATCHPAD`` does not
     take the place of what the user says before it; it is kept as well, unless its block is one to go as a whole.
     """
-    talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY and last_words(slot.given)]
+    talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY and last_words(slot.messages)]
     newest = next((slot for slot in reversed(talk) if slot.block.tier != Tier.SCRATCHPAD), None)
     kept = talk[-1:]
     if newest is not None:
         work = [slot for slot in talk[talk.index(newest) + 1 :] if not isinstance(slot.block.evict, Drop)]
         kept = [newest, *work[-1:]]
     for slot in kept:
-        (slot.keep,) = last_words(slot.given)
+        (slot.keep,) = last_words(slot.messages)

@@ -316,7 +316,7 @@ class BuildReport:
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         return asdict(
-            self, value_serializer=lambda _one, _name, value: int(value) if isinstance(value, Tier) else value
+            self, value_serializer=lambda _instance, _field, value: int(value) if isinstance(value, Tier) else value
         )
 
 
@@ -367,7 +367,7 @@ class Build:
 
     def _refuse_empty(self) -> None:
         """Refuse a request of which nothing is left, where blocks had something to say beside the system prompt."""
-        emptied = [slot for slot in self.slots if _first(slot.given) is not None]
+        emptied = [slot for slot in self.slots if _first(slot.messages) is not None]
         if not emptied:
             return
         items = [BigItem((slot.name, str(slot.block.tier), slot.size)) for slot in emptied]
@@ -445,12 +445,12 @@ class Build:
                     raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
             there = set(map(id, messages))
             for slot in self.slots:
-                words = None if slot.keep is None else slot.given[slot.keep]
+                words = None if slot.keep is None else slot.messages[slot.keep]
                 if words is not None and id(words) not in there and words not in messages:
                     raise LostProtected(name, f"lost or changed the user's newest words ({words.text[:40]!r})")
             check_whole(name, before, messages)
-        given = [message for slot in self.slots for message in slot.given]
-        return legal(tuple(messages), given, source.meter, source.wire)
+        originals = [message for slot in self.slots for message in slot.messages]
+        return legal(tuple(messages), originals, source.meter, source.wire)
 
     async def _learned(self) -> bool:
         """Take facts from the messages of the conversation that do not go out; whether there are new ones."""
@@ -458,7 +458,7 @@ class Build:
             return False
         talk = [slot for slot in self.slots if slot.block.tier >= Tier.HISTORY]
         kept = {id(message) for slot in talk for message in slot.out.messages}
-        there = readings(message for slot in talk for message in slot.given)
+        there = readings(message for slot in talk for message in slot.messages)
         try:
             return await self.facts.learn({reading: message for reading, message in there if id(message) not in kept})
         except self.facts.on as error:
@@ -485,7 +485,7 @@ def reader_for(blocks: Sequence[Block], options: ContextBuilder) -> Reader:
 
 def read_blocks(blocks: Sequence[Block], source: Reader, notes: list[str]) -> list[Block]:
     """Read the blocks' messages into values; what was illegal is repaired, and put into the notes."""
-    seen: set[str] = set()
+    call_ids: set[str] = set()
     readable = []
     for block, name in zip(blocks, names_of(blocks), strict=True):
         try:
@@ -496,7 +496,7 @@ def read_blocks(blocks: Sequence[Block], source: Reader, notes: list[str]) -> li
             raise InvalidInput(where, error.what) from error
         messages = tuple(message if isinstance(message, Message) else next(values) for message in block.messages)
         call = Call(source.meter, source.wire.name, wire=source.wire)
-        repaired = repair(messages, call, source.wire, seen=seen)
+        repaired = repair(messages, call, source.wire, seen=call_ids)
         if repaired is not None:
             reasons = [*(reason.why for reason in call.internals.notes.reasons.values()), *call.internals.notes.remarks]
             notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(reasons))
@@ -518,21 +518,22 @@ def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireF
     return Context(tuple(messages[count:]), Message("system", parts), tools)
 
 
-def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, wire: WireFormat) -> tuple[Message, ...]:
-    """The messages as their format takes them.
+def legal(
+    messages: Sequence[Message], before: Sequence[Message], meter: Meter, wire: WireFormat
+) -> tuple[Message, ...]:
+    """Return the messages as their format takes them.
 
     Where a conversation that the user began would now begin with the model, which some providers refuse (Bedrock:
     "A conversation must start with a user message"), the user says first that something was left out.
     """
-    whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
-    made = tuple(messages if whole is None else whole)
-    place = _first(made)
-    if place is None or made[place].role != "assistant" or not wire.capabilities(None, None).user_first:
-        return made
-    began = _first(given)
-    if began is None or given[began].role == "assistant":
-        return made
-    return (*made[:place], Message("user", (Text(NOT_SHOWN),)), *made[place:])
+    repaired = repair(messages, Call(meter, wire.name, wire=wire), wire)
+    request = tuple(messages if repaired is None else repaired)
+    place, began = _first(request), _first(before)
+    if place is None or request[place].role != "assistant" or not wire.capabilities(None, None).user_first:
+        return request
+    if began is None or before[began].role == "assistant":
+        return request
+    return (*request[:place], Message("user", (Text(NOT_SHOWN),)), *request[place:])
 
 
 def _first(messages: Sequence[Message]) -> int | None:
@@ -590,11 +591,11 @@ def cache_points(
     """
     places = {id(message): place for place, message in enumerate(messages)}
     own = {id(message) for section in sections for message in section.messages}
-    made = next((place for place, message in enumerate(messages) if id(message) not in own), None)
+    merged = next((place for place, message in enumerate(messages) if id(message) not in own), None)
     apart = len(messages) - len(context.messages)
     wanted: dict[tuple[int, int], Cache] = {}
     for section, cache in zip(sections, caches, strict=True):
-        place = places.get(id(section.messages[-1]), made)
+        place = places.get(id(section.messages[-1]), merged)
         if cache and place is not None and place < apart:
             wanted[SYSTEM, sum(len(message.parts) for message in messages[: place + 1])] = cache
         elif cache and place is not None:
@@ -611,12 +612,13 @@ def cache_points(
 
 
 def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:
-    """The message with a marker on the last part up to the point that can carry one; itself where there is none."""
-    new = None if markers is None else markers.given(point.cache)
-    if markers is None or new is None:
+    """Put a marker on the last part up to the point that can carry one; without any the message stays as it is."""
+    marker = None if markers is None else markers.given(point.cache)
+    if markers is None or marker is None:
         return message
-    made = (markers.put(message, place, new) for place in reversed(range(min(point.parts, len(message.parts)))))
-    return next((each for each in made if each is not None), message)
+    places = reversed(range(min(point.parts, len(message.parts))))
+    with_marker = (markers.put(message, place, marker) for place in places)
+    return next((copy for copy in with_marker if copy is not None), message)
 
 
 ADDS = 32
@@ -681,21 +683,21 @@ class Thread:
             ContextOverflow: If it cannot be made to fit.
             InvalidInput: If what is new is no list of messages, or one of them cannot be read.
         """
-        given: object = new_messages
-        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-            raise InvalidInput("new_messages", f"expected a list of messages, got {type(given).__name__}")
-        told, new = key or uuid4().hex, list(new_messages)
+        passed: object = new_messages
+        if isinstance(passed, (str, bytes, Mapping)) or not isinstance(passed, Iterable):
+            raise InvalidInput("new_messages", f"expected a list of messages, got {type(passed).__name__}")
+        append_key, new = key or uuid4().hex, list(new_messages)
         for attempt in range(ADDS):
-            known = await self.store.load(self.name)
-            built = await self._built(builder, [*known.messages, *new])
+            history = await self.store.load(self.name)
+            built = await self._built(builder, [*history.messages, *new])
             try:
-                version = known.version if not new else await self._append(new, known.version, told)
+                version = await self._append(new, history.version, append_key) if new else history.version
             except StoreConflict as error:
                 conflict = error
                 await anyio.sleep(random() * 0.001 * attempt)  # noqa: S311 - so that not all come back at once
                 continue
-            if new and version <= known.version:  # it was written before, and is among what was loaded
-                return await self._built(builder, known.messages)
+            if new and version <= history.version:  # it was written before, and is among what was loaded
+                return await self._built(builder, history.messages)
             return built
         conflict.add_note(f"given up after {ADDS} attempts")
         raise conflict

@@ -311,17 +311,17 @@ class CategoryBudget:
         Raises:
             ConfigError: If a category is unknown or cannot be used, or an amount is negative.
         """
-        known = _known(used)
-        wants = [known.get(category, self.laid_out[category]) for category in (*RESERVED, *FIXED)]
+        used_by = _checked(used)
+        wants = [used_by.get(category, self.laid_out[category]) for category in (*RESERVED, *FIXED)]
         tokens = dict(zip((*RESERVED, *FIXED), allocate(wants, RULES, self.window), strict=True))
         room = self.window - sum(tokens.values())
         most = min(self.laid_out[Category.FILES], room // 2)  # never more than half of the room that they share
         least = self.least_files.tokens(max(self.window, FULL_SIZE)) * min(self.window, FULL_SIZE) // FULL_SIZE
         least = min(least, most)
-        owned = known.get(Category.FILES, most)
+        owned = used_by.get(Category.FILES, most)
         above = room - min(least, owned)
         # files have the most beside an empty conversation, the least beside one that needs all the rest
-        conversation, needed = known.get(Category.CONVERSATION, 0), room - least
+        conversation, needed = used_by.get(Category.CONVERSATION, 0), room - least
         ramp = least if conversation >= needed else most - (most - least) * conversation // needed
         files = min(owned, ramp)
         tokens |= {Category.FILES: files, Category.CONVERSATION: room - files}
@@ -329,7 +329,7 @@ class CategoryBudget:
             window=self.window,
             tokens={category: tokens[category] for category in Category},
             laid_out=self.laid_out,
-            used=known,
+            used=used_by,
             compact_above=above,
             missing=sum(wants) + room - self.window,
         )
@@ -360,12 +360,12 @@ def _rest(slots: Mapping[Category, CategorySlot], window: int) -> int:
     return window - sum(slot.tokens(window) for slot in slots.values())
 
 
-def _known(used: Used) -> dict[Category, int]:
-    known: dict[Category, int] = {}
+def _checked(used: Used) -> dict[Category, int]:
+    by_category: dict[Category, int] = {}
     for name, tokens in used.items():
         category = _category(name, "CategoryBudget.used")
         if category in RESERVED:
             raise must_be("CategoryBudget.used", f"without the {category}, which is kept free", tokens)
         whole_number(0).check(f"CategoryBudget.used[{category.value!r}]", tokens)
-        known[category] = tokens
-    return known
+        by_category[category] = tokens
+    return by_category

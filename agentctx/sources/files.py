@@ -570,8 +570,8 @@ class ReadOnlyFiles:
             elif before is not None and before.stamp != file.stamp:
                 refreshed.append(file.name)
         changed = self._show(new)
-        told = {*vanished, *(name for name, _ in failed)}
-        left_out = tuple(name for name in changed.left_out if name not in told)
+        unread = {*vanished, *(name for name, _ in failed)}
+        left_out = tuple(name for name in changed.left_out if name not in unread)
         return FilesChanged(changed.added, tuple(refreshed), left_out, tuple(vanished), tuple(failed))
 
     def _show(self, new: dict[str, ReadOnlyFile]) -> FilesChanged:

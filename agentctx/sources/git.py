@@ -410,13 +410,13 @@ def redact_diff(text: str, redact: Redactor) -> str:
     The lines that were added, removed or kept are read as text of the file that they are of, without their signs: a
     diff of ``.env`` is no place to find what ``.env`` itself does not tell.
     """
-    told = []
+    parts = []
     for part in _FILE.split(text):
         head = _HUNK.split(part, maxsplit=1)[0]
-        names = dict.fromkeys(found["name"] for pattern in (_NAME, _RENAMED) for found in pattern.finditer(head))
+        names = dict.fromkeys(match["name"] for pattern in (_NAME, _RENAMED) for match in pattern.finditer(head))
         head, *hunks = _HUNK.split(redact(part, ""))  # a key over lines of several signs goes first, as a whole
-        told.append("@@".join((head, *(_of_hunk(hunk, tuple(names), redact) for hunk in hunks))))
-    return "".join(told)
+        parts.append("@@".join((head, *(_of_hunk(hunk, tuple(names), redact) for hunk in hunks))))
+    return "".join(parts)
 
 
 def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
@@ -453,8 +453,8 @@ def _without_keys(text: str, redact: Redactor) -> str:
 
 
 def _by_names(content: str, names: tuple[str, ...], redact: Redactor) -> str:
-    """The content as it may be told of a file with these names: before and after a renaming."""
-    told = content
+    """Take secrets out of the content of a file with these names: before and after a renaming."""
+    redacted = content
     for name in names:
-        told = redact(told, name)
-    return told if content.endswith("\n") else told.removesuffix("\n")  # not a line more than there was
+        redacted = redact(redacted, name)
+    return redacted if content.endswith("\n") else redacted.removesuffix("\n")  # not a line more than there was

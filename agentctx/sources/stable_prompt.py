@@ -175,8 +175,8 @@ class PromptUpdate:
         return Message("user", (Text(self.text),))
 
 
-def _sections(given: Iterable[PromptSection]) -> tuple[PromptSection, ...]:
-    sections = tuple(given)
+def _sections(listed: Iterable[PromptSection]) -> tuple[PromptSection, ...]:
+    sections = tuple(listed)
     if not sections:
         raise must_be("StablePrompt.sections", "at least one section", sections)
     if len({section.key for section in sections}) < len(sections):

@@ -92,7 +92,7 @@ class Environment(Redacting):
         return [ContextItem("environment", self.redacted(text, _LIKE), 0.4)]
 
 
-async def _ask_version(tool: str, found: dict[str, str]) -> None:
+async def _ask_version(tool: str, versions: dict[str, str]) -> None:
     """The first line that a tool prints of its version; nothing when it is not installed or does not say."""
     path = installed(tool)
     if path is None:
@@ -106,9 +106,9 @@ async def _ask_version(tool: str, found: dict[str, str]) -> None:
             )
         except OSError:
             return  # it is there and cannot be run
-        said = done.stdout.decode("utf-8", "replace").strip().splitlines()
-        _versions[key] = said[0] if done.returncode == 0 and said else ""
-    found[tool] = _versions[key]
+        lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+        _versions[key] = lines[0] if done.returncode == 0 and lines else ""
+    versions[tool] = _versions[key]
 
 
 _LARGEST = 2**20
@@ -278,8 +278,8 @@ _WINDOW = 256 * 1024
 """How much of a log is read, in bytes from its end."""
 
 
-def _folder(given: str | Path | None) -> Path | None:
-    return Path(given) if given else None
+def _folder(path: str | Path | None) -> Path | None:
+    return Path(path) if path else None
 
 
 @frozen
