@@ -14,6 +14,24 @@ from typing import TypeVar, get_args
 
 from attrs import evolve, frozen
 from hypothesis import strategies as st
+from plans import (
+    WRITERS,
+    Answer,
+    Ask,
+    Code,
+    Foreign,
+    Hosted,
+    Item,
+    Picture,
+    Plan,
+    Ran,
+    Say,
+    Think,
+    ToolSpec,
+    Turn,
+    Writer,
+    write,
+)
 
 from agentctx.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.engine.relevance import Embedded
@@ -45,25 +63,7 @@ from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.fakes import fixed_summarizer
-from agentctx.testing.writers import (
-    WRITERS,
-    Answer,
-    Ask,
-    Code,
-    Foreign,
-    History,
-    Hosted,
-    Item,
-    Picture,
-    Plan,
-    Ran,
-    Say,
-    Think,
-    ToolSpec,
-    Turn,
-    Writer,
-    write,
-)
+from agentctx.testing.writers import History
 from agentctx.tiers import TierRule
 
 VISIBLE = (

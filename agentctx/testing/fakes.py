@@ -31,7 +31,7 @@ from agentctx.protocols import (
 )
 from agentctx.reports import Compaction
 from agentctx.stores import MemoryStore
-from agentctx.testing.writers import Turn, assistant, transcript
+from agentctx.testing.writers import assistant, transcript
 from agentctx.tokens.counting import HeuristicCounter
 from agentctx.validators import DELAY, a, list_of, one_of, whole_number
 
@@ -66,7 +66,7 @@ class ServerFault:
     retry_after: float | None = field(default=None, validator=DELAY.or_none)
     after: int = field(default=1, validator=whole_number(0))
     tokens: int = field(default=0, validator=whole_number(0))
-    answer: Turn | None = None
+    answer: Message | None = None
 
     def __attrs_post_init__(self) -> None:
         """Check that a silent truncation leaves something."""
@@ -96,7 +96,7 @@ class ServerFault:
         return cls("hang")
 
     @classmethod
-    def cut_stream(cls, answer: str | Turn = "This answer ends in the middle.", after: int = 1) -> Self:
+    def cut_stream(cls, answer: str | Message = "This answer ends in the middle.", after: int = 1) -> Self:
         """Close the connection in the midst of the answer.
 
         Args:
@@ -114,7 +114,7 @@ class ServerFault:
         return cls("overflow")
 
     @classmethod
-    def silent_truncation(cls, tokens: int, answer: str | Turn = "Done.") -> Self:
+    def silent_truncation(cls, tokens: int, answer: str | Message = "Done.") -> Self:
         """Answer, having read no more than ``tokens`` of the prompt, which only the usage tells; Ollama does so.
 
         Args:
@@ -127,7 +127,7 @@ class ServerFault:
         return cls("silent truncation", tokens=tokens, answer=_turn(answer))
 
 
-Scripted = str | Turn | Exception | ServerFault
+Scripted = str | Message | Exception | ServerFault
 """An entry of a script: what the model says, an error that is raised, or what a server does wrong."""
 
 
@@ -232,7 +232,7 @@ class ScriptedModel:
             raise AssertionError(msg)
 
 
-def _turn(answer: str | Turn) -> Turn:
+def _turn(answer: str | Message) -> Message:
     return assistant(answer) if isinstance(answer, str) else answer
 
 

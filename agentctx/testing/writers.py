@@ -1,4 +1,4 @@
-"""Transcripts by hand: short words make a neutral plan of turns, and each provider's writer its messages of that.
+"""Transcripts by hand: short words make messages as values, and the format's own writer gives them its shape.
 
 Example::
 
@@ -13,340 +13,14 @@ Example::
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count, groupby
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.errors import ConfigError
-from agentctx.message import Native
-from agentctx.validators import one_of
-
-
-def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it
-    """The native messages alone.
-
-    Args:
-        format: Name of the wire format, ``"anthropic"`` for example.
-        turns: What was said, in order: ``user(...)``, ``assistant(...)``, ``result(...)``.
-
-    Raises:
-        ConfigError: If there is no writer for the format, or if it keeps the system prompt apart and there is one.
-
-    Example:
-        >>> from agentctx.testing import assistant, call, result, transcript, user
-        >>> messages = transcript("anthropic", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
-        >>> [message["role"] for message in messages]
-        ['user', 'assistant', 'user']
-    """
-    written = history(format, *turns)
-    if written.system is not None:
-        msg = f"{format} keeps the system prompt apart from the messages: use history(...) and take its .system"
-        raise ConfigError(msg)
-    return written.messages
-
-
-def history(
-    format: str,  # noqa: A002 - the name that the whole library gives it
-    *turns: Turn | Answer,
-    tools: Iterable[ToolSpec] = (),
-) -> History:
-    """A whole request: messages, and system prompt and tools where the format keeps them.
-
-    Args:
-        format: Name of the format.
-        turns: The turns in order; results stand between them as they are.
-        tools: The tools on offer.
-
-    Raises:
-        ConfigError: If there is no writer for the format.
-
-    Example:
-        >>> from agentctx.testing import history, system, tool, user
-        >>> request = history("anthropic", system("Be brief."), user("Hi"), tools=[tool("read")])
-        >>> len(request.messages), len(request.tools)
-        (1, 1)
-    """
-    return write(Plan(_grouped(turns), tuple(tools)), format)
-
-
-def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the whole library gives it
-    """Write a plan down as a provider's messages."""
-    one_of(WRITERS).check("format", format)
-    writer, turns, system = WRITERS[format], plan.turns, None
-    if writer.system_apart and turns and turns[0].role in {"system", "developer"}:
-        (opening,), turns = writer.messages(turns[:1]), turns[1:]
-        system = opening["content"] if "content" in opening else {"parts": opening["parts"]}
-    tools = writer.tools(plan.tools) or None
-    return History(format, writer.messages(turns), system, tools)
-
-
-def _grouped(turns: Iterable[Turn | Answer]) -> tuple[Turn, ...]:
-    """Neighbouring answers as one turn."""
-    found: list[Turn] = []
-    for are_answers, run in groupby(turns, lambda turn: isinstance(turn, Answer)):
-        if are_answers:
-            found.append(Turn("results", tuple(item for item in run if isinstance(item, Answer))))
-        else:
-            found.extend(turn for turn in run if isinstance(turn, Turn))
-    return tuple(found)
-
-
-def user(*items: str | Item) -> Turn:
-    """The user speaks.
-
-    Args:
-        items: Texts, or items such as a ``Picture``, in order.
-
-    Example:
-        >>> from agentctx.testing import transcript, user
-        >>> transcript("openai-chat", user("Hi"))
-        [{'role': 'user', 'content': 'Hi'}]
-    """
-    return _turn("user", items)
-
-
-def system(text: str) -> Turn:
-    """The system prompt.
-
-    Args:
-        text: What it says.
-
-    Example:
-        >>> from agentctx.testing import system, transcript, user
-        >>> transcript("openai-chat", system("Be brief."), user("Hi"))[0]["role"]
-        'system'
-    """
-    return _turn("system", (text,))
-
-
-def assistant(*items: str | Item) -> Turn:
-    """The model speaks.
-
-    Args:
-        items: Texts, ``thinking(...)`` and ``call(...)``, in order.
-
-    Example:
-        >>> from agentctx.testing import assistant, transcript, user
-        >>> transcript("openai-chat", user("Hi"), assistant("Hello"))[1]
-        {'role': 'assistant', 'content': 'Hello'}
-    """
-    return _turn("assistant", items)
-
-
-def thinking(text: str, signature: str = "c2lnbmVk") -> Think:
-    """Signed reasoning in an assistant turn.
-
-    Args:
-        text: What the model thought.
-        signature: The provider's signature, where the format has one.
-
-    Example:
-        >>> from agentctx.testing import assistant, thinking, transcript, user
-        >>> transcript("anthropic", user("Hi"), assistant(thinking("Be kind."), "Hello"))[1]["content"][0]["type"]
-        'thinking'
-    """
-    return Think(text, signature)
-
-
-def call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None) -> Ask:
-    """A tool call in an assistant turn.
-
-    Args:
-        call_id: The call's id, which its result names.
-        name: The tool's name.
-        arguments: Its arguments by name; a text is written as it is, also where it is no JSON.
-
-    Example:
-        >>> from agentctx.testing import assistant, call, result, transcript, user
-        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
-        >>> messages[1]["tool_calls"][0]["function"]["name"]
-        'read'
-    """
-    return Ask(call_id, name, {} if arguments is None else arguments)
-
-
-def result(call_id: str, content: str | tuple[Say | Picture, ...] | None = "", *, is_error: bool = False) -> Answer:
-    """What a tool answered. Results that stand side by side are one turn: one message where the format has it so.
-
-    Args:
-        call_id: The id of the call that is answered.
-        content: What the tool said: a text, or texts and pictures.
-        is_error: Whether the tool failed.
-
-    Example:
-        >>> from agentctx.testing import assistant, call, result, transcript, user
-        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "an error"))
-        >>> messages[2]["content"]
-        'an error'
-    """
-    return Answer(call_id, content, is_error)
-
-
-def tool(name: str, description: str = "", **properties: Native) -> ToolSpec:
-    """A tool on offer.
-
-    Args:
-        name: The tool's name.
-        description: What the model is told of it.
-        properties: The JSON schema of each argument, by its name.
-
-    Example:
-        >>> from agentctx.testing import history, tool, user
-        >>> history("openai-chat", user("Hi"), tools=[tool("read", path={"type": "string"})]).tools[0]["type"]
-        'function'
-    """
-    return ToolSpec(name, description, properties)
-
-
-def _turn(role: TurnRole, items: tuple[str | Item, ...]) -> Turn:
-    return Turn(role, tuple(Say(item) if isinstance(item, str) else item for item in items))
-
-
-TurnRole = Literal["system", "developer", "user", "assistant", "results"]
-
-
-@frozen
-class Say:
-    """Text."""
-
-    text: str
-
-
-@frozen
-class Picture:
-    """An image, carried inline in base64."""
-
-    data: str = field(repr=False)
-    media_type: str = "image/png"
-
-
-@frozen
-class Think:
-    """Reasoning that the provider signed; formats without such blocks leave it out.
-
-    Args:
-        text: The reasoning; when ``redacted``, its encrypted form, which only the provider can read.
-        signature: The provider's signature.
-    """
-
-    text: str
-    signature: str
-    redacted: bool = False
-
-
-@frozen
-class Ask:
-    """The model calls a tool.
-
-    Args:
-        arguments: The arguments; text stands for arguments that are not a JSON object.
-        caller: The id of the ``Code`` that calls it; None when the model itself does.
-    """
-
-    id: str
-    name: str
-    arguments: Mapping[str, Any] | str = field(factory=dict, hash=False)
-    caller: str | None = None
-
-
-@frozen
-class Hosted:
-    """A tool that the provider ran itself within the turn; formats without such blocks leave it out.
-
-    Args:
-        result: What the tool found; None when the call is cut off from its result.
-    """
-
-    id: str
-    name: str = "web_search"
-    input: Mapping[str, Any] = field(factory=dict, hash=False)
-    result: Native = field(factory=list, hash=False)
-
-
-@frozen
-class Code:
-    """Code that the provider runs, and that may call tools; formats without such blocks leave it out."""
-
-    id: str
-    text: str = "await read()"
-
-
-@frozen
-class Ran:
-    """What the code with this id has printed; the code stands before it, in this turn or an earlier one."""
-
-    id: str
-    output: str = ""
-
-
-@frozen
-class Foreign:
-    """A block of a kind that nobody knows, and what is in it; formats that cannot carry it leave it out."""
-
-    kind: str
-    data: Mapping[str, Any] = field(factory=dict, hash=False)
-
-
-@frozen
-class Answer:
-    """What a tool answered.
-
-    Args:
-        content: Text, or parts, or None for no content at all.
-        is_error: Whether the tool failed.
-        caller: The id of the ``Code`` that made the call, if one did.
-    """
-
-    call_id: str
-    content: str | tuple[Say | Picture, ...] | None
-    is_error: bool = False
-    caller: str | None = None
-
-
-Item = Say | Picture | Think | Ask | Hosted | Code | Ran | Foreign | Answer
-
-
-@frozen
-class Turn:
-    """One turn of the conversation.
-
-    Args:
-        role: Who speaks; ``"results"`` is the turn in which the tools answer, and in it the user may speak as well.
-        items: What is said, in order.
-        blocks: Whether a lone text is written as a list of blocks rather than as a plain string.
-        split: In a turn of results, how many go into a first message of their own where the format puts several
-            into one message; 0 for one message.
-    """
-
-    role: TurnRole
-    items: tuple[Item, ...]
-    blocks: bool = False
-    split: int = 0
-
-
-@frozen
-class ToolSpec:
-    """A tool that the model may call.
-
-    Args:
-        properties: The JSON schema of each argument, by name.
-        hosted: Whether the provider runs it itself; formats without such tools leave it out.
-    """
-
-    name: str
-    description: str = ""
-    properties: Mapping[str, Any] = field(factory=dict, hash=False)
-    hosted: bool = False
-
-
-@frozen
-class Plan:
-    """A whole conversation: its turns in order, and the tools on offer."""
-
-    turns: tuple[Turn, ...]
-    tools: tuple[ToolSpec, ...] = ()
+from agentctx.formats.registry import format_named
+from agentctx.message import SYSTEM_ROLES, Media, Message, Native, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
 
 @frozen
@@ -365,387 +39,193 @@ class History:
         return {"messages": self.messages} | {key: value for key, value in apart.items() if value is not None}
 
 
-Object = dict[str, Any]
-
-
-@frozen
-class Writer:
-    """Writes turns as one provider's messages. To add a format, inherit it and add the class to ``WRITERS``.
+def transcript(format: str, *turns: Message | ToolResult) -> list[Any]:  # noqa: A002 - the name that the library gives it
+    """Write the native messages alone.
 
     Args:
-        repeats_ids: Whether two rounds may use the same call id.
-        takes_blank: Whether a message may say nothing.
-        system_apart: Whether the system prompt is kept apart from the messages.
-        pictures_in_results: Whether a tool may answer with a picture.
-        runs_code: Whether the provider runs code that calls tools.
+        format: Name of the wire format, ``"anthropic"`` for example.
+        turns: The turns in order: ``user(...)``, ``assistant(...)``, ``result(...)``.
+
+    Raises:
+        InvalidInput: If there is no such format.
+        ConfigError: If the format keeps the system prompt apart and there is one.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("anthropic", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
+        >>> [message["role"] for message in messages]
+        ['user', 'assistant', 'user']
     """
-
-    repeats_ids: bool = False
-    takes_blank: bool = False
-    system_apart: bool = False
-    pictures_in_results: bool = True
-    runs_code: bool = False
-
-    def messages(self, turns: Sequence[Turn], /) -> list[Object]:
-        """The turns as native messages, in order."""
-        return [message for turn in turns for message in self.turn(turn)]
-
-    def turn(self, turn: Turn, /) -> Iterator[Object]:
-        """One turn as native messages."""
-        raise NotImplementedError
-
-    def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
-        """The native tool definitions."""
-        raise NotImplementedError
+    written = history(format, *turns)
+    if written.system is not None:
+        msg = f"{format} keeps the system prompt apart from the messages: use history(...) and take its .system"
+        raise ConfigError(msg)
+    return written.messages
 
 
-def _parts(turn: Turn) -> tuple[tuple[Item, ...], ...]:
-    """The items of a turn: in one message, or in two when it is split."""
-    if 0 < turn.split < len(turn.items):
-        return turn.items[: turn.split], turn.items[turn.split :]
-    return (turn.items,)
-
-
-def _given(asked: Ask) -> Native:
-    """The arguments as an object, or as the text that stands for them."""
-    return dict(asked.arguments) if isinstance(asked.arguments, Mapping) else asked.arguments
-
-
-def _given_text(asked: Ask) -> str:
-    given = asked.arguments
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-
-
-def _schema(spec: ToolSpec) -> Object:
-    return {"type": "object", "properties": dict(spec.properties)}
-
-
-def _function(spec: ToolSpec) -> Object:
-    return {"name": spec.name, "description": spec.description, "parameters": _schema(spec)}
-
-
-@frozen
-class AnthropicWriter(Writer):
-    """Writes turns as ``anthropic`` messages; a turn of results becomes one user message, or two when it is split."""
-
-    system_apart: bool = True
-    runs_code: bool = True
-
-    def turn(self, turn: Turn, /) -> Iterator[Object]:
-        """One turn as native messages."""
-        role = {"results": "user", "developer": "system"}.get(turn.role, turn.role)
-        for items in _parts(turn):
-            yield {"role": role, "content": self._content(items, blocks=turn.blocks)}
-
-    def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
-        """The native tool definitions."""
-        return [
-            {"type": f"{spec.name}_20250305", "name": spec.name}
-            if spec.hosted
-            else {"name": spec.name, "description": spec.description, "input_schema": _schema(spec)}
-            for spec in specs
-        ]
-
-    def _content(self, items: Sequence[Item], *, blocks: bool) -> str | list[Object]:
-        if not blocks and len(items) == 1 and isinstance(items[0], Say):
-            return items[0].text
-        return [block for item in items for block in self._blocks(item)]
-
-    def _blocks(self, item: Item) -> Iterator[Object]:
-        match item:
-            case Say(text):
-                yield {"type": "text", "text": text}
-            case Picture(data, media_type):
-                yield {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
-            case Think():
-                thinking = {"type": "thinking", "thinking": item.text, "signature": item.signature}
-                yield {"type": "redacted_thinking", "data": item.text} if item.redacted else thinking
-            case Ask(call_id, name):
-                yield {"type": "tool_use", "id": call_id, "name": name, "input": _given(item), **self._called_by(item)}
-            case Answer():
-                yield self._answer(item)
-            case Hosted():
-                yield {"type": "server_tool_use", "id": item.id, "name": item.name, "input": dict(item.input)}
-                if item.result is not None:
-                    yield {"type": f"{item.name}_tool_result", "tool_use_id": item.id, "content": item.result}
-            case Code(call_id, text):
-                yield {"type": "server_tool_use", "id": call_id, "name": "code_execution", "input": {"code": text}}
-            case Ran(call_id, output):
-                said = {"type": "code_execution_result", "stdout": output, "stderr": "", "return_code": 0}
-                yield {"type": "code_execution_tool_result", "tool_use_id": call_id, "content": said | {"content": []}}
-            case Foreign(kind, data):
-                yield {"type": kind, **data}
-
-    def _called_by(self, item: Ask) -> Object:
-        return {} if item.caller is None else {"caller": {"type": "code_execution_20250825", "tool_id": item.caller}}
-
-    def _answer(self, item: Answer) -> Object:
-        block: Object = {"type": "tool_result", "tool_use_id": item.call_id}
-        if isinstance(item.content, str):
-            block["content"] = item.content
-        elif item.content is not None:
-            block["content"] = self._content(item.content, blocks=True)
-        return block | ({"is_error": True} if item.is_error else {})
-
-
-@frozen
-class BedrockWriter(Writer):
-    """Writes turns as ``bedrock`` messages; a turn of results becomes one user message, or two when it is split."""
-
-    system_apart: bool = True
-
-    def turn(self, turn: Turn, /) -> Iterator[Object]:
-        """One turn as native messages."""
-        role = "assistant" if turn.role == "assistant" else "user"
-        for items in _parts(turn):
-            yield {"role": role, "content": [block for item in items for block in self._blocks(item)]}
-
-    def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
-        """The native tool definitions, as ``toolConfig.tools`` lists them."""
-        tools: list[Object] = []
-        for spec in specs:
-            described = {"description": spec.description} if spec.description else {}
-            function = {"name": spec.name, **described, "inputSchema": {"json": _schema(spec)}}
-            tools.append({"systemTool": {"name": spec.name}} if spec.hosted else {"toolSpec": function})
-        return tools
-
-    def _blocks(self, item: Item) -> Iterator[Object]:
-        match item:
-            case Say(text):
-                yield {"text": text}
-            case Picture(data, media_type):
-                yield {"image": {"format": media_type.partition("/")[2], "source": {"bytes": data}}}
-            case Think(text, redacted=True):
-                yield {"reasoningContent": {"redactedContent": text}}
-            case Think(text, signature):
-                yield {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
-            case Ask(call_id, name):
-                yield {"toolUse": {"toolUseId": call_id, "name": name, "input": _given(item)}}
-            case Answer():
-                yield {"toolResult": self._answer(item)}
-            case Hosted(call_id, name, asked):
-                use = {"toolUseId": call_id, "name": name, "input": dict(asked), "type": "server_tool_use"}
-                yield {"toolUse": use}
-                if item.result is not None:
-                    content = [{"json": {"found": item.result}}]
-                    yield {"toolResult": {"toolUseId": call_id, "type": f"{name}_tool_result", "content": content}}
-            case Foreign(kind, data):
-                yield {kind: dict(data)}
-
-    def _answer(self, item: Answer) -> Object:
-        content = item.content or ()
-        content = (Say(content),) if isinstance(content, str) else content
-        said = [block for part in content for block in self._blocks(part)]
-        said = said or [{"json": {}}]  # a result needs a block, and a text in it may not be blank
-        return {"toolUseId": item.call_id, "content": said} | ({"status": "error"} if item.is_error else {})
-
-
-@frozen
-class GeminiWriter(Writer):
-    """Writes turns as ``gemini`` contents; a turn of results is always one content.
+def history(
+    format: str,  # noqa: A002 - the name that the whole library gives it
+    *turns: Message | ToolResult,
+    tools: Iterable[Tool] = (),
+) -> History:
+    """Write a whole request: messages, and system prompt and tools where the format keeps them.
 
     Args:
-        call_ids: Whether calls are written with their ids, which this format does not need.
-        result_ids: Whether results are.
+        format: Name of the format.
+        turns: The turns in order; results stand between them as they are.
+        tools: The tools on offer.
+
+    Raises:
+        InvalidInput: If there is no such format.
+
+    Example:
+        >>> from agentctx.testing import history, system, tool, user
+        >>> request = history("anthropic", system("Be brief."), user("Hi"), tools=[tool("read")])
+        >>> len(request.messages), len(request.tools)
+        (1, 1)
     """
-
-    repeats_ids: bool = True
-    system_apart: bool = True
-    call_ids: bool = False
-    result_ids: bool = False
-
-    def messages(self, turns: Sequence[Turn], /) -> list[Object]:
-        """The turns as native contents, in order."""
-        asked: dict[str, str] = {item.id: item.name for turn in turns for item in turn.items if isinstance(item, Ask)}
-        contents = []
-        for turn in turns:
-            asked.update((item.id, item.name) for item in turn.items if isinstance(item, Ask))
-            role = "model" if turn.role == "assistant" else "user"
-            contents.append({"role": role, "parts": [part for item in turn.items for part in self._parts(item, asked)]})
-        return contents
-
-    def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
-        """The native tool definitions: all functions in one, each hosted tool in one of its own."""
-        functions = [_function(spec) for spec in specs if not spec.hosted]
-        hosted: list[Object] = [{"googleSearch": {}} for spec in specs if spec.hosted]
-        return ([{"functionDeclarations": functions}] if functions else []) + hosted
-
-    def _parts(self, item: Item, asked: Mapping[str, str]) -> Iterator[Object]:
-        match item:
-            case Say(text):
-                yield {"text": text}
-            case Picture(data, media_type):
-                yield {"inlineData": {"mimeType": media_type, "data": data}}
-            case Think(text, signature):
-                yield {"text": text, "thought": True, "thoughtSignature": signature}
-            case Ask(call_id, name):
-                called = {"name": name, "args": _given(item)}
-                yield {"functionCall": ({"id": call_id} if self.call_ids else {}) | called}
-            case Answer(call_id):
-                answer = {"name": asked.get(call_id, "unknown"), **self._answer(item)}
-                yield {"functionResponse": ({"id": call_id} if self.result_ids else {}) | answer}
-            case Hosted(call_id):
-                hosted = {"id": call_id, "toolType": "GOOGLE_SEARCH_WEB"}
-                yield {"toolCall": {**hosted, "args": dict(item.input)}}
-                if item.result is not None:
-                    yield {"toolResponse": {**hosted, "response": {"found": item.result}}}
-            case Foreign(kind, data):
-                yield {kind: dict(data)}
-
-    def _answer(self, item: Answer) -> Object:
-        key = "error" if item.is_error else "output"
-        if item.content is None:
-            return {"response": {}}
-        if isinstance(item.content, str):
-            return {"response": {key: item.content}}
-        shown = [part for part in item.content if isinstance(part, Picture)]
-        pictures = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in shown]
-        said = {key: "".join(part.text for part in item.content if isinstance(part, Say))}
-        return {"response": said} | ({"parts": pictures} if pictures else {})
+    wire = format_named(format)
+    grouping = wire.capabilities(None, None).grouping
+    messages, opening = _messages(turns, grouping), None
+    # The Responses API takes a system prompt as an item, too.
+    if wire.keys.system is not None and grouping != "one item" and messages and messages[0].role in SYSTEM_ROLES:
+        opening = wire.write_system(messages.pop(0))
+    return History(
+        format,
+        [wire.write_message(message) for message in messages],
+        opening,
+        [wire.write_tool(each) for each in tools] or None,
+    )
 
 
-@frozen
-class ChatWriter(Writer):
-    """Writes turns as ``openai-chat`` messages; a turn of results becomes one message a result."""
-
-    repeats_ids: bool = True
-    takes_blank: bool = True
-    pictures_in_results: bool = False
-
-    def turn(self, turn: Turn, /) -> Iterator[Object]:
-        """One turn as native messages."""
-        if turn.role == "assistant":
-            yield self._assistant(turn)
-        elif turn.role == "results":
-            yield from self._results(turn)
+def _messages(turns: Iterable[Message | ToolResult], grouping: str) -> list[Message]:
+    """Put into each message as much as one of the format holds."""
+    messages, names = list[Message](), dict[str, str]()
+    each_result, each_item = grouping == "one result", grouping == "one item"
+    for turn in turns:
+        if isinstance(turn, ToolResult):
+            if each_result or each_item:
+                messages.append(Message("tool", (turn,)))
+                continue
+            answered = messages.pop().parts if messages and messages[-1].role == "tool" else ()
+            messages.append(Message("tool", (*answered, evolve(turn, name=names.get(turn.call_id, "unknown")))))
+        elif each_item and turn.role == "assistant":
+            messages += [Message("assistant", (part,)) for part in turn.parts]
         else:
-            yield {"role": turn.role, "content": self._content(turn.items, blocks=turn.blocks)}
-
-    def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
-        """The native tool definitions; chat has no hosted tools."""
-        return [{"type": "function", "function": _function(spec)} for spec in specs if not spec.hosted]
-
-    def _assistant(self, turn: Turn) -> Object:
-        asked = [item for item in turn.items if isinstance(item, Ask)]
-        said = [item for item in turn.items if isinstance(item, Say)]
-        message: Object = {"role": "assistant", "content": None}
-        if said or not asked:
-            message["content"] = self._content(said, blocks=turn.blocks)
-        if asked:
-            message["tool_calls"] = [
-                {"id": item.id, "type": "function", "function": {"name": item.name, "arguments": _given_text(item)}}
-                for item in asked
-            ]
-        return message
-
-    def _results(self, turn: Turn) -> Iterator[Object]:
-        for item in turn.items:
-            if isinstance(item, Answer):
-                content = item.content or ""
-                said = content if isinstance(content, str) else self._content(content, blocks=True)
-                yield {"role": "tool", "tool_call_id": item.call_id, "content": said}
-        if spoken := [item for item in turn.items if not isinstance(item, Answer)]:
-            yield {"role": "user", "content": self._content(spoken, blocks=turn.blocks)}
-
-    def _content(self, items: Sequence[Item], *, blocks: bool) -> str | list[Object]:
-        """A lone text as a string, anything else as parts; what chat has no part for is left out."""
-        parts: list[Object] = [
-            {"type": "text", "text": item.text}
-            if isinstance(item, Say)
-            else {"type": "image_url", "image_url": {"url": f"data:{item.media_type};base64,{item.data}"}}
-            for item in items
-            if isinstance(item, Say | Picture)
-        ]
-        if len(items) <= 1 and not blocks and all(part["type"] == "text" for part in parts):
-            return "".join(part["text"] for part in parts)
-        return parts
+            names |= {each.id: each.name for each in turn.calls}
+            unsigned = tuple(part for part in turn.parts if not isinstance(part, Thinking))
+            messages.append(Message(turn.role, unsigned if each_result else turn.parts))  # chat has nothing signed
+    return messages
 
 
-@frozen
-class ResponsesWriter(Writer):
-    """Writes turns as ``openai-responses`` items; each thought, call and answer becomes an item of its own."""
+def user(*parts: str | Part) -> Message:
+    """Say something as the user.
 
-    takes_blank: bool = True
-    runs_code: bool = True
+    Args:
+        parts: Texts, or values such as a ``Media``, in order.
 
-    def messages(self, turns: Sequence[Turn], /) -> list[Object]:
-        """The turns as native items, in order; what the model made has an id, as in a response."""
-        numbers = count(1)
-        return [item for turn in turns for item in self._items(turn, numbers)]
-
-    def tools(self, specs: Sequence[ToolSpec], /) -> list[Object]:
-        """The native tool definitions."""
-        return [{"type": spec.name} if spec.hosted else {"type": "function", **_function(spec)} for spec in specs]
-
-    def _items(self, turn: Turn, numbers: Iterator[int]) -> Iterator[Object]:
-        if turn.role == "assistant":
-            for item in turn.items:
-                yield self._made(item, next(numbers))
-            if not turn.items:
-                yield {"role": "assistant", "content": [] if turn.blocks else ""}
-            return
-        role = "user" if turn.role == "results" else turn.role
-        spoken = [item for item in turn.items if not isinstance(item, Answer)]
-        for item in turn.items:
-            if isinstance(item, Answer):
-                yield self._answer(item)
-            elif item is spoken[0]:
-                yield {"role": role, "content": self._content(spoken, turn)}
-        if not turn.items:
-            yield {"role": role, "content": []}
-
-    def _made(self, item: Item, number: int) -> Object:
-        """What the model, or a tool of the provider, made."""
-        match item:
-            case Think(text, signature, redacted):
-                summary = [] if redacted else [{"type": "summary_text", "text": text}]
-                sealed = f"{signature}{text}" if redacted else signature
-                return {"type": "reasoning", "id": f"rs_{number}", "summary": summary, "encrypted_content": sealed}
-            case Ask(call_id, name):
-                call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": _given_text(item)}
-                return {**call, "id": f"fc_{number}", **self._called_by(item)}
-            case Code(call_id, text):
-                written = {"type": "program", "call_id": call_id, "code": text, "fingerprint": "RmluZ2VycHJpbnQ="}
-                return {**written, "id": f"pr_{number}"}
-            case Ran(call_id, output):
-                written = {"type": "program_output", "call_id": call_id, "result": output, "status": "completed"}
-                return {**written, "id": f"pr_{number}"}
-            case Hosted(_, name, given):
-                return {"type": f"{name}_call", "id": f"ws_{number}", "status": "completed", "action": dict(given)}
-            case Foreign(kind, data):
-                return {"type": kind, "id": f"x_{number}", **data}
-            case _:
-                said: list[Object] = [{"type": "output_text", "text": getattr(item, "text", ""), "annotations": []}]
-                message = {"type": "message", "role": "assistant", "status": "completed", "content": said}
-                return {**message, "id": f"msg_{number}"}
-
-    def _answer(self, item: Answer) -> Object:
-        given = item.content or ""
-        output = given if isinstance(given, str) else [block for each in given for block in self._blocks(each)]
-        return {"type": "function_call_output", "call_id": item.call_id, "output": output, **self._called_by(item)}
-
-    def _called_by(self, item: Ask | Answer) -> Object:
-        return {} if item.caller is None else {"caller": {"type": "program", "caller_id": item.caller}}
-
-    def _content(self, items: Sequence[Item], turn: Turn) -> str | list[Object]:
-        if len(items) == 1 and isinstance(items[0], Say) and not turn.blocks:
-            return items[0].text
-        return [block for item in items for block in self._blocks(item)]
-
-    def _blocks(self, item: Item) -> Iterator[Object]:
-        match item:
-            case Say(text):
-                yield {"type": "input_text", "text": text}
-            case Picture(data, media_type):
-                yield {"type": "input_image", "image_url": f"data:{media_type};base64,{data}", "detail": "auto"}
-            case Foreign(kind, data):
-                yield {"type": kind, **data}
+    Example:
+        >>> from agentctx.testing import transcript, user
+        >>> transcript("openai-chat", user("Hi"))
+        [{'role': 'user', 'content': 'Hi'}]
+    """
+    return _message("user", parts)
 
 
-WRITERS: Mapping[str, Writer] = {
-    "openai-chat": ChatWriter(),
-    "anthropic": AnthropicWriter(),
-    "openai-responses": ResponsesWriter(),
-    "gemini": GeminiWriter(),
-    "bedrock": BedrockWriter(),
-}
+def system(text: str) -> Message:
+    """Give the system prompt.
+
+    Args:
+        text: Its words.
+
+    Example:
+        >>> from agentctx.testing import system, transcript, user
+        >>> transcript("openai-chat", system("Be brief."), user("Hi"))[0]["role"]
+        'system'
+    """
+    return _message("system", (text,))
+
+
+def assistant(*parts: str | Part) -> Message:
+    """Say something as the model.
+
+    Args:
+        parts: Texts, ``thinking(...)`` and ``call(...)``, in order.
+
+    Example:
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> transcript("openai-chat", user("Hi"), assistant("Hello"))[1]
+        {'role': 'assistant', 'content': 'Hello'}
+    """
+    return _message("assistant", parts)
+
+
+def _message(role: str, parts: tuple[str | Part, ...]) -> Message:
+    return Message(role, tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+def thinking(text: str, signature: str = "c2lnbmVk") -> Thinking:
+    """Put signed reasoning into an assistant turn; Chat Completions has none.
+
+    Args:
+        text: The thoughts of the model.
+        signature: The provider's signature, where the format has one.
+
+    Example:
+        >>> from agentctx.testing import assistant, thinking, transcript, user
+        >>> transcript("anthropic", user("Hi"), assistant(thinking("Be kind."), "Hello"))[1]["content"][0]["type"]
+        'thinking'
+    """
+    return Thinking(text, signature)
+
+
+def call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolCall:
+    """Call a tool in an assistant turn.
+
+    Args:
+        call_id: The call's id, which its result names.
+        name: The tool's name.
+        arguments: Its arguments by name; a text is written as it is where the format has arguments as text.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
+        >>> messages[1]["tool_calls"][0]["function"]["name"]
+        'read'
+    """
+    written = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
+    return ToolCall(call_id, name, written)
+
+
+def result(call_id: str, content: str | tuple[Text | Media, ...] | None = "", *, is_error: bool = False) -> ToolResult:
+    """Answer a call. Results that stand side by side are one turn: one message where the format has it so.
+
+    Args:
+        call_id: The id of the call that is answered.
+        content: The tool's output: a text, or texts and pictures.
+        is_error: Whether the tool failed.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "an error"))
+        >>> messages[2]["content"]
+        'an error'
+    """
+    parts = (Text(content),) if isinstance(content, str) else content or ()
+    return ToolResult(call_id, parts, is_error=is_error)
+
+
+def tool(name: str, description: str = "", **properties: Native) -> Tool:
+    """Offer a tool.
+
+    Args:
+        name: The tool's name.
+        description: The description that the model reads.
+        properties: The JSON schema of each argument, by its name.
+
+    Example:
+        >>> from agentctx.testing import history, tool, user
+        >>> history("openai-chat", user("Hi"), tools=[tool("read", path={"type": "string"})]).tools[0]["type"]
+        'function'
+    """
+    return Tool(name, description, {"type": "object", "properties": properties})

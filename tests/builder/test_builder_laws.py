@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from histories import broken_histories, histories
 from hypothesis import given, strategies as st
+from plans import WRITERS
 
 from agentctx import (
     AmbiguousFormat,
@@ -26,7 +27,6 @@ from agentctx import (
 )
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
-from agentctx.testing.writers import WRITERS
 from agentctx.tiers import TierRule
 
 

@@ -8,12 +8,12 @@ import anyio
 import pytest
 from histories import broken_histories, budgets, histories, tiereds
 from hypothesis import given
+from plans import WRITERS
 
 from agentctx import Budget, ConfigError, Pipeline, Protect, Tiered, validate
 from agentctx.builder import Tier
 from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.writers import WRITERS
 from agentctx.tiers import TierRule
 from agentctx.tokens import FixedCounter
 

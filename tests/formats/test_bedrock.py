@@ -6,10 +6,10 @@ from attrs import evolve
 from botocore.validate import ParamValidator
 from histories import plans
 from hypothesis import given
+from plans import BedrockWriter
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.formats.bedrock import Bedrock
-from agentctx.testing.writers import BedrockWriter
 from agentctx.unit import broken_pair
 from agentctx.wire_format import WireFormat
 

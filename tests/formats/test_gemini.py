@@ -11,11 +11,11 @@ from attrs import evolve
 from google.genai import types
 from histories import plans
 from hypothesis import given, strategies as st
+from plans import GeminiWriter
 from pydantic import BaseModel
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
 from agentctx.formats.gemini import Gemini
-from agentctx.testing.writers import GeminiWriter
 from agentctx.unit import broken_pair
 from agentctx.wire_format import WireFormat
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from histories import broken_histories, budgets, histories, stages
 from hypothesis import given
+from plans import Answer, Ask, Code, Plan, Ran, Say, Turn, write
 
 from agentctx import (
     AgentctxError,
@@ -21,7 +22,6 @@ from agentctx import (
 from agentctx.errors import BrokenPair
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.laws import Scenario, legal_in_legal_out
-from agentctx.testing.writers import Answer, Ask, Code, Plan, Ran, Say, Turn, write
 from agentctx.unit import server_calls
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

@@ -4,6 +4,7 @@ import json
 import re
 
 from hypothesis import given, strategies as st
+from plans import WRITERS
 
 from agentctx import (
     Budget,
@@ -19,7 +20,6 @@ from agentctx import (
 from agentctx.marks import looks_like_one, without_references
 from agentctx.strategies import DropSuperseded, ReuseLines
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.writers import WRITERS
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa")
 FILES = [[f"{WORDS[k % 10]} {WORDS[k * 7 // 3 % 10]} of {name} goes on, {k}" for k in range(24)] for name in "abc"]

@@ -16,6 +16,7 @@ from agentctx import (
     CollapseRepeats,
     FitContextWindow,
     InvalidInput,
+    Media,
     Pipeline,
     PlaceCacheMarkers,
     Session,
@@ -27,7 +28,6 @@ from agentctx import (
 from agentctx.formats.registry import FORMATS as WIRES
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
-from agentctx.testing.writers import Picture, Say
 
 MODELS = {
     "openai-chat": "gpt-5.6",
@@ -52,7 +52,7 @@ def request(form):
     made = history(
         form,
         system("be kind"),
-        user(Say("task"), Picture("iVBORw0KGgo=")),
+        user("task", Media("image", "image/png", "iVBORw0KGgo=")),
         assistant("hm", call("c1", "read", {"path": {"of": ["a"]}})),
         result("c1", "what it says " * 20),
         assistant("well"),

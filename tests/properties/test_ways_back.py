@@ -14,6 +14,7 @@ from copy import deepcopy
 from attrs import define, field, frozen
 from histories import broken_histories, budgets, histories, stages
 from hypothesis import given, strategies as st
+from plans import WRITERS, Say, Turn
 
 from agentctx import (
     Budget,
@@ -43,7 +44,6 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing.assertions import PassedIn, outcomes, report_errors, text_of, texts_of
 from agentctx.testing.laws import Scenario
-from agentctx.testing.writers import WRITERS, Say, Turn
 from agentctx.unit import always, unread, words
 
 PIPELINES = (

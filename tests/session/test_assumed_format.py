@@ -7,11 +7,11 @@ import pytest
 from attrs import evolve
 from histories import FORMATS, plans
 from hypothesis import given, strategies as st
+from plans import write
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
 from agentctx.testing import assistant, call, history, result, user
 from agentctx.testing.fakes import FlakyError
-from agentctx.testing.writers import write
 
 pytestmark = pytest.mark.anyio
 

@@ -6,6 +6,7 @@ from functools import partial
 import anyio
 import pytest
 from hypothesis import given, strategies as st
+from plans import WRITERS
 
 from agentctx import (
     Budget,
@@ -31,7 +32,6 @@ from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.strategies import Did, FileEvent, ReuseLines, Summarize, told_of
 from agentctx.strategies.ledger import TRAIL, VALUES, trail_in
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
-from agentctx.testing.writers import WRITERS
 from agentctx.tokens import TiktokenCounter
 from agentctx.unit import has_user_words
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from plans import WRITERS
 
 from agentctx import Budget, Context, Message, Pipeline, StageError, Text, Tool, ToolCall, ToolResult, validate
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.writers import WRITERS
 
 pytestmark = pytest.mark.anyio
 

@@ -8,6 +8,7 @@ from itertools import repeat
 import pytest
 from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
+from plans import WRITERS
 
 from agentctx import (
     Budget,
@@ -32,7 +33,6 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.assertions import _is_cut_of
-from agentctx.testing.writers import WRITERS
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ from histories import (
     stages,
 )
 from hypothesis import Phase, find, given, settings, strategies as st
+from plans import Say, write
 
 from agentctx import Budget, Pipeline
 from agentctx.testing.laws import Scenario
-from agentctx.testing.writers import Say, write
 
 SEARCH = settings(max_examples=5_000, derandomize=True, database=None, phases=[Phase.generate])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,17 +15,18 @@ import uvicorn
 from attrs import fields, frozen
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message as Piece, Receive, Scope, Send
 
 from agentctx.errors import ConfigError
-from agentctx.message import Native
+from agentctx.formats.native import json_object
+from agentctx.message import Message, Native, Text, Thinking
 from agentctx.testing.fakes import Scripted, ScriptedModel, ServerFault, filtered
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
 from agentctx.testing.servers.desk import Desk, Said, fault_of_the_request
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai import chat_completions, responses
-from agentctx.testing.writers import Ask, Say, Think, Turn, assistant
+from agentctx.testing.writers import assistant
 from agentctx.validators import must_be, one_of
 
 _APPS: Mapping[str, Callable[[Desk], Starlette]] = {
@@ -175,18 +175,13 @@ def _said(answer: Scripted) -> Said:
     """An entry of the script as the servers take answers."""
     if isinstance(answer, ServerFault):
         answer = answer.answer or assistant()
-    turn = answer if isinstance(answer, Turn) else assistant(str(answer))
-    thoughts = [item.text for item in turn.items if isinstance(item, Think)]
+    message = answer if isinstance(answer, Message) else assistant(str(answer))
+    thoughts = [part.text for part in message.parts if isinstance(part, Thinking)]
     return Said(
-        "\n".join(item.text for item in turn.items if isinstance(item, Say)),
-        tuple((item.name, _arguments(item)) for item in turn.items if isinstance(item, Ask)),
+        "\n".join(part.text for part in message.parts if isinstance(part, Text)),
+        tuple((call.name, json_object(call.arguments)) for call in message.calls),
         "\n".join(thoughts) if thoughts else None,
     )
-
-
-def _arguments(asked: Ask) -> Mapping[str, Any]:
-    given = json.loads(asked.arguments) if isinstance(asked.arguments, str) else asked.arguments
-    return given if isinstance(given, Mapping) else {}
 
 
 @frozen(eq=False)
@@ -231,7 +226,7 @@ class _Cut:
     def __init__(self, send: Send, after: int) -> None:
         self._send, self._left, self._streams = send, after, False
 
-    async def __call__(self, message: Message) -> None:
+    async def __call__(self, message: Piece) -> None:
         """Send a message, or half of it, or nothing."""
         body = message.get("body", b"")
         if message["type"] != "http.response.body":
