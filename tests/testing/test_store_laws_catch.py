@@ -7,11 +7,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 from attrs import evolve
+from store_laws import LAWS_OF_OURS
 
 from agentctx.errors import StoreError
 from agentctx.stores import MemoryStore
 from agentctx.testing import check_store
-from agentctx.testing.store_laws import WRITERS
+from agentctx.testing.store_laws import WRITERS, hold_to
 
 pytestmark = pytest.mark.anyio
 
@@ -139,13 +140,14 @@ def places(kind):
 async def test_a_whole_store_passes():
     """What keeps its promises is not refused."""
     await check_store(places(Whole))
+    await hold_to(LAWS_OF_OURS, places(Whole))
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_a_broken_store_is_caught(kind):
     """A store that breaks one promise breaks a law, and the message says what was expected."""
     with pytest.raises(AssertionError, match="expected"):
-        await check_store(places(kind))
+        await hold_to(LAWS_OF_OURS, places(kind))
 
 
 class Small:
