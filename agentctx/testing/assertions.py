@@ -301,8 +301,6 @@ def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) ->
         if change.outcome is not Outcome.ADDED:
             named[change.index].append(change)
     added = {change.index: change for change in lines if change.outcome is Outcome.ADDED}
-    yield from _objects(given.messages, view, named, added, sum(change.outcome is Outcome.ADDED for change in lines))
-    yield from _copies(given.messages, view, named)
     yield from _origins(given.messages, view, named, added)
     yield from _added(given.messages, view, added, meter)
     for index, changes in named.items():
@@ -314,57 +312,20 @@ def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) ->
     if (report.messages_before, report.messages_after) != before_and_after:
         came, sent = before_and_after
         yield f"{came} -> {sent} messages; {report.messages_before} -> {report.messages_after} are said"
-    if len(given.messages) - gone + len(added) != len(view.messages):
+    new = sum(change.outcome is Outcome.ADDED for change in lines)
+    if len(given.messages) - gone + new != len(view.messages):
         came, sent = before_and_after
-        yield f"{came} messages, less {gone} that are gone, with {len(added)} added, are not {sent}"
+        yield f"{came} messages, less {gone} that are gone, with {new} added, are not {sent}"
     yield from _tokens(before, view, lines, meter)
-
-
-def _objects(
-    given: Sequence[Any],
-    view: View,
-    named: Mapping[int, Sequence[Change]],
-    added: Mapping[int, Change],
-    added_lines: int,
-) -> Iterator[str]:
-    """Each object of the caller's that is there is not named as touched, and the other way round."""
-    own = Counter(map(id, given))
-    there = Counter(id(native) for native in view.messages if id(native) in own)
-    said = Counter(id(given[index]) for index in range(len(given)) if _as_it_came(named.get(index, ())))
-    for index, native in enumerate(given):
-        if there[id(native)] != said[id(native)]:
-            yield (
-                f"messages[{index}] is there {there[id(native)]} times as it came, "
-                f"and {said[id(native)]} times by the report: {[*map(str, named.get(index, ()))]}"
-            )
-    if added_lines != len(added):
-        yield f"{added_lines} messages are named as added, at {len(added)} places"
-    strangers = len(view.messages) - sum(there.values())
-    touched = sum(not _as_it_came(found) and not _gone(found) for found in named.values())
-    if strangers != touched + len(added):
-        yield f"{strangers} messages are new objects; {touched} are named as touched, {len(added)} as added"
-    if max(own.values(), default=0) == 1:
-        places = {id(native): index for index, native in enumerate(given) if index not in named}
-        order = [places[id(native)] for native in view.messages if id(native) in places]
-        for one, other in pairwise(order):
-            if one > other:
-                yield f"messages[{one}] stands before messages[{other}], and neither is named as moved"
-
-
-def _copies(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:
-    """What only cache markers touched, and is sent as it came, is the caller's own object, and no copy of it."""
-    places = {id(native): index for index, native in enumerate(given)}
-    for native, message in zip(view.messages, view.context.messages, strict=True):
-        index = None if id(native) in places else places.get(message.identity)
-        marked = index is not None and all(change.outcome is Outcome.MARKED for change in named.get(index, ()))
-        if index is not None and marked and native == given[index]:
-            yield f"messages[{index}] is sent as it came, and as a copy"
 
 
 def _origins(
     given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]], added: Mapping[int, Change]
 ) -> Iterator[str]:
-    """Each message of the view tells where it came from; what is not named as touched is that very object."""
+    """Each message of the view tells where it came from; it is the caller's own object where no change is named.
+
+    What only cache markers touched, and is sent as it came, is that object as well, and no copy of it.
+    """
     if len(view.origins) != len(view.messages):
         yield f"{len(view.messages)} messages have {len(view.origins)} origins"
     known = [(place, origin) for place, origin in enumerate(view.origins) if origin is not None]
@@ -374,9 +335,15 @@ def _origins(
     if sorted(origin for _, origin in known) != sorted({*range(len(given))} - gone):
         yield f"{sorted(gone)} of {len(given)} messages are gone, and the origins are {view.origins}"
         return
+    own = set(map(id, given))
     for place, origin in known:
-        if (view.messages[place] is given[origin]) != _as_it_came(named.get(origin, ())):
-            yield f"messages[{place}] of the view is made of messages[{origin}]: {[*map(str, named.get(origin, ()))]}"
+        native, changes = view.messages[place], named.get(origin, ())
+        is_own = native is given[origin]
+        if is_own != _as_it_came(changes) or (not is_own and id(native) in own):
+            yield f"messages[{place}] of the view is made of messages[{origin}]: {[*map(str, changes)]}"
+        only_marked = all(change.outcome is Outcome.MARKED for change in changes)
+        if only_marked and not is_own and native == given[origin]:
+            yield f"messages[{origin}] is sent as it came, and as a copy"
     stayed = [origin for _, origin in known if origin not in named]
     if stayed != sorted(stayed):
         yield f"nothing is named as moved, and the origins are {view.origins}"

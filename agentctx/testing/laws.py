@@ -128,12 +128,9 @@ async def check_laws(
     for law in LAWS:
         try:
             await law(scenario)
-        except BrokenPair as error:
-            _hold(1, ok=False, what=str(error))
-        except EditedReasoning as error:
-            _hold(8, ok=False, what=str(error))
         except StageError as error:
-            _hold(6, ok=False, what=str(error))
+            broken = 1 if isinstance(error, BrokenPair) else 8 if isinstance(error, EditedReasoning) else 6
+            _hold(broken, ok=False, what=str(error))
         except NoBudget as error:
             if budget is not None:
                 raise

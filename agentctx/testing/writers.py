@@ -39,7 +39,7 @@ class History:
         return {"messages": self.messages} | {key: value for key, value in apart.items() if value is not None}
 
 
-def transcript(format: str, *turns: Message | ToolResult) -> list[Any]:  # noqa: A002 - the name that the library gives it
+def transcript(format: str, *turns: Message | ToolResult) -> list[Any]:  # noqa: A002 - the library's name
     """Write the native messages alone.
 
     Args:
