@@ -12,7 +12,20 @@ from attrs import define, field
 
 from agentctx.engine.options import logger
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
-from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.frameworks.calls import (
+    UNNAMED,
+    Blocks,
+    Converted,
+    ModelCalls,
+    Piece,
+    PreparedCall,
+    Request,
+    chat_answer,
+    chat_call,
+    chat_thinking,
+    missing,
+    words_of,
+)
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
@@ -137,9 +150,8 @@ def _stream(
 
 
 def _record(call: PreparedCall[Message], response: Native) -> None:
-    usage = getattr(response, "usage_details", None)
-    if usage and usage.get("input_token_count"):
-        call.record({"prompt_tokens": usage["input_token_count"], "completion_tokens": usage.get("output_token_count")})
+    usage = getattr(response, "usage_details", None) or {}
+    call.record_tokens(usage.get("input_token_count"), usage.get("output_token_count"))
 
 
 def _request(context: Native, messages: Sequence[Message], write: _Written) -> Request[Message]:
@@ -182,14 +194,9 @@ def _words(contents: Sequence[Content]) -> Native:
 
 def _said(contents: Sequence[Content]) -> dict[str, Any]:
     calls = [_call(content) for content in contents if _is_call(content)]
-    thought = [_thinking(content) for content in contents if content.type == "text_reasoning"]
+    thought = [_part(content) for content in contents if content.type == "text_reasoning"]
     words = _words([each for each in contents if not _is_call(each) and each.type != "text_reasoning"])
-    return {
-        "role": "assistant",
-        "content": words or (None if calls else ""),
-        **({"tool_calls": calls} if calls else {}),
-        **({"thinking_blocks": thought} if thought else {}),
-    }
+    return chat_answer(words, calls, thought)
 
 
 def _is_call(content: Content) -> bool:
@@ -198,14 +205,7 @@ def _is_call(content: Content) -> bool:
 
 
 def _call(content: Content) -> dict[str, Any]:
-    arguments = content.arguments if isinstance(content.arguments, str) else json.dumps(content.arguments or {})
-    function = {"name": content.name or "", "arguments": arguments or "{}"}
-    return {"id": content.call_id or "", "type": "function", "function": function}
-
-
-def _thinking(content: Content) -> dict[str, Any]:
-    signed = {"signature": content.protected_data} if content.protected_data else {}
-    return {"type": "thinking", "thinking": content.text or "", **signed}
+    return chat_call(content.call_id or "", content.name or "", content.arguments or {})
 
 
 def _result(content: Content) -> dict[str, Any]:
@@ -221,6 +221,8 @@ def _part(content: Content) -> dict[str, Any]:
     """A content as a part; what Chat Completions does not know is counted as text, and comes back as it was."""
     if content.type == "text":
         return {"type": "text", "text": content.text or ""}
+    if content.type == "text_reasoning":
+        return chat_thinking(content.text, content.protected_data)
     uri, kind = content.uri or "", content.media_type or ""
     if content.type in ("data", "uri") and kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": uri}}
@@ -246,65 +248,31 @@ _function_of: Converted[Any] = Converted(lambda tool: [tool.to_json_schema_spec(
 def _write(was: Message | None, pieces: Sequence[Piece]) -> Message:
     if was is None:
         return _made(pieces[0].message)
-    left = {piece.place: piece for piece in pieces}
-    places = count()
-    beside = next((piece for piece in pieces if piece.before["role"] != "tool"), None)
-    others = [] if beside is None else _others(was, beside)
+    results = [content for content in was.contents if content.type == "function_result"]
+    beside = [content for content in was.contents if content.type != "function_result"]
     contents: list[Any] = []
-    for content in was.contents:
-        if content.type == "function_result":
-            piece = left.get(next(places))
-            contents += [] if piece is None else [_answered(content, piece)]
+    for piece in pieces:
+        if piece.before["role"] == "tool":
+            contents.append(_answered(results[piece.place], piece))
         else:
-            contents += [each for kept, each in others if kept is content]
-    contents += [each for kept, each in others if kept is None]
+            contents += _BLOCKS.left(beside, piece)
     named = {"author_name": was.author_name, "message_id": was.message_id}
     return Message(was.role, contents, additional_properties=was.additional_properties, **named)
 
 
-def _others(was: Message, piece: Piece) -> list[tuple[Content | None, Content]]:
-    """What is left beside results: each with what it was, None for text and calls that were put in."""
-    beside = [content for content in was.contents if content.type != "function_result"]
-    if not piece.changed:
-        return [(content, content) for content in beside]
-    native, calls, places = piece.message, dict(piece.calls), count()
-    thought, said = native.get("thinking_blocks") or (), native.get("content") or ""
-    parts = said if isinstance(said, list) else None
-    same = said == (piece.before.get("content") or "")
-    left: list[tuple[Content | None, Content]] = []
-    for content in beside:
-        if _is_call(content):
-            call = calls.pop(next(places), None)
-            left += [] if call is None else [(content, _called(content, call))]
-        elif content.type == "text_reasoning":
-            left += [(content, content)] if _thinking(content) in thought else []
-        elif same or (parts is not None and _part(content) in parts) or (parts is None and content.type != "text"):
-            left.append((content, content))
-    left += [(None, _made_call(call)) for call in calls.values()]
-    if same:
-        return left
-    kept = [_part(content) for content, _ in left if content is not None]
-    words = [part["text"] for part in parts or () if part["type"] == "text" and part not in kept]
-    return [*left, *((None, Content.from_text(text)) for text in ([said] if parts is None and said else words))]
-
-
-def _called(content: Content, call: Mapping[str, Any]) -> Content:
+def _called(was: Content | None, call: Mapping[str, Any]) -> Content:
     arguments = call["function"]["arguments"]
-    same = arguments == _call(content)["function"]["arguments"]
-    if same and call["id"] == content.call_id:
-        return content
-    changed = copy(content)
-    changed.call_id = call["id"]
+    if was is None:
+        made: Content = Content.from_function_call(call["id"], call["function"]["name"], arguments=arguments)
+        return made
+    same = arguments == _call(was)["function"]["arguments"]
+    if same and call["id"] == was.call_id:
+        return was
+    changed = copy(was)
+    changed.call_id, changed.raw_representation = call["id"], None
     if not same:
-        changed.arguments = arguments if isinstance(content.arguments, str) else json.loads(arguments)
-    changed.raw_representation = None
+        changed.arguments = arguments if isinstance(was.arguments, str) else json.loads(arguments)
     return changed
-
-
-def _made_call(call: Mapping[str, Any]) -> Content:
-    function = call["function"]
-    made: Content = Content.from_function_call(call["id"], function["name"], arguments=function["arguments"])
-    return made
 
 
 def _answered(content: Content, piece: Piece) -> Content:
@@ -321,15 +289,23 @@ def _answered(content: Content, piece: Piece) -> Content:
         next((item for part, item in known if part == each), None) or Content.from_text(each.get("text") or "")
         for each in parts
     ]
-    changed.result = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    changed.result = words_of(parts)
     return changed
 
 
 def _made(native: Mapping[str, Any]) -> Message:
     """A message that a stage or a repair put in."""
-    content = native.get("content") or ""
-    text = content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
+    text = words_of(native.get("content"))
     if native["role"] == "tool":
         return Message("tool", [Content.from_function_result(native["tool_call_id"], result=text)])
-    calls = [_made_call(call) for call in native.get("tool_calls") or ()]
+    calls = [_called(None, call) for call in native.get("tool_calls") or ()]
     return Message(native["role"], [*([text] if text or not calls else []), *calls])
+
+
+def _kind(content: Content) -> str:
+    if _is_call(content):
+        return "call"
+    return "thinking" if content.type == "text_reasoning" else str(content.type)
+
+
+_BLOCKS = Blocks(_kind, _part, lambda _was, text: Content.from_text(text), _called)

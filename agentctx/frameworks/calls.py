@@ -7,9 +7,10 @@ a name is known by the history that it shows (``Unnamed``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from itertools import count, groupby
+from itertools import count, groupby, islice
 from operator import is_, itemgetter
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -306,6 +307,12 @@ class PreparedCall(Generic[M]):
         if self.call is not None:
             self.call.learn(usage)
 
+    def record_tokens(self, prompt: int | None, answer: int | None, cached: int | None = None) -> None:
+        """Take note of how many tokens were billed, where the framework knows that. As ``record``."""
+        if prompt:
+            details = {"prompt_tokens_details": {"cached_tokens": cached}} if cached is not None else {}
+            self.record({"prompt_tokens": prompt, "completion_tokens": answer, **details})
+
     @property
     def is_kept(self) -> bool:
         """Whether the conversation is kept in a store."""
@@ -399,6 +406,91 @@ class Unnamed(Conversations):
                 await self.sessions.close(name)
             async with self.sessions.using(conversation.name, request.model, format_name) as session:
                 yield session
+
+
+def chat_call(call_id: str, name: str, arguments: Native) -> dict[str, Any]:
+    """Return a call as Chat Completions has it; arguments that are no text become JSON."""
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
+
+
+def chat_tool(name: str, description: str | None, parameters: Native) -> dict[str, Any]:
+    """Return the definition of a tool as Chat Completions has it."""
+    described = {"name": name, "description": description or "", "parameters": parameters}
+    return {"type": "function", "function": described}
+
+
+def chat_thinking(text: str | None, signature: str | None) -> dict[str, Any]:
+    """Return a block of reasoning as it stands beside the content of an answer."""
+    return {"type": "thinking", "thinking": text or "", **({"signature": signature} if signature else {})}
+
+
+def chat_answer(content: Native, calls: Sequence[Native], thinking: Sequence[Native] = ()) -> dict[str, Any]:
+    """Return an answer of the model as Chat Completions has it."""
+    answer: dict[str, Any] = {"role": "assistant", "content": content or (None if calls else "")}
+    if calls:
+        answer["tool_calls"] = calls
+    if thinking:
+        answer["thinking_blocks"] = thinking
+    return answer
+
+
+def words_of(content: Native) -> str:
+    """Return the text of a content of Chat Completions, which may be a text, parts, or nothing."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content or () if part.get("type") == "text")
+
+
+def arguments_of(call: Native) -> dict[str, Any]:
+    """Return the arguments of a call of Chat Completions; none at all stand for an empty object."""
+    arguments: dict[str, Any] = json.loads(call["function"]["arguments"] or "{}")
+    return arguments
+
+
+@frozen
+class Blocks:
+    """How a framework writes the blocks of one message.
+
+    Args:
+        kind: Whether a block is a ``"call"``, ``"thinking"``, a ``"text"`` or anything else.
+        part: A block, but for a call, as Chat Completions has it.
+        text: Writes a text in the place of a block; of None, where it is a new one.
+        called: Writes a call in the place of a block; of None, where it is a new one. None where calls are no blocks.
+    """
+
+    kind: Callable[[Any], str]
+    part: Callable[[Any], Native]
+    text: Callable[[Any, str], Any]
+    called: Callable[[Any, Native], Any] | None = None
+
+    def left(self, blocks: Sequence[Any], piece: Piece) -> list[Any]:
+        """Return the blocks that are left of a message: each as it was, or with what is to be sent in its place."""
+        calls, places = {} if self.called is None else dict(piece.calls), count()
+        thinking, said = piece.message.get("thinking_blocks") or (), piece.message.get("content") or ""
+        same = said == (piece.before.get("content") or "")
+        parts = list(said) if isinstance(said, list) else [{"type": "text", "text": said}] if said else []
+        own = [self.part(block) for block in blocks if self.kind(block) not in ("call", "thinking")]
+        texts = iter([part["text"] for part in parts if part["type"] == "text" and part not in own and not same])
+        left: list[Any] = []
+        for block in blocks:
+            kind = self.kind(block)
+            if kind == "call":
+                if self.called is not None and (call := calls.pop(next(places), None)) is not None:
+                    left.append(self.called(block, call))
+            elif kind == "thinking":
+                left += [block] if self.part(block) in thinking else []
+            elif same:
+                left.append(block)
+            elif (part := self.part(block)) in parts:
+                parts.remove(part)
+                left.append(block)
+            elif kind == "text":
+                left += [self.text(block, text) for text in islice(texts, 1)]
+            elif isinstance(said, str):
+                left.append(block)
+        left += [self.text(None, text) for text in texts]
+        return left if self.called is None else [*left, *(self.called(None, call) for call in calls.values())]
 
 
 def missing(hook: str, extra: str, error: ImportError) -> ImportError:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any, NoReturn
 
 from agentctx.errors import ConfigError
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
     UNNAMED,
+    Blocks,
     Converted,
     ModelCalls,
     Piece,
     PreparedCall,
     Request,
+    arguments_of,
+    chat_answer,
+    chat_call,
+    chat_thinking,
     check_is_called,
     missing,
 )
@@ -184,17 +188,8 @@ def _read(message: ChatMessage) -> list[Any]:
     if message.role.value != "assistant":
         native: dict[str, Any] = message.to_openai_dict_format()
         return [native]
-    calls = [_function(call) for call in message.tool_calls]
-    said = "\n".join(message.texts)
-    thought = [_thinking(each) for each in message.reasonings]
-    return [
-        {
-            "role": "assistant",
-            "content": said or (None if calls else ""),
-            **({"tool_calls": calls} if calls else {}),
-            **({"thinking_blocks": thought} if thought else {}),
-        }
-    ]
+    calls = [chat_call(_id(call), call.tool_name, call.arguments) for call in message.tool_calls]
+    return [chat_answer("\n".join(message.texts), calls, [_part(each) for each in message.reasonings])]
 
 
 def _result(result: ToolCallResult) -> dict[str, Any]:
@@ -205,7 +200,9 @@ def _result(result: ToolCallResult) -> dict[str, Any]:
 
 
 def _part(part: Native) -> dict[str, Any]:
-    """What a tool says in parts; pictures and files of a tool have no place in Chat Completions, but are as large."""
+    """A content as a part; pictures and files of a tool have no place in Chat Completions, but are as large."""
+    if isinstance(part, ReasoningContent):
+        return chat_thinking(part.reasoning_text, None)
     if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}
     (native,) = ChatMessage.from_user(content_parts=[part]).to_openai_dict_format()["content"]
@@ -216,15 +213,6 @@ def _part(part: Native) -> dict[str, Any]:
 def _id(call: ToolCall) -> str:
     name: str = call.id or call.tool_name
     return name
-
-
-def _function(call: ToolCall) -> dict[str, Any]:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
-    return {"id": _id(call), "type": "function", "function": {"name": call.tool_name, "arguments": arguments}}
-
-
-def _thinking(reasoning: ReasoningContent) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": reasoning.reasoning_text}
 
 
 _pieces_of: Converted[ChatMessage] = Converted(_read, lambda message: [message.role, *_content(message)])
@@ -239,7 +227,7 @@ def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
         results = [_result_of(was.tool_call_results[piece.place], piece) for piece in pieces]
         return replace(was, _content=results)
     if was.role.value == "assistant":
-        return replace(was, _content=_said(was, pieces[0]))
+        return replace(was, _content=_BLOCKS.left(_content(was), pieces[0]))
     made = ChatMessage.from_openai_dict_format(native)
     known = {json.dumps(_part(part)): part for part in _content(was)}
     return replace(was, _content=[known.get(json.dumps(_part(part)), part) for part in _content(made)])
@@ -261,43 +249,23 @@ def _made(native: dict[str, Any]) -> ChatMessage:
     if not native.get("tool_calls"):
         made: ChatMessage = ChatMessage.from_openai_dict_format(native)
         return made
-    calls = [_made_call(call) for call in native["tool_calls"]]
+    calls = [_called(None, call) for call in native["tool_calls"]]
     said: ChatMessage = ChatMessage.from_assistant(native.get("content"), tool_calls=calls)
     return said
 
 
-def _said(was: ChatMessage, piece: Piece) -> list[Any]:
-    """What is left of an answer, in its order: the text as one where it changed."""
-    native, calls, places = piece.message, dict(piece.calls), count()
-    thought, text = native.get("thinking_blocks") or (), native.get("content") or ""
-    same = text == "\n".join(was.texts)
-    words = [TextContent(text)] if text and not same else []
-    content: list[Any] = []
-    for part in _content(was):
-        if isinstance(part, TextContent):
-            content += [part] if same else words
-            words = []
-        elif isinstance(part, ReasoningContent):
-            content += [part] if _thinking(part) in thought else []
-        elif isinstance(part, ToolCall):
-            call = calls.pop(next(places), None)
-            if call is not None:
-                called, arguments = _with_id(part, call["id"]), _arguments(call)
-                content.append(called if arguments == called.arguments else replace(called, arguments=arguments))
-        else:
-            content.append(part)
-    return [*content, *words, *map(_made_call, calls.values())]
-
-
-def _made_call(call: dict[str, Any]) -> ToolCall:
-    return ToolCall(call["function"]["name"], _arguments(call), id=call["id"])
-
-
-def _arguments(call: dict[str, Any]) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(call["function"]["arguments"] or "{}")
-    return parsed
+def _called(was: ToolCall | None, call: dict[str, Any]) -> ToolCall:
+    arguments = arguments_of(call)
+    if was is None:
+        return ToolCall(call["function"]["name"], arguments, id=call["id"])
+    was = _with_id(was, call["id"])
+    return was if arguments == was.arguments else replace(was, arguments=arguments)
 
 
 def _with_id(call: ToolCall, call_id: str) -> ToolCall:
     """The call under the id that is sent; one without an id goes by its tool's name, and keeps none."""
     return call if call_id == _id(call) else replace(call, id=call_id)
+
+
+_KINDS = {TextContent: "text", ReasoningContent: "thinking", ToolCall: "call"}
+_BLOCKS = Blocks(lambda part: _KINDS.get(type(part), ""), _part, lambda _was, text: TextContent(text), _called)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -13,7 +12,21 @@ from uuid import uuid4
 from attrs.validators import gt, lt
 
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
-from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, Request, missing
+from agentctx.frameworks.calls import (
+    UNNAMED,
+    Blocks,
+    Converted,
+    ModelCalls,
+    Piece,
+    Request,
+    arguments_of,
+    chat_answer,
+    chat_call,
+    chat_thinking,
+    chat_tool,
+    missing,
+    words_of,
+)
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
@@ -102,7 +115,7 @@ class ContextModel:
             usage = output.usage
             # Inspect counts apart what the provider read from its cache or wrote there
             told = (usage.input_tokens, usage.input_tokens_cache_read, usage.input_tokens_cache_write)
-            call.record({"prompt_tokens": sum(each or 0 for each in told), "completion_tokens": usage.output_tokens})
+            call.record_tokens(sum(each or 0 for each in told), usage.output_tokens)
             await call.save()
         return output
 
@@ -186,11 +199,7 @@ def _request(model: Model, messages: Sequence[ChatMessage], tools: Sequence[Any]
 
 
 def _described(tool: Native) -> dict[str, Any]:
-    parameters = tool.parameters.model_dump(exclude_none=True)
-    return {
-        "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
-    }
+    return chat_tool(tool.name, tool.description, tool.parameters.model_dump(exclude_none=True))
 
 
 def _read(message: ChatMessage) -> list[Any]:
@@ -206,19 +215,13 @@ def _read(message: ChatMessage) -> list[Any]:
         return [{"role": message.role, "content": content}]
     calls = [_call(call) for call in message.tool_calls or ()]
     blocks = message.content if isinstance(message.content, list) else []
-    thought = [_thinking(block) for block in blocks if isinstance(block, ContentReasoning)]
-    return [
-        {
-            "role": "assistant",
-            "content": content or (None if calls else ""),
-            **({"tool_calls": calls} if calls else {}),
-            **({"thinking_blocks": thought} if thought else {}),
-        }
-    ]
+    return [chat_answer(content, calls, [_part(block) for block in blocks if isinstance(block, ContentReasoning)])]
 
 
 def _part(block: Content) -> dict[str, Any]:
     """A block as a part; what Chat Completions does not know is counted as text, and comes back as it was."""
+    if isinstance(block, ContentReasoning):
+        return chat_thinking(block.reasoning, block.signature)
     if isinstance(block, ContentText):
         return {"type": "text", "text": block.text}
     if isinstance(block, ContentImage):
@@ -232,14 +235,8 @@ def _part(block: Content) -> dict[str, Any]:
     return {"type": "text", "text": block.model_dump_json(exclude_none=True)}
 
 
-def _thinking(block: ContentReasoning) -> dict[str, Any]:
-    signed = {"signature": block.signature} if block.signature else {}
-    return {"type": "thinking", "thinking": block.reasoning, **signed}
-
-
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
-    return {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": arguments}}
+    return chat_call(call.id, call.function, call.arguments)
 
 
 def _consists_of(message: ChatMessage) -> Sequence[object]:
@@ -252,65 +249,49 @@ _pieces_of: Converted[ChatMessage] = Converted(_read, _consists_of)
 
 def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
     """A message as it is to be sent; under an id of its own, since Inspect knows messages by their ids."""
-    native, before = pieces[0].message, pieces[0].before
+    piece = pieces[0]
+    native = piece.message
     if was is None:
         return _made(native)
     changes: dict[str, Any] = {"id": uuid4().hex}
+    content: Native = native.get("content") or ""
+    if not isinstance(was.content, str):
+        content = _BLOCKS.left(was.content, piece)
     if not isinstance(was, ChatMessageTool):
-        changes["content"] = _left(was, native)
-    elif native["content"] != before["content"]:
-        changes.update(content=_left(was, native), error=None)
+        changes["content"] = content
+    elif native["content"] != piece.before["content"]:
+        changes.update(content=content, error=None)
     if isinstance(was, ChatMessageTool):
         changes["tool_call_id"] = native["tool_call_id"]
     if isinstance(was, ChatMessageAssistant):
         known = dict(enumerate(was.tool_calls or ()))
-        left = pieces[0].calls.items()
-        calls = [_called(known[place], call) if place in known else _made_call(call) for place, call in left]
+        calls = [_called(known.get(place), call) for place, call in piece.calls.items()]
         changes["tool_calls"] = calls or None
     changed: ChatMessage = was.model_copy(update=changes)
     return changed
 
 
 def _made(native: dict[str, Any]) -> ChatMessage:
-    content = native.get("content") or ""
-    text = content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
+    text = words_of(native.get("content"))
     if native["role"] == "tool":
         return ChatMessageTool(content=text, tool_call_id=native["tool_call_id"])
     if native.get("tool_calls"):
-        return ChatMessageAssistant(content=text, tool_calls=[*map(_made_call, native["tool_calls"])])
+        return ChatMessageAssistant(content=text, tool_calls=[_called(None, call) for call in native["tool_calls"]])
     kinds = {"assistant": ChatMessageAssistant, "system": ChatMessageSystem}
     made: ChatMessage = kinds.get(native["role"], ChatMessageUser)(content=text)
     return made
 
 
-def _left(was: ChatMessage, native: dict[str, Any]) -> Native:
-    """The content that is left: blocks as they were, the text as one where it changed."""
-    said = native.get("content") or ""
-    if isinstance(was.content, str):
-        return said
-    thought, same = native.get("thinking_blocks") or (), said == (_pieces_of(was)[0]["content"] or "")
-    parts = said if isinstance(said, list) else [{"type": "text", "text": said}] if said else []
-    blocks: list[Any] = []
-    for block in was.content:
-        if isinstance(block, ContentReasoning):
-            blocks += [block] if _thinking(block) in thought else []
-        elif same:
-            blocks.append(block)
-        elif (part := _part(block)) in parts:
-            blocks.append(block)
-            parts = [each for each in parts if each is not part and each != part]
-    return blocks if same else [*blocks, *(ContentText(text=each["text"]) for each in parts if each["type"] == "text")]
-
-
-def _called(was: ToolCall, call: dict[str, Any]) -> ToolCall:
+def _called(was: ToolCall | None, call: dict[str, Any]) -> ToolCall:
+    if was is None:
+        return ToolCall(id=call["id"], function=call["function"]["name"], arguments=arguments_of(call))
     if call == _call(was):
         return was
     changed: ToolCall = replace(was, id=call["id"])
     if call["function"] != _call(was)["function"]:
-        changed = replace(changed, arguments=json.loads(call["function"]["arguments"]), parse_error=None)
+        changed = replace(changed, arguments=arguments_of(call), parse_error=None)
     return changed
 
 
-def _made_call(call: dict[str, Any]) -> ToolCall:
-    function = call["function"]
-    return ToolCall(id=call["id"], function=function["name"], arguments=json.loads(function["arguments"] or "{}"))
+_KINDS = {ContentText: "text", ContentReasoning: "thinking"}
+_BLOCKS = Blocks(lambda block: _KINDS.get(type(block), ""), _part, lambda _was, text: ContentText(text=text))

@@ -8,20 +8,26 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from itertools import count
 from typing import Any
+
+from attrs import evolve
 
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.formats.registry import get
 from agentctx.frameworks.calls import (
     UNNAMED,
+    Blocks,
     Converted,
     ModelCalls,
     Piece,
     PreparedCall,
     Request,
+    chat_answer,
+    chat_call,
+    chat_thinking,
     check_is_called,
     missing,
+    words_of,
 )
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
@@ -190,60 +196,53 @@ def _read(message: ChatMessage) -> list[Any]:
         answers = message.additional_kwargs.get("tool_call_id") or ""
         return [{"role": role, "tool_call_id": answers, "content": _text(message)}]
     words = all(isinstance(block, TextBlock | ToolCallBlock | ThinkingBlock) for block in message.blocks)
-    parts = [part for block in message.blocks for part in _part(block)]
-    native: dict[str, Any] = {"role": role, "content": _text(message) if words else parts}
+    parts = [_part(block) for block in message.blocks if _kind(block) not in ("call", "thinking")]
+    content = _text(message) if words else parts
     if role != "assistant":
-        return [native]
-    if calls := _calls(message):
-        native.update(content=native["content"] or None, tool_calls=calls)
-    if thought := [_thinking(block) for block in message.blocks if isinstance(block, ThinkingBlock)]:
-        native["thinking_blocks"] = thought
-    return [native]
+        return [{"role": role, "content": content}]
+    thinking = [_part(block) for block in message.blocks if _kind(block) == "thinking"]
+    return [chat_answer(content, _calls(message), thinking)]
 
 
 def _text(message: ChatMessage) -> str:
     return message.content or ""
 
 
-def _part(block: Native) -> list[dict[str, Any]]:
+def _kind(block: Native) -> str:
+    kinds = {TextBlock: "text", ThinkingBlock: "thinking", ToolCallBlock: "call"}
+    return next((kind for each, kind in kinds.items() if isinstance(block, each)), "")
+
+
+def _part(block: Native) -> dict[str, Any]:
+    """A block as a part; what Chat Completions does not know is counted as text, and comes back as it was."""
     if isinstance(block, TextBlock):
-        return [{"type": "text", "text": block.text}]
-    if isinstance(block, ToolCallBlock | ThinkingBlock):
-        return []
+        return {"type": "text", "text": block.text}
+    if isinstance(block, ThinkingBlock):
+        return chat_thinking(block.content, block.additional_information.get("signature"))
     if isinstance(block, ImageBlock):
         url = (
             str(block.url)
             if block.url
             else f"data:{block.image_mimetype};base64,{block.resolve_image(as_base64=True).read().decode()}"
         )
-        return [{"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}]
+        return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
     if isinstance(block, AudioBlock) and not block.url:
         data = block.resolve_audio(as_base64=True).read().decode()
-        return [{"type": "input_audio", "input_audio": {"data": data, "format": block.format or "wav"}}]
+        return {"type": "input_audio", "input_audio": {"data": data, "format": block.format or "wav"}}
     if isinstance(block, DocumentBlock) and not block.url:
         url = f"data:{block.document_mimetype};base64,{b64encode(block.resolve_document().read()).decode()}"
-        return [{"type": "file", "file": {"file_data": url, "filename": block.title}}]
-    return [{"type": "text", "text": block.model_dump_json(exclude={"video"})}]
-
-
-def _thinking(block: Native) -> dict[str, Any]:
-    signature = block.additional_information.get("signature")
-    return {"type": "thinking", "thinking": block.content or "", **({"signature": signature} if signature else {})}
+        return {"type": "file", "file": {"file_data": url, "filename": block.title}}
+    return {"type": "text", "text": block.model_dump_json(exclude={"video"})}
 
 
 def _calls(message: ChatMessage) -> list[dict[str, Any]]:
     """The calls as Chat Completions has them: blocks, or, as older integrations leave them, OpenAI's own objects."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
-        return [_call(block.tool_call_id or "", block.tool_name, block.tool_kwargs) for block in blocks]
+        return [chat_call(block.tool_call_id or "", block.tool_name, block.tool_kwargs) for block in blocks]
     older = message.additional_kwargs.get("tool_calls") or ()
     known = [(get(call, "id"), get(call, "function", "name"), get(call, "function", "arguments")) for call in older]
-    return [_call(*call) for call in known if all(isinstance(each, str) for each in call)]
-
-
-def _call(id_: str, name: str, arguments: Native) -> dict[str, Any]:
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": written}}
+    return [chat_call(*call) for call in known if all(isinstance(each, str) for each in call)]
 
 
 def _consists_of(message: ChatMessage) -> Sequence[object]:
@@ -261,45 +260,26 @@ def _write(was: ChatMessage | None, pieces: Sequence[Piece]) -> ChatMessage:
     native = pieces[0].message
     answers = {"tool_call_id": native["tool_call_id"]} if native["role"] == "tool" else {}
     if was is None:
-        calls = [_made_call(call) for call in native.get("tool_calls") or ()]
-        return ChatMessage(role=native["role"], blocks=[*_words(native), *calls], additional_kwargs=answers)
-    calls_left, places = dict(pieces[0].calls), count()
-    older = {"tool_calls": [*calls_left.values()]} if was.additional_kwargs.get("tool_calls") else {}
-    blocks: list[Any] = []
-    words = _words(native)
-    for block in was.blocks:
-        if isinstance(block, ToolCallBlock):
-            call = calls_left.pop(next(places), None)
-            blocks += [] if call is None else [_called(block, call)]
-        elif isinstance(block, ThinkingBlock):
-            blocks += [block] if _thinking(block) in native.get("thinking_blocks", ()) else []
-        elif not isinstance(block, TextBlock):
-            blocks += [block] if _part(block)[0] in (native.get("content") or ()) else []
-        else:
-            blocks, words = [*blocks, *words], []
-    new = [] if older else map(_made_call, calls_left.values())
+        words = [TextBlock(text=text)] if (text := words_of(native.get("content"))) else []
+        calls = [_called(None, call) for call in native.get("tool_calls") or ()]
+        return ChatMessage(role=native["role"], blocks=[*words, *calls], additional_kwargs=answers)
+    older, form = {}, _BLOCKS
+    if was.additional_kwargs.get("tool_calls"):
+        older, form = {"tool_calls": [*pieces[0].calls.values()]}, evolve(_BLOCKS, called=None)
     beside = {**was.additional_kwargs, **older, **answers}
-    return ChatMessage(role=was.role, blocks=[*blocks, *words, *new], additional_kwargs=beside)
+    return ChatMessage(role=was.role, blocks=form.left(was.blocks, pieces[0]), additional_kwargs=beside)
 
 
-def _made_call(call: dict[str, Any]) -> ToolCallBlock:
-    function = call["function"]
-    return ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=function["arguments"])
+def _called(was: Native, call: dict[str, Any]) -> Native:
+    arguments, name = call["function"]["arguments"], call["function"]["name"]
+    if was is None:
+        return ToolCallBlock(tool_call_id=call["id"], tool_name=name, tool_kwargs=arguments)
+    if call["id"] != (was.tool_call_id or ""):
+        was = was.model_copy(update={"tool_call_id": call["id"]})
+    if arguments == chat_call("", "", was.tool_kwargs)["function"]["arguments"]:
+        return was
+    kwargs = arguments if isinstance(was.tool_kwargs, str) else json.loads(arguments)
+    return was.model_copy(update={"tool_kwargs": kwargs})
 
 
-def _words(native: dict[str, Any]) -> list[Any]:
-    content = native.get("content") or ()
-    if isinstance(content, str):
-        return [TextBlock(text=content)]
-    return [TextBlock(text=part["text"]) for part in content if part.get("type") == "text"]
-
-
-def _called(block: Native, call: dict[str, Any]) -> Native:
-    arguments = call["function"]["arguments"]
-    if call["id"] != (block.tool_call_id or ""):
-        block = block.model_copy(update={"tool_call_id": call["id"]})
-    if arguments == _call("", "", block.tool_kwargs)["function"]["arguments"]:
-        return block
-    return block.model_copy(
-        update={"tool_kwargs": arguments if isinstance(block.tool_kwargs, str) else json.loads(arguments)}
-    )
+_BLOCKS = Blocks(_kind, _part, lambda _was, text: TextBlock(text=text), _called)

@@ -9,11 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
-from agentctx.frameworks.calls import UNNAMED, Converted, ModelCalls, Piece, PreparedCall, Request, are_whole, missing
+from agentctx.frameworks.calls import (
+    UNNAMED,
+    Blocks,
+    Converted,
+    ModelCalls,
+    Piece,
+    PreparedCall,
+    Request,
+    are_whole,
+    chat_answer,
+    chat_call,
+    chat_thinking,
+    chat_tool,
+    missing,
+    words_of,
+)
 from agentctx.message import CONTROL, Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.sessions import Sessions
@@ -34,7 +48,7 @@ try:
         ToolReturnPart,
         UserPromptPart,
     )
-    from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+    from pydantic_ai.models import ModelRequestContext
 except ImportError as error:
     raise missing("ContextCapability", "pydantic-ai", error) from error
 
@@ -103,13 +117,7 @@ class _OfRun(ContextCapability):
         """Take note of what was billed."""
         if self._call is not None:
             used = response.usage
-            self._call.record(
-                {
-                    "prompt_tokens": used.input_tokens,
-                    "completion_tokens": used.output_tokens,
-                    "prompt_tokens_details": {"cached_tokens": used.cache_read_tokens},
-                }
-            )
+            self._call.record_tokens(used.input_tokens, used.output_tokens, used.cache_read_tokens)
             await self._call.save()
         self._call, self._smaller = None, False
         return response
@@ -139,29 +147,17 @@ def _read(ctx: RunContext[Any], request: ModelRequestContext) -> Request[ModelMe
     words = "\n\n".join(part.content for part in asked.instruction_parts or ())
     head: list[ModelMessage] = [_HEAD] if words else []
     pieces = [_pieces_of(message) for message in request.messages]
+    offered = (*asked.function_tools, *asked.output_tools)
+    tools = [chat_tool(tool.name, tool.description, tool.parameters_json_schema) for tool in offered]
     return Request(
         getattr(ctx, "conversation_id", None) or ctx.run_id or UNNAMED,
         FRAMEWORK_CHAT,
         [*head, *request.messages],
         [*([[{"role": "system", "content": words}]] if words else []), *pieces],
         write,
-        tools=_tools(asked) or None,
+        tools=tools or None,
         model=request.model.model_name,
     )
-
-
-def _tools(asked: ModelRequestParameters) -> list[Any]:
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description or "",
-                "parameters": tool.parameters_json_schema,
-            },
-        }
-        for tool in (*asked.function_tools, *asked.output_tools)
-    ]
 
 
 def read(message: ModelMessage) -> list[Any]:
@@ -210,25 +206,27 @@ def _content(said: Native) -> dict[str, Any]:
 
 
 def _response(message: ModelResponse) -> dict[str, Any]:
-    native: dict[str, Any] = {"role": "assistant", "content": []}
-    for part in message.parts:
-        if isinstance(part, ToolCallPart):
-            called = {"name": part.tool_name, "arguments": part.args_as_json_str()}
-            call = {"id": part.tool_call_id, "type": "function", "function": called}
-            native.setdefault("tool_calls", []).append(call)
-        elif isinstance(part, ThinkingPart) and part.signature and part.provider_name == "anthropic":
-            native.setdefault("thinking_blocks", []).append(_thinking(part))
-        else:
-            native["content"].append(_said(part))
-    return native
+    parts = [(_kind(part), part) for part in message.parts]
+    calls = [
+        chat_call(part.tool_call_id, part.tool_name, part.args_as_json_str()) for kind, part in parts if kind == "call"
+    ]
+    thinking = [_said(part) for kind, part in parts if kind == "thinking"]
+    content = [_said(part) for kind, part in parts if kind in ("text", "")]
+    return {**chat_answer(None, calls, thinking), "content": content}
 
 
-def _thinking(part: ThinkingPart) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": part.content, "signature": part.signature}
+def _kind(part: Native) -> str:
+    if isinstance(part, ToolCallPart):
+        return "call"
+    if isinstance(part, ThinkingPart) and part.signature and part.provider_name == "anthropic":
+        return "thinking"
+    return "text" if isinstance(part, TextPart) else ""
 
 
 def _said(part: Native) -> dict[str, Any]:
     """Words as text; what else a response holds as a block that nobody changes."""
+    if _kind(part) == "thinking":
+        return chat_thinking(part.content, part.signature)
     if isinstance(part, TextPart):
         return {"type": _TEXT, "text": part.content}
     return {"type": part.part_kind, "said": repr(part)}
@@ -247,7 +245,7 @@ def write(was: ModelMessage | None, pieces: Sequence[Piece]) -> ModelMessage:
     if are_whole(left, _pieces_of(was)):
         return was
     if isinstance(was, ModelResponse):
-        return replace(was, parts=_parts_of_response(was, left[0]))
+        return replace(was, parts=_PARTS.left(was.parts, left[0]))
     return replace(was, parts=[_rewritten(was.parts[each.place], each) for each in left])
 
 
@@ -263,17 +261,13 @@ def _unmarked(piece: Piece, before: Mapping[str, Any]) -> Piece:
 
 def _made(native: Mapping[str, Any]) -> ModelMessage:
     """What a stage or a repair put in."""
-    words = _words(native.get("content"))
+    words = words_of(native.get("content"))
     if native["role"] == "assistant":
-        calls = [_made_call(call) for call in native.get("tool_calls") or ()]
+        calls = [_called(None, call) for call in native.get("tool_calls") or ()]
         return ModelResponse(parts=[*([TextPart(words)] if words or not calls else []), *calls])
     if native["role"] == "tool":
         return ModelRequest(parts=[ToolReturnPart(native.get("name") or "tool", words, native["tool_call_id"])])
     return ModelRequest(parts=[UserPromptPart(words)])
-
-
-def _made_call(call: Mapping[str, Any]) -> ToolCallPart:
-    return ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
 
 
 def _rewritten(part: Native, piece: Piece) -> Native:
@@ -293,11 +287,11 @@ def _rewritten(part: Native, piece: Piece) -> Native:
     if piece.message["role"] == "tool":
         known = [(_content(each), each) for each in getattr(part, "files", ())]
         files = [] if isinstance(content, str) else [_again(each, known) for each in content]
-        said = [*files] if any(not isinstance(each, str) for each in files) else _words(content)
+        said = [*files] if any(not isinstance(each, str) for each in files) else words_of(content)
         if isinstance(part, ToolReturnPart):
             return replace(part, content=said)
         return ToolReturnPart(part.tool_name, said, part.tool_call_id)
-    return UserPromptPart(_words(content)) if piece.message["role"] == "user" else replace(part, content=content)
+    return UserPromptPart(words_of(content)) if piece.message["role"] == "user" else replace(part, content=content)
 
 
 def _with_id(part: Native, call_id: str) -> Native:
@@ -306,34 +300,21 @@ def _with_id(part: Native, call_id: str) -> Native:
 
 def _again(block: Native, known: Sequence[tuple[Any, Any]]) -> Native:
     """What a block was made of, or its words."""
-    return next((said for made, said in known if made == block), None) or _words([block])
+    return next((said for made, said in known if made == block), None) or words_of([block])
 
 
-def _words(content: Native) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(block["text"] for block in content or () if block.get("type") == _TEXT)
+def _called(was: ToolCallPart | None, call: Mapping[str, Any]) -> ToolCallPart:
+    arguments = call["function"]["arguments"]
+    if was is None:
+        return ToolCallPart(call["function"]["name"], arguments, call["id"])
+    called: ToolCallPart = _with_id(was, call["id"])
+    if arguments == called.args_as_json_str() or type(called) is not ToolCallPart:
+        return called
+    return replace(called, args=arguments if isinstance(called.args, str) else json.loads(arguments))
 
 
-def _parts_of_response(was: ModelResponse, piece: Piece) -> list[Any]:
-    """The parts that are left, in their order, with words and calls as they are now."""
-    calls, places = dict(piece.calls), count()
-    content = piece.message.get("content") or []
-    blocks = iter([{"type": _TEXT, "text": content}] if isinstance(content, str) else content)
-    thought = piece.message.get("thinking_blocks") or ()
-    parts: list[Any] = []
-    for part in was.parts:
-        if isinstance(part, ToolCallPart):
-            call = calls.pop(next(places), None)
-            if call is not None:
-                arguments, called = call["function"]["arguments"], _with_id(part, call["id"])
-                if arguments != called.args_as_json_str() and type(called) is ToolCallPart:
-                    read = arguments if isinstance(called.args, str) else json.loads(arguments)
-                    called = replace(called, args=read)
-                parts.append(called)
-        elif isinstance(part, ThinkingPart) and part.signature and part.provider_name == "anthropic":
-            parts += [part] if _thinking(part) in thought else []
-        elif (block := next(blocks, None)) is not None:
-            text = isinstance(part, TextPart) and block != _said(part)
-            parts.append(replace(part, content=_words([block])) if text else part)
-    return [*parts, *map(_made_call, calls.values())]
+def _worded(was: TextPart | None, text: str) -> TextPart:
+    return TextPart(text) if was is None else replace(was, content=text)
+
+
+_PARTS = Blocks(_kind, _said, _worded, _called)

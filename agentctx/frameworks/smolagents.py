@@ -23,8 +23,11 @@ from agentctx.frameworks.calls import (
     Piece,
     PreparedCall,
     Request,
+    chat_answer,
+    chat_call,
     check_is_called,
     missing,
+    words_of,
 )
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
@@ -140,9 +143,8 @@ def _flat(call: PreparedCall[Group]) -> list[ChatMessage]:
 
 
 def _record(call: PreparedCall[Group], answer: Native) -> None:
-    usage = answer.token_usage
-    if usage is not None and usage.input_tokens:
-        call.record({"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens})
+    if (usage := answer.token_usage) is not None:
+        call.record_tokens(usage.input_tokens, usage.output_tokens)
 
 
 @frozen
@@ -167,8 +169,7 @@ class _Turn:
             role = "system" if _is(first, MessageRole.SYSTEM) else "user"
             return {"role": role, "content": _parts(first.content)}
         said = "\n".join(_text(each) for each in self.group if _is(each, MessageRole.ASSISTANT) or not self.ids)
-        calls = [_call(id_, _text(self.group[-1])) for id_ in self.ids]
-        return {"role": "assistant", "content": said or None, **({"tool_calls": calls} if calls else {})}
+        return chat_answer(said, [chat_call(id_, *_function(_text(self.group[-1]))) for id_ in self.ids])
 
 
 def _turns(messages: Sequence[ChatMessage]) -> Iterator[_Turn]:
@@ -198,11 +199,6 @@ def _turns(messages: Sequence[ChatMessage]) -> Iterator[_Turn]:
 
 def _is(message: ChatMessage, *roles: MessageRole) -> bool:
     return message.role in roles
-
-
-def _call(id_: str, text: str) -> dict[str, Any]:
-    name, arguments = _function(text)
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 @lru_cache(1_024)
@@ -245,10 +241,7 @@ def _calls_text(message: ChatMessage, written: dict[str, Any]) -> str:
 
 
 def _text(message: ChatMessage) -> str:
-    content = message.content
-    if not isinstance(content, list):
-        return content or ""
-    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+    return words_of(message.content)
 
 
 def _parts(content: Native) -> Native:
