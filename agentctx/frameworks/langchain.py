@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agentctx.frameworks.calls import Converted, ModelCalls, PreparedCall, Request, missing
+from agentctx.frameworks.calls import Converted, ModelCalls, PreparedCall, Request, chat_tool, missing
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.session.lock import blocking
@@ -16,7 +16,7 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
     from langchain_core.messages import BaseMessage
 
-    from agentctx.frameworks.langchain_core import read, usage_of
+    from agentctx.frameworks.langgraph import read, usage_of
 except ImportError as error:
     raise missing("ContextMiddleware", "langchain", error) from error
 
@@ -88,8 +88,7 @@ def _schemas(asked: Native) -> list[Any]:
     """The schemas of a structured answer, as the tools that they mostly are."""
     asked = ToolStrategy(asked.schema) if isinstance(asked, AutoStrategy) else asked
     specs = [asked.schema_spec] if isinstance(asked, ProviderStrategy) else asked.schema_specs
-    named = [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]
-    return [{"type": "function", "function": each} for each in named]
+    return [chat_tool(spec.name, spec.description, spec.json_schema) for spec in specs]
 
 
 _schemas_of: Converted[Any] = Converted(_schemas, lambda _asked: ())
