@@ -4,7 +4,7 @@ Lines are compared by what they say: the numbers that reading tools put before t
 that grows with the number of lines: a line that stands nowhere else ends every run, and of the others all runs of one
 length are kept, each with a few places.
 
-What stands for them has their checksum, by which they are found again in what is sent (``Later``).
+The mark that stands for them has their checksum, by which they are found again in what is sent (``Later``).
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from attrs import define, field
 from agentctx.marks import (
     LATER,
     SHOWN_AGAIN,
-    WITHIN,
     fold,
+    has_marks,
     said,
+    spans_of,
     stands_for_more,
     text_in,
+    text_of,
     without_references,
-    written_out,
 )
 from agentctx.message import Message, Part, Text, ToolResult
 
@@ -153,27 +154,32 @@ SHORTEST = "[…]"
 """What stands for something that is left out where nothing else has as few tokens."""
 
 
-class Mark(NamedTuple):
-    """What stands in a text for what is shown again later.
+class MarkPlace(NamedTuple):
+    """Where a mark stands in a text for lines that are shown again later.
 
     Args:
         start: Its first character.
         stop: The first one after it.
         meant: What it stands for.
         pointer: How to get that back.
+        length: How many characters that has.
     """
 
     start: int
     stop: int
     meant: Meant
     pointer: str
+    length: int
 
 
-def marks_in(text: str) -> Iterator[Mark]:
-    """What stands in a text for what is shown again later, the last first."""
-    for found in reversed(list(LATER.finditer(text))) if SHOWN_AGAIN in text else ():
-        lines = int((found["lines"] or "0").replace(",", "") or 0)
-        yield Mark(*found.span(), Meant(lines, found["sum"], bool(found["reminder"])), found["pointer"])
+def marks_in(text: Text) -> Iterator[MarkPlace]:
+    """The marks in a text for what is shown again later, the last first; a text that is in no codes."""
+    for start, stop, mark in reversed(spans_of(text)):
+        found = LATER.fullmatch(mark.text)
+        if found is not None:
+            lines = int((found["lines"] or "0").replace(",", "") or 0)
+            meant = Meant(lines, found["sum"], bool(found["reminder"]))
+            yield MarkPlace(start, stop, meant, found["pointer"], mark.length)
 
 
 def checksum_of(text: str) -> str:
@@ -193,15 +199,15 @@ def lines_checksum(lines: Sequence[str], read: Sequence[str]) -> str:
         lines: The lines as they stand.
         read: What they say.
     """
-    return f"{_first(read[0]):03}{_Sums(read).of(0, len(read)):06}{_as_they_stand(lines)}"
+    return f"{_first(read[0])}{_Sums(read).of(0, len(read))}{_as_they_stand(lines)}"
 
 
 def _as_they_stand(lines: Sequence[str]) -> str:
     return checksum_of("\n".join(lines))[-3:]
 
 
-def _first(line: str) -> int:
-    return crc32(line.encode(errors="surrogatepass")) % 1_000
+def _first(line: str) -> str:
+    return f"{crc32(line.encode(errors='surrogatepass')) % 1_000:03}"
 
 
 _PRIME, _BASE = 2**61 - 1, 1_000_003
@@ -215,9 +221,9 @@ class _Sums:
         for line in lines:
             self.upto.append((self.upto[-1] * _BASE + crc32(line.encode(errors="surrogatepass")) + 1) % _PRIME)
 
-    def of(self, start: int, length: int) -> int:
+    def of(self, start: int, length: int) -> str:
         """Of so many lines."""
-        return (self.upto[start + length] - self.upto[start] * _power(length)) % _PRIME % 10**6
+        return f"{(self.upto[start + length] - self.upto[start] * _power(length)) % _PRIME % 10**6:06}"
 
 
 @lru_cache(maxsize=4_096)
@@ -227,11 +233,11 @@ def _power(length: int) -> int:
 
 def texts_of(messages: Sequence[Message]) -> list[list[str]]:
     """The text of each result of each message, with codes and references in it written out."""
-    if not any(WITHIN in written_out(result.text) for message in messages for result in message.results):
-        return [[written_out(result.text) for result in message.results] for message in messages]
+    if not has_marks(messages):
+        return [[result.text for result in message.results] for message in messages]
     wholes = without_references(messages)
     return [
-        [written_out(each.text) if text_in(each) is None else "\n".join(next(wholes)) for each in message.results]
+        [text_of(each).text if text_in(each) is None else "\n".join(next(wholes)) for each in message.results]
         for message in messages
     ]
 
@@ -247,19 +253,21 @@ class Later:
 
     wanted: Collection[Meant]
     found: dict[Meant, str | tuple[Part, ...] | None] = field(factory=dict)
-    _starts: dict[int, set[Meant]] = field(factory=dict)
+    _starts: dict[str, dict[int, dict[str, list[Meant]]]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Look for lines by the first of them."""
+        """Look for lines by the first of them, then by how many they are, then by what all say."""
         for meant in self.wanted:
             if meant.lines:
-                self._starts.setdefault(int(meant.checksum[:3]), set()).add(meant)
+                lengths = self._starts.setdefault(meant.checksum[:3], {})
+                lengths.setdefault(meant.lines, {}).setdefault(meant.checksum[3:9], []).append(meant)
 
     def add(self, result: ToolResult, text: str, reminders: Iterable[str]) -> None:
         """Be told of a result, its text, and the reminders in that."""
         for reminder in reminders:
             self._keep(Meant(0, checksum_of(reminder), reminder=True), reminder)
-        parts = (Text(text),) if len(result.content) == 1 and isinstance(result.content[0], Text) else result.content
+        is_text = len(result.content) == 1 and isinstance(result.content[0], Text)
+        parts = (Text(text, marks=result.marks),) if is_text else result.content
         self._keep(Meant(0, content_checksum(text, result)), parts)
         if self._starts:
             self._look_for_lines(text.split("\n"))
@@ -271,11 +279,11 @@ class Later:
     def _look_for_lines(self, lines: list[str]) -> None:
         read, sums = said(lines), None
         for place, line in enumerate(read):
-            for meant in self._starts.get(_first(line), ()):
-                if place + meant.lines <= len(lines):
+            for length, by_sum in self._starts.get(_first(line), {}).items():
+                if place + length <= len(lines):
                     sums = sums or _Sums(read)
-                    if sums.of(place, meant.lines) == int(meant.checksum[3:9]):
-                        self._keep_lines(meant, lines[place : place + meant.lines], read[place : place + meant.lines])
+                    for meant in by_sum.get(sums.of(place, length), ()):
+                        self._keep_lines(meant, lines[place : place + length], read[place : place + length])
 
     def _keep_lines(self, meant: Meant, lines: list[str], read: list[str]) -> None:
         """Keep lines; where those that were meant have other numbers before them, without a text."""

@@ -7,8 +7,8 @@ recap is its first line alone. Anybody can copy it, so its text alone makes no r
 it, or stands where we write it (``unit.knowing_the_recap``); anywhere else it is text of the user's.
 
 Codes are short texts that stand for longer ones, defined where the text begins that uses them. Such as
-``[Codes fb60: §512=/home/dev/project/src]``. Whoever has the text has its codes: it can be moved, stored and read
-alone. The definition is known again by its checksum, so nothing that merely looks like one is decoded.
+``[Codes: §512=/home/dev/project/src]``. Whoever has the text has its codes: it can be moved, stored and read
+alone.
 
 A reference is a line in a tool's output that stands for lines which stand in the conversation already.
 
@@ -23,8 +23,11 @@ lines that were others before an edit, or none::
     [the same as lines 3-9 of the new_string of "Edit models.py" above, from "def f" on, numbered from 41 on; 5d3b0f9c]
     [the same as lines 12-48 of the output of "Read models.py" above, from "12→class" on, without numbers; 0c9e11d2]
 
-It is known again by its checksum, which is that of itself and of the lines that it stands for: what looks like one and
-does not name lines that are there is text like any other, and what does is true whoever wrote it.
+Its checksum is that of itself and of the lines that it stands for: so these are known again.
+
+Whatever stage writes a mark notes it with the text that it stands in (``Text.marks``). A session remembers the marks of
+each message that it has sent, and knows them again when that very message is passed back. Nothing else is a mark: what
+a tool wrote is data, whatever it looks like.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, filterfalse, groupby
 from json.encoder import encode_basestring
 from operator import sub
 from typing import NamedTuple, TypeVar
@@ -43,7 +46,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.characters import visible
 from agentctx.lazy import lazy_pattern
-from agentctx.message import Message, Text, ToolCall, ToolResult, is_marker
+from agentctx.message import Mark, Message, Noted, Text, Thinking, ToolCall, ToolResult, is_marker, texts_in
 
 OPENING = "[Recap of "
 """What it begins with."""
@@ -381,8 +384,8 @@ LONGEST = 400
 """Characters; what defines the codes of a text is not longer."""
 
 _FIRST, _NUMBERS = 100, 900  # codes have three digits: most vocabularies have one token for those
-_OPENING, _BETWEEN = "[Codes ", " | "
-_CODEBOOK = lazy_pattern(r"\[Codes ([0-9a-f]{4}): ([^\n\[\]]+)\] ")
+_OPENING, _BETWEEN = "[Codes: ", " | "
+_DEFINED = lazy_pattern(r"§([1-9][0-9]{2})=([^\n|\[\]]+?)(?: \| |\])")
 _CODE = lazy_pattern(r"§([1-9][0-9]{2})(?![0-9])")
 _LEFT = r"[\w/.~@+\\:§-]"
 """What must not stand before a phrase; looked for behind it, since a search for words is faster than one for places."""
@@ -412,7 +415,7 @@ class Codebook:
         >>> from agentctx.marks import Codebook
         >>> book = Codebook({512: "/home/dev/project"})
         >>> print(book.encoded("/home/dev/project/app.py, /home/dev/projects"))
-        [Codes 6661: §512=/home/dev/project] §512/app.py, /home/dev/projects
+        [Codes: §512=/home/dev/project] §512/app.py, /home/dev/projects
     """
 
     phrases: Mapping[int, str] = field(factory=dict, hash=False)
@@ -442,7 +445,7 @@ class Codebook:
         if not self.phrases:
             return ""
         said = _BETWEEN.join(f"§{number}={phrase}" for number, phrase in self.phrases.items())
-        return f"{_OPENING}{_checksum(said)}: {said}] "
+        return f"{_OPENING}{said}] "
 
     def encoded(self, text: str) -> str:
         """The text in codes, behind what defines them."""
@@ -480,36 +483,96 @@ def _right(phrase: str) -> str:
     return r"(?![\w.@+~-])" if "/" in phrase or "\\" in phrase else r"(?![\w-])"
 
 
-def _checksum(said: str) -> str:
-    return f"{crc32(said.encode('utf-8', 'surrogatepass')) & 0xFFFF:04x}"
-
-
-def is_coded(text: str) -> bool:
-    """Whether a text begins as one that defines codes; a glance."""
-    return text.startswith(_OPENING)
-
-
-def codebook_in(text: str) -> tuple[Codebook, str] | None:
-    """The codes that a text defines where it begins, and the rest of it; None where it defines none."""
-    if (
-        not text.startswith(_OPENING)
-        or (head := _CODEBOOK.match(text)) is None
-        or head.group(1) != _checksum(head.group(2))
-    ):
+def codebook_in(text: Text) -> Codebook | None:
+    """The codes that a stage has put a text in; None where it stands in none."""
+    head = next((mark.text for mark in text.marks if mark.text.startswith(_OPENING)), None)
+    if head is None or not text.text.startswith(head):
         return None
-    phrases: dict[int, str] = {}
-    for definition in head.group(2).split(_BETWEEN):
-        code, _, phrase = definition.partition("=")
-        if _CODE.fullmatch(code) is None or not fit(phrase):
-            return None
-        phrases[int(code[1:])] = phrase
-    return Codebook(phrases), text[head.end() :]
+    return Codebook({int(number): phrase for number, phrase in _DEFINED.findall(head)})
 
 
-def written_out(text: str) -> str:
-    """A text without codes: what it says where it defines some, else itself."""
-    found = codebook_in(text)
-    return text if found is None else found[0].decoded(found[1])
+def written_out(text: Text) -> str:
+    """A text without the codes that a stage has put it in."""
+    book = codebook_in(text)
+    return text.text if book is None else book.decoded(text.text[len(book.head) :])
+
+
+def in_no_codes(text: Text) -> Text:
+    """The same text, with its marks, and without the codes."""
+    return text if codebook_in(text) is None else evolve(text, text=written_out(text))
+
+
+def joined(result: ToolResult) -> Text:
+    """All text of a result as one, with the marks in it."""
+    return Text(result.text, marks=result.marks)
+
+
+def text_of(result: ToolResult) -> Text:
+    """The same, in no codes."""
+    texts = [part for part in result.content if type(part) is Text]
+    return Text("".join(map(written_out, texts)), marks=result.marks)
+
+
+def words_of(message: Message) -> Iterator[str]:
+    """What a message says in words, reasoning and results, in no codes."""
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            yield text_of(part).text
+        elif isinstance(part, (Text, Thinking)):
+            yield written_out(part) if isinstance(part, Text) else part.text
+
+
+def standing_alone(mark: Mark) -> Text:
+    """A text that is a mark, and nothing else."""
+    return Text(mark.text, marks=(mark,))
+
+
+def marked(text: Text, said: str, new: Iterable[Mark]) -> Text:
+    """A text that says something else, with those of its own marks and of new ones that are in it."""
+    made = evolve(text, text=said, marks=(*text.marks, *new))
+    return evolve(made, marks=tuple([mark for _, _, mark in spans_of(made)]))
+
+
+_BRACKETS = lazy_pattern(r"\[[^\[\]\n]*\]")
+_OMITTED = lazy_pattern(r"\[… (\d[\d,]{0,18}) characters omitted")
+
+
+def spans_of(text: Text) -> list[tuple[int, int, Mark]]:
+    """The marks that stages have written into a text, each once: where it begins, and where it ends."""
+    waiting = defaultdict[str, list[Mark]](list)
+    for mark in reversed(text.marks):
+        waiting[mark.text.strip()].append(mark)
+    others = sorted(filterfalse(_BRACKETS.fullmatch, waiting), key=len, reverse=True)
+    pattern = re.compile("|".join([*map(re.escape, others), _BRACKETS.pattern])) if others else _BRACKETS
+    spans = list[tuple[int, int, Mark]]()
+    for found in pattern.finditer(text.text) if waiting else ():
+        if waiting.get(found[0]):
+            mark = waiting[found[0]].pop()
+            start = found.start() - mark.text.index(found[0])
+            spans.append((max(0, start), min(start + len(mark.text), len(text.text)), mark))
+    return spans
+
+
+def replaced(text: Text, instead: Mapping[int, str]) -> str:
+    """A text with others in the place of those of its marks that begin at these characters."""
+    kept, place = list[str](), 0
+    for start, stop, _ in spans_of(text):
+        if start in instead:
+            kept += (text.text[place:start], instead[start])
+            place = stop
+    return "".join([*kept, text.text[place:]])
+
+
+def marks_at_first_sight(message: Message) -> Noted:
+    """What could be marks in a message that a stage has edited: they are, where nothing else is known."""
+
+    def mark(found: re.Match[str]) -> Mark:
+        omitted = _OMITTED.match(found[0])
+        return Mark(found[0]) if omitted is None else Mark(f"\n{found[0]}\n", int(omitted[1].replace(",", "")))
+
+    texts = (part.text if isinstance(part, Text) else part.arguments for part in texts_in(message.parts))
+    marks = [list(map(mark, _BRACKETS.finditer(text))) for text in texts]
+    return marks if any(marks) else []
 
 
 WITHIN = "[the same as lines "
@@ -564,19 +627,6 @@ class Run(NamedTuple):
     here: Sequence[str]
     how: str = ""
 
-    def cut(self, length: int) -> Run:
-        """At most so many lines of it: those that read in the same way without the rest."""
-        if length >= len(self.here):
-            return self
-        first = number_of(self.here[0]) if self.how != WITHOUT_NUMBERS else None
-        stops = range(length, max(length - IN_A_ROW, 0), -1)
-        cuts = (self._replace(there=self.there[:stop], here=self.here[:stop]) for stop in stops)
-        return next((each for each in cuts if not each.how or each.reads_so(first)), self._replace(there=(), here=()))
-
-    def reads_so(self, first: int | None) -> bool:
-        """Whether a reference with this first number stands for the lines here."""
-        return any(list(self.here) == each for each in numbered(self.there, first))
-
 
 class Output(NamedTuple):
     """What a tool said, or was given in an argument, as a text.
@@ -594,10 +644,8 @@ class Output(NamedTuple):
 
 def text_in(result: ToolResult) -> str | None:
     """The text of a result that has one, and one only, its codes written out; else None."""
-    texts = [part.text for part in result.content if type(part) is Text]
-    if len(texts) != 1:
-        return None
-    return written_out(texts[0]) if is_coded(texts[0]) else texts[0]
+    texts = [part for part in result.content if type(part) is Text]
+    return written_out(texts[0]) if len(texts) == 1 else None
 
 
 def named(call: ToolCall | None, result: ToolResult | None = None) -> str:
@@ -653,7 +701,7 @@ def given(call: ToolCall) -> Iterator[tuple[str, str]]:
 
 def mark(
     name: str, start: int, lines: Sequence[str], which: str = "the", how: str = "", here: Sequence[str] = ()
-) -> str:
+) -> Mark:
     """The reference to some lines of the output, or the argument, of this name.
 
     Args:
@@ -666,7 +714,8 @@ def mark(
     """
     place = f"{start + 1}-{start + len(lines)}"
     text = f"{WITHIN}{place} of {which} {name} above, from {_words(lines[0])} on{how}; "
-    return f"{text}{_sum(text, here or lines)}]"
+    said = "\n".join(here or lines)
+    return Mark(f"{text}{_sum(text, here or lines)}]", len(said))
 
 
 def numbered_from(number: int) -> str:
@@ -697,13 +746,16 @@ def _sum(text: str, lines: Sequence[str]) -> str:
     return f"{crc32((text + chr(10).join(lines)).encode(errors='surrogatepass')):08x}"
 
 
-def looks_like_one(line: str) -> bool:
-    """Whether a line may be a reference."""
-    return line.startswith(WITHIN) and _MARK.fullmatch(line) is not None
+def references_in(result: ToolResult) -> Iterator[tuple[int, int, str]]:
+    """The references in a result, in no codes: at which line, at which character, and the reference."""
+    text, at, place = text_of(result), 0, 0
+    for start, _, mark in spans_of(text):
+        if mark.text.startswith(WITHIN):
+            at, place = at + text.text.count("\n", place, start), start
+            yield at, start, mark.text
 
 
 _FOLDED = " lines left out"
-_FOLD = lazy_pattern(rf"\[\d{{1,7}}{_FOLDED}[^\[\]\n]*\]")
 
 
 def fold(count: int, pointer: str = "") -> str:
@@ -731,53 +783,32 @@ def stands_for_more(line: str) -> bool:
     return refers(line) or line.startswith(("[… ", "[offloaded: ")) or _FOLDED in line
 
 
-def spans_of(text: str) -> list[tuple[int, int]]:
-    """Where in a text something stands that looks like a reference, or like a fold."""
-    return [each.span() for pattern in (_MARK, _FOLD, LATER) for each in pattern.finditer(text)]
+def has_marks(messages: Iterable[Message]) -> bool:
+    """Whether a stage has written a mark into a result of these messages."""
+    return any(result.marks for message in messages for result in message.results)
 
 
-def may_say(messages: Iterable[Message], words: str) -> bool:
-    """Whether a glance at the results in messages cannot rule out that these words stand in one."""
-    parts = (part for message in messages for part in message.parts if type(part) is ToolResult)
-    texts = (each.text for part in parts for each in part.content if type(each) is Text)
-    return any(words in text or (is_coded(text) and words in written_out(text)) for text in texts)
+_SAME = lazy_pattern(r"(\[the same [^\[\]\n]*?) #\d{6}(?:; [^\[\]\n]*)?\]")
 
 
-_MARKS = lazy_pattern(
-    r"\[(?:… |offloaded: |old tool result cleared|contents of a file that was changed later|an? \w+ that is left out"
-    r"|output of a command that ran again later|done; the file was changed again later)[^\[\]\n]*\]"
-)
-_SAME = lazy_pattern(r"(\[the same [^\[\]\n]*?) #\d{6}(?:\d{6})?(?:; [^\[\]\n]*)?\]")
-
-
-def without_marks(text: str) -> str:
-    """A text without what the library has put into it: references, folds, marks of cuts, their checksums and handles.
-
-    What looks like one counts as one, whoever has written it. Of a similar output, how it differs stays.
+def without_marks(text: Text) -> str:
+    """A text, in no codes, without the marks that stages have written into it; how a similar output differs stays.
 
     Example:
+        >>> from agentctx.message import Mark, Text
         >>> from agentctx.marks import without_marks
-        >>> without_marks("port 8080 [… 12,345 characters omitted; recall 3fa94c00d1b2e6a7 …] end")
+        >>> cut = "[… 12,345 characters omitted; recall 3fa94c00d1b2e6a7 …]"
+        >>> without_marks(Text(f"port 8080 {cut} end", marks=(Mark(cut, 12_345),)))
         'port 8080  end'
+        >>> without_marks(Text("[… 9 characters omitted …]"))
+        '[… 9 characters omitted …]'
     """
-    kept, place = [], 0
-    for start, stop in sorted(spans_of(text)):
-        if start >= place:
-            kept.append(text[place:start])
-            place = stop
-    bare = "".join([*kept, text[place:]])
-    return _MARKS.sub("", _SAME.sub(r"\1]", bare))
-
-
-def marks_of(text: str) -> list[tuple[int, int]]:
-    """Where in a text something stands that looks like what the library puts in the place of what it leaves out.
-
-    Example:
-        >>> from agentctx.marks import marks_of
-        >>> marks_of("[old tool result cleared; recall 3fa94c00d1b2e6a7] and so on")
-        [(0, 50)]
-    """
-    return [each.span() for pattern in (_MARKS, _SAME) for each in pattern.finditer(text)]
+    text, instead = in_no_codes(text), {}
+    for start, _, mark in spans_of(text):
+        said = mark.text.strip()
+        differs = _SAME.fullmatch(said)
+        instead[start] = mark.text.replace(said, "" if differs is None else f"{differs[1]}]")
+    return replaced(text, instead)
 
 
 @define(eq=False, repr=False)
@@ -842,7 +873,7 @@ class Standing:
             name: What the output is known by.
             above: The lines of it that stand before.
         """
-        found = _MARK.fullmatch(line) if WITHIN in line else None
+        found = _MARK.fullmatch(line)
         return None if found is None else next((lines for _, lines in self._meant(found, name, above)), None)
 
     def is_right(self, line: str, name: str = "", above: Sequence[str] = ()) -> bool:
@@ -875,7 +906,7 @@ class Standing:
             yield "this", above
         yield from _called(filter(fits, map(self.lines, reversed(self._outputs[wanted][-SAME:]))))
 
-    def reference(self, run: Run, name: str, above: Sequence[str]) -> str:
+    def reference(self, run: Run, name: str, above: Sequence[str]) -> Mark:
         """The reference to lines that stand above; ``name`` and ``above`` as in ``meant``."""
         start, stop = run.start, run.start + len(run.there)
         outputs = self._outputs_with(run.name, start, stop, _words(run.there[0]), name, above)
@@ -907,11 +938,12 @@ def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
         >>> from agentctx.marks import mark, without_references
         >>> from agentctx import Message, Text, ToolCall, ToolResult
         >>> lines = [f"line {number}" for number in range(9)]
-        >>> again = [*lines[:2], mark("output of read", 2, lines[2:])]
+        >>> again = mark("output of read", 2, lines[2:])
+        >>> shorter = Text(chr(10).join([*lines[:2], again.text]), marks=(again,))
         >>> messages = [
         ...     Message("assistant", (ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}"))),
         ...     Message("tool", (ToolResult("a", (Text(chr(10).join(lines)),)),)),
-        ...     Message("tool", (ToolResult("b", (Text(chr(10).join(again)),)),)),
+        ...     Message("tool", (ToolResult("b", (shorter,)),)),
         ... ]
         >>> first, second = without_references(messages)
         >>> first == second == lines
@@ -925,8 +957,9 @@ def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
             if text is None:
                 continue
             name, lines, whole = standing.name_of(result), text.split("\n"), []
+            references = {at for at, _, _ in references_in(result)}
             for place, line in enumerate(lines):
-                found = standing.meant(line, name, lines[:place]) if WITHIN in line else None
+                found = standing.meant(line, name, lines[:place]) if place in references else None
                 whole += [line] if found is None else found
             standing.add(message, result, text)
             yield whole

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_not
 from typing import Any, Literal, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 Native: TypeAlias = Any
 """A value as its provider or SDK writes it: a dict, a string, an object of the SDK; it is passed on as it is."""
@@ -20,6 +20,23 @@ def _caller() -> Native:
     return field(default=None, repr=False, kw_only=True)
 
 
+@frozen
+class Mark:
+    """A short text that a stage has written in the place of another one.
+
+    Args:
+        text: The characters, with the blanks around them that were written with them.
+        length: The number of characters of the text that it stands for; its own, where that is not counted.
+    """
+
+    text: str
+    length: int = Factory(lambda self: len(self.text), takes_self=True)
+
+
+def _marks() -> tuple[Mark, ...]:
+    return field(default=(), eq=False, repr=False, kw_only=True)
+
+
 @frozen(weakref_slot=False)
 class Text:
     """Text that the model reads.
@@ -27,6 +44,8 @@ class Text:
     Args:
         text: The characters.
         source: The native block it was read from, if any.
+        marks: The marks that stages have written into it. Nothing else in the text is a mark, whatever it looks like:
+            text that a format has read has none.
 
     Example:
         >>> from agentctx import Text
@@ -36,6 +55,7 @@ class Text:
 
     text: str
     source: Native = _source()
+    marks: tuple[Mark, ...] = _marks()
 
 
 @frozen
@@ -105,6 +125,7 @@ class ToolCall:
         source: The native block it was read from, if any.
         optional: Whether the provider takes the call also while nobody has answered it: a request for approval.
         caller: The id of the server-side call whose code made this one, when one did.
+        marks: The marks that stages have written into the arguments.
 
     Example:
         >>> from agentctx import ToolCall
@@ -119,6 +140,7 @@ class ToolCall:
     source: Native = _source()
     optional: bool = field(default=False, eq=False, repr=False, kw_only=True)
     caller: str | None = _caller()
+    marks: tuple[Mark, ...] = _marks()
 
 
 @frozen(weakref_slot=False)
@@ -152,6 +174,11 @@ class ToolResult:
     def text(self) -> str:
         """The text of all text parts, joined as they stand."""
         return "".join([part.text for part in self.content if isinstance(part, Text)])
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The marks that stages have written into its text parts."""
+        return marks_in(self.content)
 
     def with_content(self, content: tuple[Part, ...]) -> ToolResult:
         """Return the same result with another content.
@@ -199,6 +226,47 @@ def server_ends(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
                 yield part.opens, True
             if part.closes is not None:
                 yield part.closes, False
+
+
+def texts_in(parts: Iterable[Part]) -> Iterator[Text | ToolCall]:
+    """The parts that stages may have written marks into, those within results among them, in order."""
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield from texts_in(part.content)
+        elif isinstance(part, (Text, ToolCall)):
+            yield part
+
+
+Noted: TypeAlias = list[list[Mark]]
+"""The marks in parts, of each of ``texts_in``; nothing where there are none."""
+
+
+def noted_in(parts: Iterable[Part]) -> Noted:
+    """The marks in parts."""
+    marks = [list(part.marks) for part in texts_in(parts)]
+    return marks if any(marks) else []
+
+
+def with_marks(parts: Iterable[Part], marks: Noted) -> tuple[Part, ...]:
+    """The parts with these marks in them, and no others."""
+    waiting = iter(marks)
+    return with_texts(parts, lambda part: evolve(part, marks=tuple(next(waiting, ()))))
+
+
+def with_texts(parts: Iterable[Part], edit: Callable[[Text | ToolCall], Text | ToolCall]) -> tuple[Part, ...]:
+    """The parts with those edited that stages may have written marks into."""
+
+    def edited(part: Part) -> Part:
+        if isinstance(part, ToolResult):
+            return evolve(part, content=with_texts(part.content, edit))
+        return edit(part) if isinstance(part, (Text, ToolCall)) else part
+
+    return tuple(map(edited, parts))
+
+
+def marks_in(parts: Iterable[Part]) -> tuple[Mark, ...]:
+    """The marks that stages have written into parts."""
+    return tuple([mark for part in texts_in(parts) for mark in part.marks])
 
 
 ROLES = ("system", "developer", "user", "assistant", "tool")

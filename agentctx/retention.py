@@ -21,8 +21,8 @@ from attrs import astuple, define, evolve, field, frozen
 
 from agentctx.engine.originals import name_of_recall, text_of
 from agentctx.engine.reading import as_list, reader
-from agentctx.marks import is_recap, written_out
-from agentctx.message import Context, Message, Text, Thinking, ToolResult
+from agentctx.marks import is_recap, words_of
+from agentctx.message import Context, Message
 from agentctx.pipeline import Pipeline
 from agentctx.recall import Recall
 from agentctx.replay import Recording
@@ -96,8 +96,7 @@ def values_of(text: str) -> list[str]:
 
 def said_by(message: Message) -> str:
     """All that a message says, the arguments of its calls among it."""
-    parts = (written_out(part.text) for part in message.parts if isinstance(part, (Text, Thinking, ToolResult)))
-    return "\n".join((*parts, *_arguments(message)))
+    return "\n".join((*words_of(message), *_arguments(message)))
 
 
 def _arguments(message: Message) -> Iterator[str]:

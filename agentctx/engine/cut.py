@@ -27,11 +27,10 @@ from agentctx.engine.shrink import (
     level_of_words,
     shrink_results,
     smallest,
-    standing_for,
     water_level,
 )
 from agentctx.marks import is_recap
-from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
+from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult, marks_in
 from agentctx.protocols import Call
 from agentctx.unit import (
     Preferred,
@@ -451,7 +450,6 @@ class _Cutting:
         for_words: So many of them the user's words may take before a round goes for them, or one of them is cut.
         why: What is said of each message that is touched.
         cap: Tokens; a result with more is out of proportion.
-        stood_for: How many characters a reference stands for.
     """
 
     context: Context
@@ -462,9 +460,6 @@ class _Cutting:
     why: str
     cap: int = field(
         init=False, default=Factory(lambda self: max(SMALLEST, int(OUT_OF_PROPORTION * self.room)), takes_self=True)
-    )
-    stood_for: Callable[[str], int] = field(
-        init=False, default=Factory(lambda self: standing_for(self.context, self.call), takes_self=True)
     )
 
     def made(self) -> Context:
@@ -543,7 +538,7 @@ class _Cutting:
             return spoken
         longest = max(spoken.values(), key=self._text_tokens)
         mark = self.call.meter.counter.count(Cut().pointing(self.call.pointer(longest)).mark(len(longest.text)))
-        costs = [0 if Cut().stands_in(message.text) else mark for message in spoken.values()]
+        costs = [0 if marks_in(message.parts) else mark for message in spoken.values()]
         cap = level_of_words(sizes, costs, spare)
         shorter = {index: self._with_shorter_text(message, cap) for index, message in spoken.items()}
         newest = each_that_fits(reversed(shorter), lambda index: self.call.count(shorter[index]), room)
@@ -565,12 +560,12 @@ class _Cutting:
         def shorter(part: Part) -> Part:
             if not isinstance(part, Text):
                 return part
-            text = cut_to_tokens(part.text, level, self.call.meter.counter, how)
-            won = count(part.text) - count(text)
-            cost = 0 if how.stands_in(part.text) else count(how.mark(len(part.text)))
-            if won <= cost or not text.strip():
+            text = cut_to_tokens(part, level, self.call.meter.counter, how)
+            won = self.call.meter.counter.count(part.text) - self.call.meter.counter.count(text.text)
+            cost = 0 if part.marks else self.call.meter.counter.count(how.mark(len(part.text)))
+            if won <= cost or not text.text.strip():
                 return part  # more would be written than is won: then it goes as a whole
-            return Text(text, source=part.source)
+            return text
 
         parts = tuple(map(shorter, message.parts))
         return message.with_parts(parts) if any(map(is_not, parts, message.parts)) else message
@@ -620,7 +615,7 @@ class _Cutting:
             return message
 
         def shorter(result: ToolResult) -> ToolResult:
-            return capped(message, result, cap, self.call, self.stood_for)
+            return capped(message, result, cap, self.call)
 
         return edit_results(message, shorter)
 

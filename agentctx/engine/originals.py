@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from inspect import isawaitable
+from itertools import chain
 from time import monotonic
 from typing import TypeVar
 
@@ -24,11 +25,25 @@ from attrs import define, evolve, field, frozen
 from agentctx.changes import Change, Outcome
 from agentctx.characters import said_by, shown
 from agentctx.engine.reading import write_native
-from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
+from agentctx.engine.shrink import OFFLOADED
 from agentctx.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agentctx.formats.registry import FORMATS, may_be_in
+from agentctx.lazy import lazy_pattern
 from agentctx.marks import quoted
-from agentctx.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
+from agentctx.message import (
+    Context,
+    Media,
+    Message,
+    Native,
+    Part,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    marks_in,
+    texts_in,
+    with_texts,
+)
 from agentctx.protocols import Store
 from agentctx.users_code import FAILURES, WAS_CANCELLED, is_cancelled, offload, side_by_side
 from agentctx.wire_format import WireFormat
@@ -78,6 +93,9 @@ def took_too_long(begun: float, limit: float) -> bool:
 
 
 T = TypeVar("T")
+
+_PROOF = 16
+"""Characters of an original that tell that a text was made of it."""
 
 _PUT_TOGETHER = 16
 """So many contents are put into a store at the same time."""
@@ -162,7 +180,7 @@ class _Known:
     Args:
         handles: Of what was put, by store and content.
         awaited: What text that a stage has written names by the handle that it is expected to get.
-        earlier: Of these, what text had a mark in it with a handle of an earlier step: that handle, and the text.
+        pieces: Of these, those of texts that name another handle; which texts they are.
         clean: Contents without secrets, by store and content, until the store has them; of one that takes secrets out.
         failures: What went wrong with a store, by the store; it is not asked again.
         waited: Seconds that were waited for a store, by the store.
@@ -170,7 +188,7 @@ class _Known:
 
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
-    earlier: dict[str, tuple[str, str]] = field(factory=dict)
+    pieces: dict[str, str] = field(factory=dict)
     clean: dict[tuple[int, bytes], bytes] = field(factory=dict)
     failures: dict[int, StoreError] = field(factory=dict)
     waited: dict[int, float] = field(factory=dict)
@@ -216,16 +234,20 @@ class StoreShelf:
         """How a text says with what to get back a message, or one of the results in it; empty without the tool."""
         if self.tool is None or self._has_failed():
             return ""
+        own = () if message.calls or message.results else message.parts
+        texts = [each for each in (own if result is None else result.content) if isinstance(each, Text)]
+        earlier = (found[0] for mark in marks_in(texts) if (found := _named(self.tool).search(mark.text)) is not None)
+        if (pointer := next(earlier, None)) is not None:  # what is there was made of another text, as a stage has noted
+            return pointer
         content = content_of(message, self.wire)
         if content is None:
             return ""
         handle = expected_handle(content)
         self.known.awaited[handle] = content
-        part = _part(message, result)
-        text = result.text if result is not None else "" if message.calls or message.results else message.text
-        if (mark := self._mark_in(text)) is not None:
-            self.known.earlier[handle + part] = mark["handle"] or mark["preview"], text
-        return f"{self._said(handle)}{part}"
+        text, pointer = "".join([each.text for each in texts]), handle + _part(message, result)
+        if self._said("") in text:
+            self.known.pieces[pointer] = text
+        return self._said(pointer)
 
     def _has_failed(self) -> bool:
         """Whether the store has failed in this step, here or where the session's state is kept."""
@@ -234,28 +256,26 @@ class StoreShelf:
             self.known.failures[place] = StoreUnavailable(f"the store {type(self.store).__name__} {AGAIN_LATER}")
         return place in self.known.failures
 
-    def _mark_in(self, text: str) -> re.Match[str] | None:
-        """The mark of an earlier step in a text that was cut then: it names the original of the whole text."""
-        found = [*_marks(self.tool).finditer(text)] if self.tool is not None and self._said("") in text else []
-        return found[0] if len(found) == 1 else None
+    async def _whole_of(self, text: str) -> str | None:
+        """Under which handle the store has the whole of which a text in a view that was written back is a piece.
 
-    async def _first(self, handle: str) -> str | None:
-        """Under which handle the whole text is, of which an earlier step has left what is under this one; else None.
-
-        A mark says so, and tools can write one: so it is believed where the text is found to be a piece of the other.
+        The text names it, and any tool can write such a text: so it must be the beginning and the end of the whole,
+        around as many characters as it says, or more where a view was cut that was written back.
         """
-        earlier, text = self.known.earlier.get(handle, ("", ""))
-        mark, (bare, _, part) = self._mark_in(text), earlier.partition("#")
-        store = of_conversation(self.store, self.conversation)
-        asked = mark is not None and not self._has_failed()
-        content = await asked_of(store, lambda: store.get(bare), self.store) if asked else None
-        if mark is None or not isinstance(content, bytes):
+        preview = _PREVIEW.match(text)
+        piece = text if preview is None else text[preview.end() :]
+        cuts = [*_CUT.finditer(piece)]
+        cut, named = next(iter(cuts), None), preview or next(iter(cuts), None)
+        if named is None or named["tool"] != self.tool or len(cuts) > 1 or self._has_failed():
             return None
-        whole, head, tail = text_of(content, part), text[: mark.start()], text[mark.end() :]
-        if mark["offloaded"] is not None:
-            head, tail = [*re.split(_omitted(""), tail, maxsplit=1), ""][:2]
-        is_piece = len(head) + len(tail) <= len(whole) and whole.startswith(head)
-        return earlier if is_piece and whole.rstrip().endswith(tail.rstrip()) else None
+        head, tail = (piece, "") if cut is None else (piece[: cut.start()], piece[cut.end() :])
+        omitted = 0 if cut is None else int(cut["omitted"].replace(",", ""))
+        store, (handle, _, part) = of_conversation(self.store, self.conversation), named["handle"].partition("#")
+        content = await asked_of(store, lambda: store.get(handle), self.store)
+        whole = text_of(content, part) if isinstance(content, bytes) else ""
+        ends = whole.startswith(head) and whole.rstrip().endswith(tail.rstrip())
+        is_made_of_it = ends and len(head) + omitted + len(tail) <= len(whole)
+        return named["handle"] if is_made_of_it and len(f"{head}{tail}".strip()) >= _PROOF else None
 
     def _said(self, handle: str) -> str:
         return f"; {self.tool} {handle}"
@@ -424,12 +444,15 @@ class StoreShelf:
         new = {place: each for place, each in enumerate(after.messages) if id(each) not in old}
         named = {}
         for place, message in new.items():
-            handles = {handle for text in _texts(message.parts) for handle in _EXPECTED.findall(text)}
+            texts = (each.text if isinstance(each, Text) else each.arguments for each in texts_in(message.parts))
+            handles = {handle for text in texts for handle in _EXPECTED.findall(text)}
             named[place] = {each: self.known.awaited[each] for each in sorted(handles & self.known.awaited.keys())}
         contents = {handle: content for found in named.values() for handle, content in found.items()}
         got = await self.keep_all(contents.values())
-        wrong = {handle: got.get(content) for handle, content in contents.items() if got.get(content) != handle}
-        wrong = await self._firsts(contents) | wrong
+        lost = {handle: got.get(content) for handle, content in contents.items() if got.get(content) != handle}
+        pieces = {pointer: text for pointer, text in self.known.pieces.items() if pointer.partition("#")[0] in contents}
+        wholes = {pointer: await self._whole_of(text) for pointer, text in pieces.items()}
+        wrong = {pointer: whole for pointer, whole in wholes.items() if whole is not None} | lost
         if not wrong:
             return after
         messages, meant = list(after.messages), {handle.partition("#")[0] for handle in wrong}
@@ -443,12 +466,6 @@ class StoreShelf:
                 messages[place] = made
         return after.with_messages(tuple(messages))
 
-    async def _firsts(self, named: Collection[str]) -> dict[str, str | None]:
-        """Of handles that are named, with the result that is meant, those of which another has the whole text."""
-        meant = [handle for handle in self.known.earlier if handle.partition("#")[0] in named]
-        found = {handle: await self._first(handle) for handle in meant}
-        return {handle: first for handle, first in found.items() if first is not None}
-
     def _put_right(self, message: Message, wrong: Mapping[str, str | None]) -> Message:
         def right(text: str) -> str:
             for handle, given in wrong.items():
@@ -457,20 +474,24 @@ class StoreShelf:
                 text = re.sub(said, new, text)
             return text
 
-        return message.with_parts(tuple(_mapped(part, right) for part in message.parts))
+        def edit(part: Text | ToolCall) -> Text | ToolCall:
+            marks = tuple([evolve(mark, text=right(mark.text)) for mark in part.marks])
+            if isinstance(part, Text):
+                return evolve(part, text=right(part.text), marks=marks)
+            return evolve(part, arguments=right(part.arguments), marks=marks)
+
+        return message.with_parts(with_texts(message.parts, edit))
+
+
+_NAMES = r"; (?P<tool>\S+) (?P<handle>[^\s\]]+)"
+_PREVIEW = lazy_pattern(rf"{re.escape(OFFLOADED)}[^\n;]*{_NAMES}\]\n?")
+_CUT = lazy_pattern(rf"\n\[… (?P<omitted>\d[\d,]{{0,18}}) characters omitted(?:{_NAMES})? …\]\n")
 
 
 @lru_cache(maxsize=16)
-def _marks(tool: str) -> re.Pattern[str]:
-    """What stages write in the place of what they leave out, with the handle of the whole."""
-    cut = _omitted("\0").replace("\0", rf"; {re.escape(tool)} (?P<handle>[^\s\]]+)")
-    offloaded = rf"\A(?P<offloaded>{re.escape(OFFLOADED)})[^\n;]*; {re.escape(tool)} (?P<preview>[^\s\]]+)\]\n?"
-    return re.compile(f"{cut}|{offloaded}")
-
-
-def _omitted(pointer: str) -> str:
-    """A regular expression of what stands where a text was cut."""
-    return re.escape(Cut().pointing(pointer).marker).replace(re.escape(PLACE), r"[\d,]+")
+def _named(tool: str) -> re.Pattern[str]:
+    """How a text names a handle with which a tool gets something back."""
+    return re.compile(rf"(?:; |^){re.escape(tool)} ({_WORD})(?:#[0-9]+)?(?=[\]: ])", re.MULTILINE)
 
 
 def _part(message: Message, result: ToolResult | None) -> str:
@@ -478,24 +499,6 @@ def _part(message: Message, result: ToolResult | None) -> str:
     results = message.results
     place = next((place for place, each in enumerate(results, 1) if each is result), None)
     return f"#{place}" if place is not None and len(results) > 1 else ""
-
-
-def _texts(parts: Iterable[Part]) -> Iterator[str]:
-    for part in parts:
-        if isinstance(part, ToolResult):
-            yield from _texts(part.content)
-        elif isinstance(part, Text):
-            yield part.text
-        elif isinstance(part, ToolCall):
-            yield part.arguments
-
-
-def _mapped(part: Part, edit: Callable[[str], str]) -> Part:
-    if isinstance(part, ToolResult):
-        return evolve(part, content=tuple(_mapped(each, edit) for each in part.content))
-    if isinstance(part, Text):
-        return part if edit(part.text) == part.text else Text(edit(part.text), source=part.source)
-    return evolve(part, arguments=edit(part.arguments)) if isinstance(part, ToolCall) else part
 
 
 def without_secrets(store: Store) -> Callable[[bytes], bytes] | None:
@@ -622,11 +625,12 @@ def original_bytes(native: Native) -> bytes:
 
 
 def _named_in(messages: Sequence[Message], tool: str | None) -> set[str]:
-    """The handles that texts name with which the model can get something back."""
+    """The handles that marks name with which the model can get something back."""
     if tool is None:
         return set()
-    named = re.compile(rf"(?:; |^){re.escape(tool)} ({_WORD})(?:#[0-9]+)?(?=[\]: ])", re.MULTILINE)
-    return {found for message in messages for text in _texts(message.parts) for found in named.findall(text)}
+    marks = (mark.text for message in messages for mark in marks_in(message.parts))
+    recaps = (message.text for message in messages if message.as_recap)
+    return {found for text in chain(marks, recaps) for found in _named(tool).findall(text)}
 
 
 def _later(error: StoreError) -> StoreError:

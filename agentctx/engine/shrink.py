@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from operator import is_not
 from typing import Literal
 
@@ -15,9 +14,9 @@ from attrs import evolve, frozen
 
 from agentctx.characters import head_of, tail_of
 from agentctx.lazy import lazy_pattern
-from agentctx.marks import LEAST, Codebook, codebook_in, marks_of, spans_of
-from agentctx.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, ContextStrategy, TokenCounter, cutter_of
+from agentctx.marks import in_no_codes, joined, marked, spans_of, standing_alone
+from agentctx.message import Context, Mark, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.protocols import Call, TokenCounter, cutter_of
 
 Keep = Literal["head", "tail", "both"]
 PLACE = "{omitted}"
@@ -32,13 +31,13 @@ class Cut:
     Args:
         keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"`` (half of the room each).
         marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
-        stood_for: How many characters a reference stands for: left out, it counts as these.
+        told: What stands behind it.
         shorter: The same with a shorter marker, for where there is no room for this one.
     """
 
     keep: Keep = "both"
     marker: str = MARKER
-    stood_for: Callable[[str], int] = len
+    told: str = ""
     shorter: Cut | None = None
 
     def pointing(self, pointer: str) -> Cut:
@@ -53,21 +52,11 @@ class Cut:
 
     def mark(self, omitted: int) -> str:
         """The marker for this many characters."""
-        return self.marker.replace(PLACE, f"{omitted:,}")
+        return self.marker.replace(PLACE, f"{omitted:,}") + self.told
 
-    def knowing(self, text: str) -> Cut:
-        """The same, pointing to where an earlier cut of ``text`` points; itself where it points itself, or none did."""
-        if self.shorter is not None:
-            return self
-        return self.pointing(next((mark["pointer"] for mark in self._marks(text) if mark["pointer"]), ""))
-
-    def stands_in(self, text: str) -> bool:
-        """Whether a marker stands in ``text`` already, with which another one would be one."""
-        return bool(self._marks(text))
-
-    def longest_mark(self, text: str) -> str:
-        """The marker for all of ``text``, and for all that earlier cuts left out of it."""
-        return self.mark(len(text) + sum(_omitted(mark) for mark in self._marks(text)) + self._more(text))
+    def longest_mark(self, text: Text) -> str:
+        """The marker for all of ``text``, and for all that marks in it stand for."""
+        return self.mark(len(text.text) + sum(mark.length for mark in text.marks))
 
     def split(self, room: int) -> tuple[int, int]:
         """How much of the room the head gets, and how much the tail."""
@@ -75,128 +64,60 @@ class Cut:
             return room, 0
         return (0, room) if self.keep == "tail" else (room - room // 2, room // 2)
 
-    def join(self, text: str, head: str, tail: str) -> str:
-        """Head, marker and tail of ``text``; the marker of an earlier cut stays whole, or is one with it."""
-        start, stop = len(head), max(len(head), len(text) - len(tail))
-        marks = self._marks(text)
-        for mark in marks:
-            if mark.start() <= stop and mark.end() >= start:
-                start, stop = min(start, mark.start()), max(stop, mark.end())
-        for first, end in _written_at(text, start, stop):  # a piece of what we wrote would be nobody's words
-            start, stop = first if first < start < end else start, end if first < stop < end else stop
-        within = [mark for mark in marks if start <= mark.start() and mark.end() <= stop]
-        omitted = sum(_omitted(mark) - len(mark.group()) for mark in within) + self._more(text[start:stop])
-        return text[:start] + self.mark(stop - start + omitted) + text[stop:]
+    def join(self, text: Text, head: str, tail: str) -> Text:
+        """Head, marker and tail of ``text``; a mark that the cut meets is one with the marker."""
+        said, spans = text.text, spans_of(text)
+        start, stop = len(head), max(len(head), len(said) - len(tail))
+        for first, end, _ in spans:
+            if first <= stop and end >= start:
+                start, stop = min(start, first), max(stop, end)
+        within = (mark.length - (end - first) for first, end, mark in spans if start <= first and end <= stop)
+        omitted = stop - start + sum(within)
+        written = self.mark(omitted)
+        new = [Mark(mark, omitted)] if (mark := written.removesuffix(self.told)).strip() else []
+        return marked(text, said[:start] + written + said[stop:], new)
 
-    def bare(self, text: str, head: str) -> str:
-        """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
-        spans = [*(mark.span() for mark in self._marks(text)), *spans_of(text), *marks_of(text)]
-        return head[: min((start for start, end in spans if start < len(head) < end), default=None)]
-
-    def _more(self, text: str) -> int:
-        """How many characters more than it has stand for a text with references."""
-        spans = () if self.stood_for is len else spans_of(text)
-        return sum(max(0, self.stood_for(text[start:end]) - (end - start)) for start, end in spans)
-
-    def _marks(self, text: str) -> list[re.Match[str]]:
-        """The markers of earlier cuts that stand in ``text``: such as its own, and the usual ones."""
-        own = (self if self.shorter is None else self.shorter).marker
-        patterns = [pattern for marker in dict.fromkeys((own, MARKER)) if (pattern := _pattern(marker)) is not None]
-        return [mark for pattern in patterns for mark in pattern.finditer(text)]
+    def bare(self, text: Text, head: str) -> Text:
+        """``head`` of ``text`` without a marker, when there is room for none, nor for part of a mark."""
+        ends = (start for start, end, _ in spans_of(text) if start < len(head) < end)
+        return marked(text, head[: min(ends, default=None)], ())
 
 
-def _written_at(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where, in the lines of these two places, something stands that looks like what the library writes into texts."""
-    lines = [(text.rfind("\n", 0, place) + 1, text.find("\n", place) % (len(text) + 1)) for place in (start, stop)]
-    for begins, ends in dict.fromkeys(lines):
-        line = text[begins:ends]
-        yield from ((begins + first, begins + end) for first, end in (*spans_of(line), *marks_of(line)))
-
-
-@lru_cache(maxsize=64)
-def _pattern(marker: str) -> re.Pattern[str] | None:
-    """What the marker looks like with a number in it, and wherever it points.
-
-    None where nothing but the number would be looked for.
-    """
-    before, place, after = with_pointer(marker, _POINTER).partition(PLACE)
-    if not place or not (marker.replace(PLACE, "", 1)).strip():
-        return None
-    said = re.escape(before) + r"(?P<omitted>\d{1,3}(?:,\d{3}){0,5})" + re.escape(after)
-    return re.compile(said.replace(re.escape(_POINTER), r"(?P<pointer>; [\w.-]{1,64} [^\s\]]{1,80})?", 1))
-
-
-_POINTER = "\0"
-
-
-def _omitted(mark: re.Match[str]) -> int:
-    return int(mark["omitted"].replace(",", ""))
-
-
-def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
+def cut_to_chars(text: Text, max_chars: int, cut: Cut) -> Text:
     """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long.
 
-    A text in codes is cut as it reads when they are written out, and keeps what defines them.
+    A text in codes is cut as it reads when they are written out.
     """
-    if len(text) <= max_chars:
+    if len(text.text) <= max_chars:
         return text
-    if (found := codebook_in(text)) is not None:
-        return _cut_in_codes(*found, max_chars, len, lambda text, most: cut_to_chars(text, most, cut))
-    for how in cut.knowing(text).each():
+    text = in_no_codes(text)
+    for how in cut.each():
         room = max_chars - len(how.longest_mark(text))
         if room > 0:
             head, tail = how.split(room)
-            return how.join(text, head_of(text, head), tail_of(text, tail))
-    return cut.bare(text, head_of(text, max_chars))
+            return how.join(text, head_of(text.text, head), tail_of(text.text, tail))
+    return cut.bare(text, head_of(text.text, max_chars))
 
 
-def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -> str:
+def cut_to_tokens(text: Text, max_tokens: int, counter: TokenCounter, cut: Cut) -> Text:
     """``text`` when it has at most ``max_tokens`` tokens, else its ends around the marker, at most as large.
 
     Costs time that grows with what is kept, if the counter is a ``TextCutter``; other counters are asked for
-    ever shorter ends. A text in codes is cut as it reads when they are written out, and keeps what
-    defines them.
+    ever shorter ends. A text in codes is cut as it reads when they are written out.
     """
-    if fits(text, max_tokens, counter):
+    if fits(text.text, max_tokens, counter):
         return text
-    if (found := codebook_in(text)) is not None:
-        return _cut_in_codes(
-            *found, max_tokens, counter.count, lambda text, most: cut_to_tokens(text, most, counter, cut)
-        )
-    cutter = cutter_of(counter)
-    for how in cut.knowing(text).each():
+    text, cutter = in_no_codes(text), cutter_of(counter)
+    for how in cut.each():
         room = max_tokens - counter.count(how.longest_mark(text))
         while room > 0:
             head, tail = how.split(room)
-            shorter = how.join(text, cutter.head(text, head), cutter.tail(text, tail))
-            over = counter.count(shorter) - max_tokens
+            shorter = how.join(text, cutter.head(text.text, head), cutter.tail(text.text, tail))
+            over = counter.count(shorter.text) - max_tokens
             if over <= 0:
                 return shorter
             room -= over
-    return cut.bare(text, cutter.head(text, max_tokens))
-
-
-_TRIES = 3
-
-
-def _cut_in_codes(
-    book: Codebook, coded: str, limit: int, size: Callable[[str], int], cut: Callable[[str, int], str]
-) -> str:
-    """A text, in the codes of ``book`` behind what defines them, or without codes where that takes too much.
-
-    Then it is so short that it is not put in codes again.
-    """
-    text = book.decoded(coded)
-    room = limit - size(book.head)
-    for _ in range(_TRIES):
-        if 2 * room < limit:
-            break
-        shorter = book.encoded(cut(text, room))
-        over = size(shorter) - limit
-        if over <= 0:
-            return shorter
-        room -= over
-    return cut_to_chars(cut(text, limit), LEAST - 1, Cut())
+    return cut.bare(text, cutter.head(text.text, max_tokens))
 
 
 def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:
@@ -258,8 +179,6 @@ def edited(
 CLEARED = "[old tool result cleared]"
 """What stands for an old result."""
 
-_CLEARED = (Text(CLEARED),)
-
 OFFLOADED = "[offloaded: "
 """What a preview begins with."""
 
@@ -275,7 +194,7 @@ def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
     """The result with a few words in the place of what it says; itself where they would be no fewer."""
     if len(result.text) <= len(placeholder) and all(isinstance(part, Text) for part in result.content):
         return result
-    return result.with_content(_CLEARED if placeholder is CLEARED else (Text(placeholder),))
+    return result.with_content((standing_alone(Mark(placeholder)),))
 
 
 def cleared_with_pointer(result: ToolResult, placeholder: str, pointer: str, call: Call) -> ToolResult:
@@ -284,17 +203,16 @@ def cleared_with_pointer(result: ToolResult, placeholder: str, pointer: str, cal
     return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
 
 
-def with_text(result: ToolResult, text: str) -> ToolResult:
+def with_text(result: ToolResult, text: Text) -> ToolResult:
     """The same result with its texts replaced by one; what is not text stays.
 
     A text in which there is nothing to see is left out: as a block, providers refuse it.
     """
-    texts = [part for part in result.content if isinstance(part, Text)]
     others = tuple(part for part in result.content if not isinstance(part, Text))
-    if not text.strip():
+    if not text.text.strip():
         return result.with_content(others)
-    source = texts[0].source if texts else None
-    return result.with_content((Text(text, source=source), *others))
+    first = next((part for part in result.content if isinstance(part, Text)), None)
+    return result.with_content((evolve(text, source=None if first is None else first.source), *others))
 
 
 SMALLEST = 24
@@ -344,33 +262,7 @@ def shrink_results(context: Context, places: Iterable[int], spare: int, call: Ca
     return _cap(context, places, max(SMALLEST, water_level(sizes, spare)), call, why)
 
 
-class Referring(ContextStrategy):
-    """A strategy of the library with texts that stand for lines elsewhere in the request."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """Return how many characters each of its texts in the messages stands for: cut away, it counts as these."""
-
-
-def standing_for(context: Context, call: Call) -> Callable[[str], int]:
-    """Says how many characters a reference in a request stands for; what is none, for itself."""
-
-    @cache
-    def known() -> Mapping[str, int]:
-        messages = call.internals.whole(context).messages
-        return {
-            text: length
-            for stage in call.internals.mending
-            if isinstance(stage, Referring)
-            for text, length in stage.stood_for(messages).items()
-        }
-
-    return (lambda text: known().get(text, len(text))) if call.internals.mending else len
-
-
-def capped(message: Message, result: ToolResult, cap: int, call: Call, stood_for: Callable[[str], int]) -> ToolResult:
+def capped(message: Message, result: ToolResult, cap: int, call: Call) -> ToolResult:
     """The result with at most ``cap`` tokens of text, or a few more, so that it says how to get the rest."""
     text = result.text
     if len(text) <= cap or fits(text, cap, call.meter.counter):
@@ -379,7 +271,7 @@ def capped(message: Message, result: ToolResult, cap: int, call: Call, stood_for
     cap = max(cap, smallest(pointer, call))
     if fits(text, cap, call.meter.counter):
         return result
-    return with_text(result, cut_to_tokens(text, cap, call.meter.counter, Cut(stood_for=stood_for).pointing(pointer)))
+    return with_text(result, cut_to_tokens(joined(result), cap, call.meter.counter, Cut().pointing(pointer)))
 
 
 def smallest(pointer: str, call: Call) -> int:
@@ -388,10 +280,8 @@ def smallest(pointer: str, call: Call) -> int:
 
 
 def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
-    stood_for = standing_for(context, call)
-
     def cut(message: Message, result: ToolResult) -> ToolResult:
-        return capped(message, result, cap, call, stood_for)
+        return capped(message, result, cap, call)
 
     why = f"{why}: results cut to {cap:,} tokens"
     return edited(context, places, lambda _, message: edit_results(message, partial(cut, message)), call, why)
@@ -423,12 +313,12 @@ def shrink_arguments(context: Context, places: Iterable[int], spare: int, call: 
     return edited(context, places, cut, call, why)
 
 
-def argument_cut(message: Message, most: int, call: Call) -> Callable[[str], str]:
+def argument_cut(message: Message, most: int, call: Call) -> Callable[[Text], Text]:
     """Cuts a string in call arguments to ``most`` tokens; the marker names the handle of the message, given room."""
     how = cache(lambda: Cut().pointing(call.pointer(message)))
 
-    def cut(text: str) -> str:
-        whole = len(text) <= most or fits(text, most, call.meter.counter)
+    def cut(text: Text) -> Text:
+        whole = len(text.text) <= most or fits(text.text, most, call.meter.counter)
         return text if whole else cut_to_tokens(text, most, call.meter.counter, how())
 
     return cut
@@ -474,7 +364,7 @@ def _strings(value: object) -> list[str]:
 
 
 def cut_arguments(
-    message: Message, cut: Callable[[str], str], which: Callable[[ToolCall], bool] = lambda _call: True
+    message: Message, cut: Callable[[Text], Text], which: Callable[[ToolCall], bool] = lambda _call: True
 ) -> Message:
     """The message with the strings in the arguments of its calls cut; itself when none was.
 
@@ -489,13 +379,19 @@ def cut_arguments(
     )
 
 
-def _with_shorter(part: ToolCall, cut: Callable[[str], str]) -> ToolCall:
+def _with_shorter(part: ToolCall, cut: Callable[[Text], Text]) -> ToolCall:
     """The call with the strings in its arguments cut; itself when none was."""
-    value = _parsed(part)
+    value, marks = _parsed(part), list[Mark]()
     if value is None:
         return part
-    arguments = cut(value) if isinstance(value, str) else _STRING.sub(partial(_cut_string, cut), part.arguments)
-    return part if arguments == part.arguments else evolve(part, arguments=arguments)
+
+    def shorter(text: str) -> str:
+        made = cut(Text(text, marks=part.marks))
+        marks.extend(mark for _, _, mark in spans_of(made))
+        return made.text
+
+    arguments = shorter(value) if isinstance(value, str) else _STRING.sub(partial(_cut_string, shorter), part.arguments)
+    return part if arguments == part.arguments else evolve(part, arguments=arguments, marks=tuple(marks))
 
 
 _STRING = lazy_pattern(r'"(?:[^"\\]++|\\.)*+"(?P<key>\s*+:)?')

@@ -812,7 +812,11 @@ def _of_size(group: Sequence[Message], room: int, call: Call) -> Sequence[Messag
         return group
     texts = sum(1 for message in group for _ in _inner_parts(message.parts))
     share = max(8, room // (2 * max(1, texts)))
-    return [_redacted(message, lambda text: cut_to_tokens(text, share, call.meter.counter, Cut())) for message in group]
+
+    def cut(text: str) -> str:
+        return cut_to_tokens(Text(text), share, call.meter.counter, Cut()).text
+
+    return [_redacted(message, cut) for message in group]
 
 
 def _inner_parts(parts: Sequence[Part]) -> Iterator[Part]:

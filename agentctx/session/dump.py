@@ -24,7 +24,8 @@ from agentctx.engine.usage import MOST_MODELS, Calibration, LearnedLimits, Limit
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import clean_text, from_json, to_json
 from agentctx.formats.registry import format_named
-from agentctx.message import ROLES, Message, Native
+from agentctx.marks import marks_at_first_sight
+from agentctx.message import ROLES, Message, Native, Noted, noted_in
 from agentctx.plain import from_plain, must_be, to_plain
 from agentctx.session.matching import as_recap, as_system, known_again, not_given
 from agentctx.session.record import (
@@ -40,6 +41,7 @@ from agentctx.session.record import (
     digest,
     exact_digest,
     goes_out_as_another,
+    marked,
 )
 from agentctx.session.step_context import Given, State
 from agentctx.unit import broken_pair
@@ -176,6 +178,8 @@ class RecordForm:
         payloads: The places of those that were not made of the caller's payload alone.
         sums: The digests of those that are not the caller's, and of the whole view and the whole tail.
         tail: The messages of the tail, the last ones of the history.
+        marks: The marks in messages of the view, by place; those of edited ones only where they are not the ones that
+            are seen at first sight.
         spans: The messages that have left the view.
         handles: The handles of their originals, by index.
     """
@@ -197,6 +201,7 @@ class RecordForm:
     payloads: list[int] = field(factory=list)
     sums: list[bytes] = field(factory=list)
     tail: list[Any] = field(factory=list)
+    marks: list[tuple[int, Noted]] = field(factory=list)
     spans: list[Span] = field(factory=list)
     handles: dict[int, str] = field(factory=dict)
 
@@ -318,6 +323,7 @@ def whole_record_form(record: Record) -> RecordForm:
         payloads=[place for place in ours if has_payload_of_its_own(record, place)],
         sums=sums_of(out, tail, ours),
         tail=tail,
+        marks=[(place, marks) for place in range(len(out)) if (marks := marks_of(record, place)) is not None],
         spans=record.log.spans,
         handles=record.log.handles,
     )
@@ -334,6 +340,15 @@ def has_payload_of_its_own(record: Record, place: int) -> bool:
         return place in record.missing.payloads
     message = record.view[place]
     return (message.source if record.origins[place] is None else message.given) is not None
+
+
+def marks_of(record: Record, place: int) -> Noted | None:
+    """The marks in a message of the view, as in ``RecordForm``."""
+    if record.missing is not None:
+        return record.missing.marks.get(place)
+    message = record.view[place]
+    marks = noted_in(message.parts)
+    return None if marks == ([] if record.as_given(place) else marks_at_first_sight(message)) else marks
 
 
 def _natives(messages: Iterable[Any]) -> list[Any]:
@@ -517,7 +532,9 @@ def load_record(form: RecordForm, wire: WireFormat) -> Record:
     _check_spans(form)
     left_out = any(native is None for native in (*form.out, *form.tail))  # what the caller holds
     edited, payloads, system = set(form.edited), set(form.payloads), frozenset(form.system_sent_as_user)
-    ours = [place for place, origin in enumerate(origins) if origin is None or place in edited]
+    ours, marks = [place for place, origin in enumerate(origins) if origin is None or place in edited], dict(form.marks)
+    pairs = ((place, at) for place, at in enumerate(origins) if place in marks and place not in edited)
+    given = {at: marks[place] for place, at in pairs if at is not None}
     out, view = _read("out", form.out, wire, left_out=left_out)
     tail_natives, tail = _read("tail", form.tail, wire, left_out=left_out)
     tail_origin = list(range(length - len(tail), length))
@@ -530,6 +547,7 @@ def load_record(form: RecordForm, wire: WireFormat) -> Record:
     if left_out:
         view = [Message("user" if origin is None else ROLES[rows.roles[origin]], ()) for origin in origins]
     else:
+        view = marked(view, range(len(view)), {at: marks_at_first_sight(view[at]) for at in ours} | marks)
         for place in ours:  # nothing that the caller passes says so
             view[place] = not_given(view[place], made=origins[place] is None, own=place in payloads)
         for part in (view[: form.settled], view):
@@ -553,7 +571,7 @@ def load_record(form: RecordForm, wire: WireFormat) -> Record:
         ],
         origins=origins,
         final=form.settled,
-        tail=as_recap(as_system(tail, tail_origin, system), tail_origin, recaps),
+        tail=as_recap(as_system(marked(tail, tail_origin, given), tail_origin, system), tail_origin, recaps),
         tail_origin=tail_origin,
         log=ChangeLog.of(lines, form.spans, form.handles),
         made={id(view[each.index]): (view[each.index], each) for each in changes if each.outcome is Outcome.ADDED},
@@ -568,11 +586,12 @@ def load_record(form: RecordForm, wire: WireFormat) -> Record:
         uncounted=tuple(form.uncounted),
         foreign_count=form.foreign,
         instructions=frozenset(form.instruction_digests),
+        marks=given,
         calls=bytearray(rows.calls),
         stands=form.stands,
         digests=bytearray(rows.seen),
         linked=not seen,
-        missing=Missing(payloads, system) if left_out else None,
+        missing=Missing(payloads, system, marks) if left_out else None,
     )
 
 

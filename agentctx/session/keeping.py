@@ -40,7 +40,7 @@ from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_o
 from agentctx.engine.plan import Plan
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.native import to_json
-from agentctx.message import ROLES, Message, Native
+from agentctx.message import ROLES, Message, Native, Noted
 from agentctx.plain import from_plain, to_plain
 from agentctx.protocols import Listeners, StateStore
 from agentctx.reports import SessionSaved
@@ -52,6 +52,7 @@ from agentctx.session.dump import (
     digest_of_opening,
     digest_of_seen,
     has_payload_of_its_own,
+    marks_of,
     record_form,
     state_form,
     sums_of,
@@ -105,11 +106,13 @@ class OwnMessage:
     Args:
         native: As it went out.
         has_payload: Whether its payload is its own.
+        marks: The marks in it, as in ``RecordForm``; None where they are not there.
         changes: What is said of it, if a stage made it.
     """
 
     native: Any
     has_payload: bool
+    marks: Noted | None
     changes: list[Changes]
 
 
@@ -204,9 +207,11 @@ class Pieces:
         made = _Changed(evolve(self, sums=dict(self.sums), lengths=dict(self.lengths)))  # counts when the store has it
         rows, (runs, system), changes = made.rows(record), made.view(record), made.said(record.log.changes)
         made.gone(record)
+        places = enumerate(record.origins if record.marks else ())
+        given = [(at, record.marks[each]) for at, each in places if each in record.marks and record.as_given(at)]
         form = state_form(
             state,
-            record_form(record, rows, [*changes, *record.log.marks.values()], system),
+            record_form(record, rows, [*changes, *record.log.marks.values()], system, marks=given),
             id=session.id,
             children=inner.children,
             billed_tokens=session.billed_tokens,
@@ -367,7 +372,7 @@ def _own_message(record: Record, place: int) -> OwnMessage:
     added = record.made.get(id(record.view[place]))
     changes = Changes.of([] if added is None else [evolve(added[1], index=place)])
     native = to_json(record.as_sent(place), f"messages[{place}]")
-    return OwnMessage(native, has_payload_of_its_own(record, place), changes)
+    return OwnMessage(native, has_payload_of_its_own(record, place), marks_of(record, place), changes)
 
 
 def _closed(name: str, content: bytes) -> bytes:
@@ -495,6 +500,7 @@ def _state(head: Head, contents: Mapping[str, bytes]) -> StateForm:
         payloads=[place for place, each in ours.items() if each.has_payload],
         sums=sums_of(out, tail, ours),
         tail=tail,
+        marks=record.marks + [(place, each.marks) for place, each in ours.items() if each.marks is not None],
         spans=gone.spans,
         handles=gone.handles,
     )

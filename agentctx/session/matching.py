@@ -23,13 +23,15 @@ from agentctx.engine.reading import with_calls_named
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import snapshot
-from agentctx.marks import Recap, is_recap, stands_for
+from agentctx.marks import Recap, is_recap, marks_at_first_sight, stands_for
 from agentctx.message import ROLES, Message, Native, ToolCall, ToolResult
 from agentctx.protocols import Call
 from agentctx.session.record import (
     Record,
     begins_with,
     call_ids,
+    marked,
+    marks_in_view,
     rebased,
     rewound,
     shared_length,
@@ -61,6 +63,7 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
         return Record(
             foreign_count=len(natives),
             instructions=record.instructions,
+            marks=marks_in_view(record, shared_length(natives, record.shown)),
             unsaid=unsaid,
             uncounted=record.uncounted,
         )
@@ -565,6 +568,9 @@ def read_missing(record: Record, passed: Mapping[int, Native], natives: Sequence
     places = [place for place, native in enumerate(record.out) if native is not None or place in passed]
     out = {place: passed.get(place, record.out[place]) for place in places}
     read = with_calls_named(wire, [wire.read_message(out[place], place) for place in places])
+    edited = ((place, message) for place, message in zip(places, read, strict=True) if not record.as_given(place))
+    seen = {place: marks_at_first_sight(message) for place, message in edited}
+    read = marked(read, places, seen | record.missing.marks)
     made = {place for place, message in enumerate(record.view) if id(message) in record.made}
     known = [
         message
@@ -582,6 +588,7 @@ def read_missing(record: Record, passed: Mapping[int, Native], natives: Sequence
     if len(natives) >= len(record):
         ours = {origin for message, origin in zip(known, origins, strict=True) if message.as_recap}
         tail = with_calls_named(wire, [wire.read_message(natives[index], index) for index in record.tail_origin])
+        tail = marked(tail, record.tail_origin, record.marks)
         record.tail = as_recap(as_system(tail, record.tail_origin, record.missing.system), record.tail_origin, ours)
     if len(places) == len(record.out) and (len(natives) >= len(record) or not record.tail):
         record.missing = None

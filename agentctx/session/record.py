@@ -22,7 +22,7 @@ from agentctx.errors import InvalidInput
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.native import BYTES, PLAIN, mapping_or_none, snapshot
 from agentctx.marks import recaps, stands_for
-from agentctx.message import ROLES, SYSTEM_ROLES, Message, Native, ToolCall
+from agentctx.message import ROLES, SYSTEM_ROLES, Message, Native, Noted, ToolCall, noted_in, with_marks
 from agentctx.tokens.media import base64_of
 from agentctx.wire_format import WireFormat
 
@@ -118,10 +118,12 @@ class Missing:
     Args:
         payloads: The places of the view's messages that were not made of the caller's payload alone.
         system: The indexes of system messages that went out under another role.
+        marks: The marks in messages of the view, as in ``RecordForm``.
     """
 
     payloads: AbstractSet[int]
     system: AbstractSet[int]
+    marks: dict[int, Noted]
 
 
 @define(eq=False, repr=False)
@@ -169,6 +171,7 @@ class Record:
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
         instructions: What system messages look like that went out as the user's: the caller may write any view back.
+        marks: The marks in messages of the history that were sent before, by index.
         calls: How many tool calls are in each message of the history; 0 for those in ``stands``.
         stands: For how many messages, and with how many tool calls, those stand that are not one message with at most
             255 calls: recaps that the caller wrote back, mostly.
@@ -208,6 +211,7 @@ class Record:
     uncounted: tuple[Uncounted, ...] = ()
     foreign_count: int = 0
     instructions: frozenset[bytes] = frozenset()
+    marks: dict[int, Noted] = field(factory=dict)
     calls: bytearray = field(factory=bytearray)
     stands: dict[int, tuple[int, int]] = field(factory=dict)
     digests: bytearray = field(factory=bytearray)
@@ -236,6 +240,7 @@ class Record:
             decided=self.decided[:],
             ids=set(self.ids),
             items=None if self.items is None else dict(self.items),
+            marks=dict(self.marks),
             calls=self.calls[:],
             stands=dict(self.stands),
             digests=self.digests[:],
@@ -330,6 +335,11 @@ class Record:
             if self.items.get(name) is message:
                 del self.items[name]
         self.items |= names_of(new, wire)
+
+    def as_passed(self, messages: list[Message], first: int) -> list[Message]:
+        """Return messages as they were read, from this index of the history on, with all that is known of them."""
+        indexes = range(first, first + len(messages))
+        return marked(with_instructions(messages, self.instructions), indexes, self.marks)
 
     def as_given(self, place: int) -> bool:
         """Whether the message at this place of the view goes out as it came in."""
@@ -493,6 +503,7 @@ def rewound(
         unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
         foreign_count=min(record.foreign_count, unchanged_until),
         instructions=record.instructions,
+        marks={index: marks for index, marks in record.marks.items() if index < unchanged_until},
         calls=record.calls[:decided_until],
         stands={place: each for place, each in record.stands.items() if place < decided_until},
         digests=record.digests[: decided_until * DIGEST_BYTES],
@@ -518,6 +529,7 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
     return Record(
         foreign_count=record.foreign_count,
         instructions=record.instructions,
+        marks=record.marks,
         unsaid=record.unsaid.at(len(record.seen)),
         uncounted=record.uncounted,
         unbound_from=lost if binds_reasoning and lost < len(record.seen) else None,
@@ -538,6 +550,20 @@ def with_instructions(messages: list[Message], instructions: frozenset[bytes]) -
         else message
         for message in messages
     ]
+
+
+def marked(messages: list[Message], keys: Iterable[int], marks: Mapping[int, Noted]) -> list[Message]:
+    """The messages as they were read, each with the marks that are known under its key."""
+    for place, key in enumerate(keys) if marks else ():
+        if key in marks:
+            parts = with_marks(messages[place].parts, marks[key])
+            messages[place] = evolve(messages[place], parts=parts, read_parts=parts)
+    return messages
+
+
+def marks_in_view(record: Record, length: int) -> dict[int, Noted]:
+    """The marks in the first ``length`` messages of the view, by place."""
+    return {place: marks for place, each in enumerate(record.view[:length]) if (marks := noted_in(each.parts))}
 
 
 def goes_out_as_another(message: Message) -> bool:
@@ -646,7 +672,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
-    new.instructions, told = record.instructions, recaps(record.view)
+    new.instructions, new.marks, told = record.instructions, marks_in_view(record, passed), recaps(record.view)
     if told[-1:] < [length]:
         now = record.unsaid.now
         new.unsaid = UnsaidSince(now, now, told[-1] + 1 if told else length)

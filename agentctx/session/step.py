@@ -33,7 +33,7 @@ from agentctx.engine.run_stages import Adjustment, Trail, keep_originals, mend, 
 from agentctx.errors import ContextOverflow
 from agentctx.formats.cache_markers import Marked, find_marked
 from agentctx.formats.native import snapshot
-from agentctx.marks import SHOWN_AGAIN, WITHIN, may_say
+from agentctx.marks import has_marks
 from agentctx.message import ROLES, Context, Message, Native
 from agentctx.protocols import Call, ContextStrategy, Phase, floor_of, inside
 from agentctx.reports import Report, StageReport, View
@@ -47,7 +47,6 @@ from agentctx.session.record import (
     instruction_digests,
     snapshots,
     undecided,
-    with_instructions,
 )
 from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
 from agentctx.tokens.counting import characters_to_count
@@ -83,9 +82,9 @@ async def take_in(
         return step
     if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
         await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(ctx.limit))
-        new = step.read.messages
-        if may_say(new, WITHIN) or may_say(new, SHOWN_AGAIN):  # or shows references to more than is left
-            await mend(step.trail, ctx.context(tuple(ctx.reader.messages(given.messages))), step.call(ctx.limit))
+        if has_marks(step.read.messages):  # or shows references to more than is left
+            shown = record.as_passed(ctx.reader.messages(given.messages), 0)
+            await mend(step.trail, ctx.context(tuple(shown)), step.call(ctx.limit))
     await _treat(step)
     return step
 
@@ -154,20 +153,19 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     arrived = natives[known:]
     if again and reader.wire.pair is not None:
         read = reader.messages([*(each.source for each in record.tail), *arrived], known - again)
+        read = record.as_passed(read, known - again)
         ours = {place for place, message in enumerate(record.tail) if message.as_recap}
         read = [
             message if message.as_recap == (place in ours) else evolve(message, as_recap=place in ours)
             for place, message in enumerate(read)
         ]
         tail, new = read[:again], read[again:]
-        record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
+        record = record if tail == record.tail else evolve(record, tail=tail)
     else:
-        new = reader.messages(arrived, known, record.tail)
+        new = record.as_passed(reader.messages(arrived, known, record.tail), known)
     if not remembered:
         marked, sizes = _marked_if_legal(ctx, record, new, known), ctx.weigh(new) if is_much(len(new)) else None
         return _Arrivals(record, new, list(arrived), marked, None, sizes)
-    if record.instructions:
-        new = with_instructions(new, record.instructions)
     new = new if known else knowing_the_recap(new)
     earlier, seen = record.earlier(reader.wire), snapshots(arrived, known)
     first = record.tail_origin[0] if again else known

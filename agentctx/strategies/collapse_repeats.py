@@ -15,8 +15,8 @@ from agentctx.engine.shrink import edit_results, edited, results_of, with_pointe
 from agentctx.errors import ConfigError
 from agentctx.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.lazy import unmet
-from agentctx.marks import refers
-from agentctx.message import Context, Message, Part, Text, ToolResult
+from agentctx.marks import refers, standing_alone
+from agentctx.message import Context, Mark, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage, room_to_grow
 from agentctx.validators import NOT_BLANK, numeric, template
 
@@ -119,7 +119,7 @@ class CollapseRepeats(ContextStrategy):
             if difference:
                 pointer = call.pointer(context.messages[index], result)
                 text = f"{_came_again(tool, result)}{difference}{pointer}]"
-            line = result.with_content((Text(text),))
+            line = result.with_content((standing_alone(Mark(text, len(result.text))),))
             if call.meter.parts((line,)) < call.meter.parts((result,)):
                 shorter[index][number] = line
         why = "the same result stands further down"
@@ -140,7 +140,7 @@ class CollapseRepeats(ContextStrategy):
                 continue
             message = messages[mark.place - start]
             result = message.results[mark.number]
-            bare = tuple(Text(part.text) if isinstance(part, Text) else part for part in content)
+            bare = tuple(Text(part.text, marks=part.marks) if isinstance(part, Text) else part for part in content)
             whole = _with(message, {mark.number: result.with_content(bare)})
             grown = call.count(whole) - call.count(message)
             if mark.pointer is None and (room is None or grown <= room):
@@ -150,7 +150,7 @@ class CollapseRepeats(ContextStrategy):
                 meant = Message(whole.role, whole.parts)
                 pointer = call.pointer(meant, meant.results[mark.number]) if mark.pointer is None else mark.pointer
                 size = call.meter.parts(result.content)  # in no more tokens than the line has now
-                texts = (Text(text) for text in Meant(0, "").gone(pointer))
+                texts = (standing_alone(Mark(text)) for text in Meant(0, "").gone(pointer))
                 text = next((text for text in texts if call.meter.parts((text,)) <= size), Text(SHORTEST))
                 whole = _with(message, {mark.number: result.with_content((text,))})
             call.note(message, "the same result does not stand further down any more")
@@ -167,12 +167,13 @@ class CollapseRepeats(ContextStrategy):
         marks, contents = [], dict[_Meant, tuple[Part, ...]]()
         for index, number, tool, result in _latest_first(messages):
             begin, pointer = _came_again(tool, result), None
-            similar = _DIFFERS.fullmatch(result.text, len(begin)) if result.text.startswith(begin) else None
+            line = next((mark.text for mark in result.marks if mark.text == result.text), "")
+            similar = _DIFFERS.fullmatch(line, len(begin)) if line.startswith(begin) else None
             if similar is not None:
                 checksums, pointer = [similar["sum"]], similar["pointer"]
             else:
-                named = re.findall(r" #(\d{6})", result.text)
-                checksums = [checksum for checksum in named if result.text == self._mark(tool, result, checksum)]
+                named = re.findall(r" #(\d{6})", line)
+                checksums = [checksum for checksum in named if line == self._mark(tool, result, checksum)]
             if checksums and len(result.content) == 1:
                 meant = (tool, result.is_error, checksums[0])
                 marks.append(_Mark(index, number, meant, contents.get(meant), pointer))

@@ -18,8 +18,8 @@ from attrs import evolve, field, frozen
 from agentctx.engine.shrink import edit_results, with_pointer
 from agentctx.json_text import compact, is_json, may_be_json
 from agentctx.lazy import lazy_pattern
-from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, written_out
-from agentctx.message import Context, Message, Part, Text, ToolResult
+from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, marked, written_out
+from agentctx.message import Context, Mark, Message, Part, Text, ToolResult, texts_in
 from agentctx.protocols import Call, TokenCounter, library_stage
 from agentctx.reports import View
 from agentctx.strategies.truncate import RewriteResults
@@ -54,9 +54,9 @@ class CompressLayers(RewriteResults):
 
     A layer is used on a result only where the counter says that the message has fewer tokens then, all that explains
     it included. Code, diffs, YAML, Markdown tables and base64 are left alone. Results that come in several texts, and
-    what others have cut, stay. Put it before stages that cut: they keep what explains the codes, or write them out.
+    what others have cut, stay. Put it before stages that cut: they write the codes out.
 
-    Three layers put in codes what a result says often: ``[Codes fb60: §512=/home/dev/project/src]`` stands at
+    Three layers put in codes what a result says often: ``[Codes: §512=/home/dev/project/src]`` stands at
     the beginning of the result that uses them, so it needs nothing else to be read and never moves the prefix. They
     lose nothing: ``decompress`` gives back the very text, and decodes what a model writes in codes.
 
@@ -85,7 +85,7 @@ class CompressLayers(RewriteResults):
         >>> turns = user("Find it."), assistant(call("a", "grep")), result("a", hits)
         >>> view = await Pipeline(CompressLayers()).prepare(transcript("openai-chat", *turns))
         >>> print("\n".join(view.messages[2]["content"].splitlines()[:2]))
-        [Codes e42a: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
+        [Codes: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
         §385/part1.py:1: unused
     """
 
@@ -123,11 +123,11 @@ class CompressLayers(RewriteResults):
             only = result.content[0] if len(result.content) == 1 else None
             if id(result) in stay or not isinstance(only, Text) or not self.concerns_text(only.text):
                 return result
-            said, layers = self._layered(only.text, lambda: call.pointer(message, result), call, taken)
+            made, layers = self._layered(only, lambda: call.pointer(message, result), call, taken)
             used.update(dict.fromkeys(layers))
             if layers == [JSON_LAYER] and call.wire is not None and call.wire.is_object(only):
                 return result  # the blanks are not sent
-            return result.with_content((evolve(only, text=said),)) if layers else result
+            return result.with_content((made,)) if layers else result
 
         made = edit_results(message, shorter)
         if made is message or call.count(made) >= call.count(message):
@@ -136,12 +136,14 @@ class CompressLayers(RewriteResults):
         return made
 
     def _layered(
-        self, text: str, pointer: Callable[[], str], call: Call, taken: Mapping[int, str]
-    ) -> tuple[str, list[str]]:
+        self, part: Text, pointer: Callable[[], str], call: Call, taken: Mapping[int, str]
+    ) -> tuple[Text, list[str]]:
         """A text by each layer that saves, and what these are called."""
-        if not text or codebook_in(text) is not None:
-            return text, []
+        text = part.text
+        if not text or codebook_in(part) is not None:
+            return part, []
         used: list[str] = []
+        new: list[Mark] = []
 
         def tried(layer: str, made: str) -> str:
             if made == text or not made.strip() or call.meter.counter.count(made) >= call.meter.counter.count(text):
@@ -154,10 +156,15 @@ class CompressLayers(RewriteResults):
         elif (self.whitespace or self.observation is not None) and not left_alone(text):
             text = tried("whitespace (not reversible)", tidied(text) if self.whitespace else text)
             if self.observation is not None and text.count("\n") >= self.observation:
-                text = tried("observation (not reversible)", folded(text, self.observation, pointer()))
+                shorter, marks = folded(text, self.observation, pointer())
+                text = tried("observation (not reversible)", shorter)
+                new += marks
         options = {"paths": self.paths, "codebook": self.codebook}
-        coded = compress(text, call.meter.counter, dictionary=self.dictionary, taken=taken, **options)
-        return tried("codes", coded), used
+        coded = compress(
+            marked(part, text, new), call.meter.counter, dictionary=self.dictionary, taken=taken, **options
+        )
+        tried("codes", coded.text)
+        return coded, used
 
     def _said_once(self, context: Context, whole: Sequence[Message], call: Call) -> Context:
         """The context without what the assistant said before, where a message of its own stands right before."""
@@ -208,27 +215,28 @@ _MARKER = "[… {omitted} lines omitted …]"
 _TELLS = lazy_pattern(r"(?i)error|exception|fail|fatal|denied|refused|timed? ?out|invalid|panic|exit (?:code|status)")
 
 
-def folded(text: str, most: int, pointer: str = "") -> str:
-    """A text in at most so many lines: both its ends, and lines between them that tell of errors."""
+def folded(text: str, most: int, pointer: str = "") -> tuple[str, list[Mark]]:
+    """A text in at most so many lines, and the marks in it: both its ends, and lines between that tell of errors."""
     lines = text.split("\n")
     if len(lines) <= most:
-        return text
+        return text, []
     telling = most // _TELLING
     tail = (most - 2 * telling - 1) // 2
     head = most - 2 * telling - 1 - tail
     between = range(head, len(lines) - tail)
     kept = {*_telling(lines, between, telling - telling // 2), *_telling(lines, between[::-1], telling // 2)}
-    said, gap = lines[:head], 0
+    said, gap, marks = lines[:head], 0, list[Mark]()
     for at in (*range(head, len(lines) - tail), None):
         if at is not None and at not in kept:
             gap += 1
             continue
         if gap:
             said.append(with_pointer(_MARKER.replace("{omitted}", f"{gap:,}"), pointer))
+            marks.append(Mark(said[-1]))
             gap, pointer = 0, ""
         if at is not None:
             said.append(lines[at])
-    return "\n".join([*said, *lines[len(lines) - tail :]])
+    return "\n".join([*said, *lines[len(lines) - tail :]]), marks
 
 
 def _telling(lines: Sequence[str], places: Iterable[int], most: int) -> Iterator[int]:
@@ -253,18 +261,18 @@ _WORDS = (3, 5, 8)
 
 
 def compress(
-    text: str,
+    text: Text,
     counter: TokenCounter,
     *,
     dictionary: Collection[str] = DICTIONARY,
     paths: bool = True,
     codebook: bool = True,
     taken: Mapping[int, str] | None = None,
-) -> str:
+) -> Text:
     r"""A text in codes, behind what defines them, where ``counter`` says that this saves; else the text itself.
 
-    ``decompress`` gives back the very text. Code, diffs, YAML, Markdown tables and base64 are left alone, and so is a
-    text in codes: it stands for what it says when they are written out.
+    ``marks.written_out`` gives back the very text. Code, diffs, YAML, Markdown tables and base64 are left alone, and so
+    is a text in codes: it stands for what it says when they are written out.
 
     Args:
         text: The text.
@@ -275,25 +283,31 @@ def compress(
         taken: What codes stand for elsewhere: none of these means anything else here.
 
     Example:
-        >>> from agentctx.strategies.compress_layers import compress, decompress
+        >>> from agentctx import Text
+        >>> from agentctx.marks import written_out
+        >>> from agentctx.strategies.compress_layers import compress
         >>> from agentctx.tokens import TiktokenCounter
         >>> hits = "".join(f"/home/dev/projects/compiler/src/part{n}.py:{n}: unused\n" for n in range(30))
-        >>> coded = compress(hits, TiktokenCounter())
-        >>> print("\n".join(coded.splitlines()[:2]))
-        [Codes e42a: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
+        >>> coded = compress(Text(hits), TiktokenCounter())
+        >>> print("\n".join(coded.text.splitlines()[:2]))
+        [Codes: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
         §385/part1.py:1: unused
-        >>> decompress(coded) == hits
+        >>> written_out(coded) == hits
         True
     """
-    if len(text) < LEAST or codebook_in(text) is not None:
+    said = text.text
+    if len(said) < LEAST or codebook_in(text) is not None:
         return text
-    sample = _sample(text)
+    sample = _sample(said)
     phrases = list(_worth(_candidates(sample, dictionary, paths=paths, codebook=codebook), counter))
     taken = taken or {}
-    if phrases and sample is not text:
+    if phrases and sample is not said:
         coded, book = _coded(sample, phrases, taken, counter)
         phrases = [] if coded is sample else list(book.phrases.values())
-    return text if not phrases or left_alone(text) else _coded(text, phrases, taken, counter)[0]
+    if not phrases or left_alone(said):
+        return text
+    coded, book = _coded(said, phrases, taken, counter)
+    return text if coded is said else evolve(text, text=coded, marks=(Mark(book.head.strip()), *text.marks))
 
 
 def _sample(text: str) -> str:
@@ -321,7 +335,7 @@ def _coded(
     shorter = book.head + coded
     if not book.phrases or counter.count(shorter) > (1 - SAVES) * counter.count(text):
         return text, book
-    return shorter if written_out(shorter) == text else text, book
+    return shorter if book.decoded(coded) == text else text, book
 
 
 def _saves(phrase: str, uses: int, counter: TokenCounter) -> int:
@@ -339,7 +353,7 @@ def _worth(found: Mapping[str, int], counter: TokenCounter) -> Iterator[str]:
     rough = nlargest(_WEIGHED, ((phrase, uses) for phrase, uses in found.items() if uses > 1), key=characters)
     weighed = [(_saves(phrase, uses, counter), phrase) for phrase, uses in rough]
     chosen: list[str] = []
-    room = LONGEST - len("[Codes 0000: ] ")
+    room = LONGEST - len("[Codes: ] ")
     for saved, phrase in sorted(weighed, key=lambda each: (-each[0], each[1])):
         apart = not any(phrase in other or other in phrase for other in chosen)
         if saved > 0 and apart and len(phrase) + 8 <= room and len(chosen) < _MOST:
@@ -451,14 +465,15 @@ def left_alone(text: str) -> bool:
     return is_listed and len(_LISTED.findall(text)) == lines
 
 
-def decompress(text: str, view: View | Context | None = None) -> str:
-    r"""A text with its codes written out: by what it begins with, else as the view defines them.
+def decompress(text: str, view: View | Context) -> str:
+    r"""A text with its codes written out, as a view defines them.
 
-    The second is for what a model writes when it was sent results in codes. A code that the view defines in two ways,
-    or that also stands there for itself, is left as it is. Within JSON what is written in is escaped as JSON wants it.
+    It is what a tool said, as the view has it, or what a model writes that was sent the view. In that, a code that the
+    view defines in two ways, or that also stands there for itself, is left as it is; within JSON what is written in is
+    escaped as JSON wants it.
 
     Args:
-        text: A text in codes, or what a model has written: words, or the arguments of a call.
+        text: A result of the view, or what the model has written: words, or the arguments of a call.
         view: What the model was sent.
 
     Example:
@@ -470,13 +485,16 @@ def decompress(text: str, view: View | Context | None = None) -> str:
         >>> view = await Pipeline(CompressLayers()).prepare(transcript("openai-chat", *turns))
         >>> decompress('{"path": "§385/part7.py"}', view)
         '{"path": "/home/dev/projects/compiler/src/part7.py"}'
+        >>> decompress(view.messages[2]["content"], view) == hits
+        True
     """
-    found = codebook_in(text)
-    if found is not None:
-        return found[0].decoded(found[1])
-    if view is None or ("§" not in text and "\\u00" not in text):
+    if "§" not in text and "\\u00" not in text:
         return text
-    book = _book_of((view.context if isinstance(view, View) else view).messages)
+    messages = (view.context if isinstance(view, View) else view).messages
+    for each in _texts(messages):
+        if each.text == text and codebook_in(each) is not None:
+            return written_out(each)
+    book = _book_of(messages)
     if may_be_json(text) and is_json(text):
         text = _ESCAPED.sub(lambda code: f"§{code[1]}" if int(code[1]) in book.phrases else code[0], text)
         book = Codebook({each: json.dumps(said, ensure_ascii=False)[1:-1] for each, said in book.phrases.items()})
@@ -490,27 +508,19 @@ def _book_of(messages: Iterable[Message]) -> Codebook:
     """The codes that messages define, and not in two ways."""
     phrases: dict[int, str] = {}
     unclear: set[int] = set()
-    for text in (text for message in messages if message.role != "assistant" for text in _texts(message)):
-        found = codebook_in(text)
-        own: Mapping[int, str] = {} if found is None else found[0].phrases
-        unclear.update(codes_in(text if found is None else found[1]) - own.keys())
+    for text in _texts(message for message in messages if message.role != "assistant"):
+        book = codebook_in(text)
+        own: Mapping[int, str] = {} if book is None else book.phrases
+        unclear.update(codes_in(text.text) - own.keys())
         unclear.update(number for number, phrase in own.items() if phrases.setdefault(number, phrase) != phrase)
     return Codebook({number: phrase for number, phrase in phrases.items() if number not in unclear})
 
 
 def defined_in(messages: Iterable[Message]) -> dict[int, str]:
-    """What codes stand for in the results of messages."""
-    found: dict[int, str] = {}
-    for result in (result for message in messages for result in message.results):
-        known = codebook_in(result.content[0].text) if result.content and isinstance(result.content[0], Text) else None
-        if known is not None:
-            found |= known[0].phrases
-    return found
+    """What codes stand for in messages."""
+    books = filter(None, map(codebook_in, _texts(messages)))
+    return {number: phrase for book in books for number, phrase in book.phrases.items()}
 
 
-def _texts(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        if isinstance(part, Text):
-            yield part.text
-    for result in message.results:
-        yield from (part.text for part in result.content if isinstance(part, Text))
+def _texts(messages: Iterable[Message]) -> Iterator[Text]:
+    return (part for message in messages for part in texts_in(message.parts) if isinstance(part, Text))

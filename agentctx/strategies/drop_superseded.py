@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
-from agentctx.engine.shrink import Referring, edit_results, edited, with_pointer, with_text
+from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
     Did,
     FileEvent,
@@ -27,7 +27,7 @@ from agentctx.engine.tool_calls import (
 from agentctx.later_lines import (
     SHORTEST,
     Later,
-    Mark,
+    MarkPlace,
     Meant,
     checksum_of,
     content_checksum,
@@ -36,9 +36,9 @@ from agentctx.later_lines import (
     marks_in,
     texts_of,
 )
-from agentctx.marks import SHOWN_AGAIN, may_say, said, written_out
-from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.protocols import Call, When, library_stage, room_to_grow
+from agentctx.marks import SHOWN_AGAIN, has_marks, joined, marked, replaced, said, standing_alone, text_of
+from agentctx.message import Context, Mark, Message, Part, Text, ToolCall, ToolResult
+from agentctx.protocols import Call, ContextStrategy, When, library_stage, room_to_grow
 from agentctx.validators import TRUTH, whole_number
 
 Place = tuple[int, int]
@@ -61,7 +61,7 @@ _REMINDERS = ("system-reminder", "system_reminder", "reminder")
 
 @library_stage
 @frozen
-class DropSuperseded(Referring):
+class DropSuperseded(ContextStrategy):
     r"""Leave out what a later tool result shows again, and say so in its place.
 
     Runs of lines that stand in a later result too, by what they say and never by path: the line numbers that reading
@@ -113,23 +113,9 @@ class DropSuperseded(Referring):
         context = edited(context, places, partial(_without, again, call), call, SHOWN_AGAIN)
         return self._without_stale(context, staying, call) if self.stale else context
 
-    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """Return how many characters are shown again later of what each mark stands for.
-
-        Args:
-            messages: The messages, with the marks that it has put in them.
-        """
-        texts = [written_out(result.text) for message in messages for result in message.results]
-        marks = {text[mark.start : mark.stop]: mark.meant for text in texts for mark in marks_in(text)}
-        known = Later(set(marks.values()))
-        for message, its_texts in _with_texts(messages) if marks else ():
-            _tell(known, message, its_texts)
-        found = ((mark, known.found.get(meant)) for mark, meant in marks.items())
-        return {mark: len(text) for mark, text in found if isinstance(text, str)}
-
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
         """Return the context in which nothing is said to be shown again later that is not."""
-        if not may_say(after.messages, SHOWN_AGAIN):
+        if not has_marks(after.messages):
             return after
         whole = call.internals.whole(after).messages
         wanted = {mark.meant for message in after.messages for mark in _marks(message)}
@@ -389,20 +375,22 @@ def _edited(message: Message, gone: Mapping[int, _Again], call: Call) -> Message
 def _marked(result: ToolResult, gone: _Again, pointer: str, call: Call) -> ToolResult:
     """The result with marks in the place of those spans that take more; the first one says how to get all of it."""
     if gone.instead:
-        return result.with_content((Text(with_pointer(gone.instead, pointer)),))
+        return result.with_content((standing_alone(Mark(with_pointer(gone.instead, pointer), len(result.text))),))
     text, stop = result.text, 0
     pieces: list[str] = []
+    marks: list[Mark] = []
     for span in gone.spans:
         mark = with_pointer(span.mark, "" if pieces else pointer)
         if call.meter.counter.count(text[span.start : span.stop]) > call.meter.counter.count(mark) + SPARE:
             pieces += (text[stop : span.start], mark)
             stop = span.stop
-    return with_text(result, "".join((*pieces, text[stop:]))) if pieces else result
+            marks.append(Mark(mark, span.stop - span.start))
+    return with_text(result, marked(joined(result), "".join((*pieces, text[stop:])), marks)) if pieces else result
 
 
-def _marks(message: Message) -> Iterator[Mark]:
-    """What stands in the results of a message for what is shown again later."""
-    return (mark for result in message.results for mark in marks_in(written_out(result.text)))
+def _marks(message: Message) -> Iterator[MarkPlace]:
+    """The marks in the results of a message for what is shown again later."""
+    return (mark for result in message.results if result.marks for mark in marks_in(text_of(result)))
 
 
 def _with_texts(messages: Sequence[Message]) -> Iterator[tuple[Message, list[str]]]:
@@ -451,25 +439,25 @@ class _Mending:
             if new is not message:
                 self.call.note(message, "what is said to be shown again later is not any more")
                 messages[index - start] = new
-            _tell(self.later, new, texts if new is message else [written_out(each.text) for each in new.results])
+            _tell(self.later, new, texts if new is message else [text_of(each).text for each in new.results])
         return context.with_messages(tuple(messages))
 
     def _result(self, result: ToolResult) -> ToolResult:
-        text = whole = written_out(result.text)
-        for mark in marks_in(whole):
-            if mark.meant in self.later.found or mark.meant not in self.stood:
+        text, instead, new = text_of(result), dict[int, str](), list[Mark]()
+        for place in marks_in(text):
+            if place.meant in self.later.found or place.meant not in self.stood:
                 continue
-            content, size = self.stood[mark.meant], self.call.meter.counter.count(whole[mark.start : mark.stop])
+            content, size = self.stood[place.meant], self.call.meter.counter.count(text.text[place.start : place.stop])
             if content is not None and self._has_room(content, size):
-                self.later.found[mark.meant] = content
+                self.later.found[place.meant] = content
                 if isinstance(content, tuple):
                     return result.with_content(content)
-                instead = content
+                instead[place.start] = content
             else:
-                gone = (each for each in mark.meant.gone(mark.pointer) if self.call.meter.counter.count(each) <= size)
-                instead = next(gone, SHORTEST)
-            text = f"{text[: mark.start]}{instead}{text[mark.stop :]}"
-        return result if text == whole else with_text(result, text)
+                gone = (each for each in place.meant.gone(place.pointer) if self.call.meter.counter.count(each) <= size)
+                instead[place.start] = next(gone, SHORTEST)
+                new.append(Mark(instead[place.start], place.length))
+        return with_text(result, marked(text, replaced(text, instead), new)) if instead else result
 
     def _has_room(self, content: str | tuple[Part, ...], instead_of: int) -> bool:
         """Whether something may be put back where so many tokens stood; then there is so much less room."""

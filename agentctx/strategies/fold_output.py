@@ -23,15 +23,16 @@ from attrs import field, frozen
 from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.lazy import lazy_pattern
-from agentctx.marks import few_numbers, without_blanks
+from agentctx.marks import few_numbers, marked, without_blanks
+from agentctx.message import Mark, Text
 from agentctx.protocols import Call, library_stage
 from agentctx.strategies.truncate import AnsweredCall, Pointer, RewriteResults
 from agentctx.validators import NAMES, as_names, must_be, whole_number
 
-Mark = Callable[[str], str]
+Marking = Callable[[str], str]
 """What stands for lines that are left out, given what they were."""
 
-Fold = Callable[[str, Mark], str]
+Fold = Callable[[str, Marking], str]
 """Gives a text folded, or as it is where it is of another kind."""
 
 _SHORTEST = 100
@@ -39,9 +40,6 @@ _SHORTEST = 100
 
 _MOST_TOKENS = 4
 """So many tokens a character has at most, or nearly so."""
-
-_AT_A_GLANCE = 16 * 1024
-"""Characters; more than so many take longer to look through than a glance."""
 
 
 @library_stage
@@ -113,16 +111,12 @@ class FoldOutput(RewriteResults):
             return False
         return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
 
-    def _stays(self, text: str) -> bool:
-        """Whether no kind stands in a text, whatever the call is that it answers."""
-        return all(fold(text, str) == text for fold in self._folds)
-
     @property
     def _folds(self) -> Sequence[Fold]:
         """What folds each kind, in the order in which they are looked for."""
         return [fold for kind, fold in FOLDS.items() if kind in self.kinds]
 
-    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> str:
+    def rewritten(self, text: Text, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> Text:
         """The text with each kind folded that gets smaller by it.
 
         Args:
@@ -132,16 +126,17 @@ class FoldOutput(RewriteResults):
             asked: Says which call the output answers.
         """
         count = call.meter.counter.count
-        if self.over and count(text) <= self.over:
+        if self.over and count(text.text) <= self.over:
             return text
         for fold in self._folds:
-            made = _as_asked(fold, text, _Marks(pointer), asked)
-            if made != text and count(made) < count(text):
-                text = made
+            marks = _Marks(pointer)
+            made = _as_asked(fold, text.text, marks, asked)
+            if made != text.text and count(made) < count(text.text):
+                text = marked(text, made, map(Mark, marks.written))
         return text
 
 
-def _as_asked(fold: Fold, text: str, mark: Mark, asked: AnsweredCall) -> str:
+def _as_asked(fold: Fold, text: str, mark: Marking, asked: AnsweredCall) -> str:
     """A text folded, where the call that it answers does not tell that it is of another kind."""
     made = fold(text, mark)
     if made == text or fold not in (headers, html, matches):
@@ -161,11 +156,13 @@ class _Marks:
 
     def __init__(self, pointer: Pointer) -> None:
         self.pointer: Pointer | None = pointer
+        self.written: list[str] = []
 
     def __call__(self, what: str) -> str:
         mark = f"[… {what} …]"
         pointer, self.pointer = self.pointer, None
-        return mark if pointer is None else with_pointer(mark, pointer())
+        self.written.append(mark if pointer is None else with_pointer(mark, pointer()))
+        return self.written[-1]
 
 
 _TALK = lazy_pattern(
@@ -190,7 +187,7 @@ _WIDEST = 200
 """Columns; a cursor that goes further beyond what is written is not followed."""
 
 
-def terminal(text: str, _mark: Mark) -> str:
+def terminal(text: str, _mark: Marking) -> str:
     """What a terminal of any width and length shows in the end.
 
     Colours, titles and links go; what returns to the start of a line, moves the cursor within lines, or up, and
@@ -328,7 +325,7 @@ _LONG = 1.0
 """Seconds; what took less is not said to have taken so long."""
 
 
-def headers(text: str, _mark: Mark) -> str:
+def headers(text: str, _mark: Marking) -> str:
     """What Codex says of a command before its output: how it ended, and how long that took if it took long."""
     return without_header(text, "")
 
@@ -363,12 +360,12 @@ def _is_named(said: str, command: str) -> bool:
     return bool(named) and ran.endswith(named) and (ran == named or bool(_SHELL.fullmatch(ran[: -len(named)])))
 
 
-def tenths(text: str, _mark: Mark) -> str:
+def tenths(text: str, _mark: Marking) -> str:
     """Line numbers that count on as ``cat -n`` does: of the first line, of the last, and of each tenth of the file."""
     return few_numbers(text)
 
 
-def numbers(text: str, _mark: Mark) -> str:
+def numbers(text: str, _mark: Marking) -> str:
     """Line numbers without the blanks before them, where they count on from line to line as ``cat -n`` does."""
     return without_blanks(text)
 
@@ -400,7 +397,7 @@ class _Hit:
         return is_whole and beside.path.endswith(f"/{hit.path}") and abs(self.line - other.line) == 1
 
 
-def hits(text: str, _mark: Mark) -> str:
+def hits(text: str, _mark: Marking) -> str:
     """What a search found, by file: the path once, then its lines with their numbers; other lines as they are."""
     if len(_AT_LINE.findall(f"\n{text}")) < _FEWEST_HITS or _SHORT_HIT.search(text):
         return text
@@ -448,7 +445,7 @@ _APART = 1.25
 """Of so many lines of a file for each line found, or more: lines that stand together are read rather than found."""
 
 
-def matches(text: str, mark: Mark) -> str:
+def matches(text: str, mark: Marking) -> str:
     """What a search found, by file: of many lines of one the first two and the last, with how many were between."""
     lines = hits(text, mark).split("\n")
     found = [_FOUND.match(line) for line in lines]
@@ -474,7 +471,7 @@ _PATH = lazy_pattern(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?
 _MADE = lazy_pattern(r"(?:^|/)(?:node_modules|\.git|__pycache__|\.venv|venv|site-packages|\.tox|\.mypy_cache|\.cache)/")
 
 
-def paths(text: str, mark: Mark) -> str:
+def paths(text: str, mark: Marking) -> str:
     """A list of paths: a folder once, then what is in it; of what tools have made, the first and the last."""
     lines = text.split("\n")
     if "/" not in text or len(lines) < FEWEST or not _PATH.fullmatch(lines[len(lines) // 2]):
@@ -569,7 +566,7 @@ _RUNNERS = {
 _TEST_WORDS = ("PASS", "ok", "passed", "passing", "Passed", "pass ", "FAIL")
 
 
-def tests(text: str, mark: Mark) -> str:
+def tests(text: str, mark: Marking) -> str:
     """The output of a test run: of tests in a row that passed the first and the last; all else stays."""
     if not any(map(text.__contains__, _TEST_WORDS)):
         return text
@@ -600,7 +597,7 @@ _BEGINS_PROGRESS = lazy_pattern(
 _PROGRESS_WORDS = ("ompiling", "ownload", "ollecting", "already", "Checking", "Get:", "Hit:", "npack", "Pull")
 
 
-def progress(text: str, mark: Mark) -> str:
+def progress(text: str, mark: Marking) -> str:
     """What installers and compilers print as they go on: of each in a row the first and the last."""
     behind = f"\n{text}"
     if (
@@ -635,7 +632,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"({each})" for each in patterns))
 
 
-def _folded(lines: Sequence[str], kind: Callable[[str], str], what: str, mark: Mark) -> Iterator[str]:
+def _folded(lines: Sequence[str], kind: Callable[[str], str], what: str, mark: Marking) -> Iterator[str]:
     """The lines; of several of a kind in a row only the first and the last, with how many there were between."""
     for name, run in groupby(lines, key=kind):
         inside = list(run)
@@ -654,7 +651,7 @@ _LONGEST_CYCLE = 12
 _SAME = 20
 
 
-def traces(text: str, mark: Mark) -> str:
+def traces(text: str, mark: Marking) -> str:
     """Stack traces: frames that come again and again once, of frames of libraries in a row the first and the last.
 
     A long line that a log says again and again is said once, too.
@@ -677,7 +674,7 @@ def traces(text: str, mark: Mark) -> str:
     return "\n".join(out) if len(out) < len(lines) else text
 
 
-def _once(lines: Sequence[str], mark: Mark) -> Iterator[str]:
+def _once(lines: Sequence[str], mark: Marking) -> Iterator[str]:
     for line, run in groupby(lines):
         times = sum(1 for _ in run)
         if times >= FEWEST and len(line.strip()) >= _SAME:
@@ -699,7 +696,7 @@ def _frames(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
         place = end
 
 
-def _told(chain: Sequence[tuple[str, ...]], mark: Mark) -> list[str]:
+def _told(chain: Sequence[tuple[str, ...]], mark: Marking) -> list[str]:
     out: list[str] = []
     place = 0
     while place < len(chain):
@@ -739,7 +736,7 @@ _CONTEXT = 3
 _LONG_CONTEXT = 10
 
 
-def diffs(text: str, mark: Mark) -> str:
+def diffs(text: str, mark: Marking) -> str:
     """Unified diffs: of a long context the three lines beside each change."""
     if "@@ -" not in text:
         return text
@@ -764,7 +761,7 @@ def diffs(text: str, mark: Mark) -> str:
     return "\n".join([*out, *_near(context, mark)])
 
 
-def _near(context: list[str], mark: Mark) -> list[str]:
+def _near(context: list[str], mark: Marking) -> list[str]:
     if len(context) < _LONG_CONTEXT:
         return context
     left_out = len(context) - 2 * _CONTEXT
@@ -774,7 +771,7 @@ def _near(context: list[str], mark: Mark) -> list[str]:
 _PAGE = lazy_pattern(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!doctype html[^>]*>|<html[\s>])", re.IGNORECASE)
 
 
-def html(text: str, mark: Mark) -> str:
+def html(text: str, mark: Marking) -> str:
     """A page: its title and text, a block a line, with where its links lead; scripts and styles go."""
     if not _PAGE.match(text) or "</" not in text:
         return text

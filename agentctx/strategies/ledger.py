@@ -27,11 +27,12 @@ from agentctx.marks import (
     Recap,
     Unsaid,
     is_recap,
+    joined,
     quoted,
     recap_of,
     unquoted,
     without_marks,
-    written_out,
+    words_of,
 )
 from agentctx.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.protocols import Call, ContextStrategy, TokenCounter, When, floor_of, library_stage
@@ -381,27 +382,28 @@ class Memory:
             age = 1 - place / len(gone)
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    for value in values_of(part.text, _secret_file(results.get(id(part)))):
+                    for value in values_of(joined(part), _secret_file(results.get(id(part)))):
                         candidate_of(found, value, age).results += 1
                 elif isinstance(part, (Text, Thinking)):
-                    self._words(found, message, redact(_said(part.text), ""), age)
+                    text = part if isinstance(part, Text) else Text(part.text)
+                    self._words(found, message, redact(_said(text), ""), age)
             for call in message.calls:
                 self._call(found, calls.get(id(call)), age, redact)
         for handle in {each for message in gone for each in _handles(message)}:
             found.pop(handle, None)
         return found
 
-    def _values_of(self, times: Mapping[str, int], redact: Redactor) -> Callable[[str, str], Collection[Value]]:
+    def _values_of(self, times: Mapping[str, int], redact: Redactor) -> Callable[[Text, str], Collection[Value]]:
         """Finds the values in the text of a result, given the name of a file; what comes several times is read once."""
         known: dict[tuple[str, str], Collection[Value]] = {}
 
-        def found(text: str, name: str) -> Collection[Value]:
-            values = known.get((text, name))
+        def found(text: Text, name: str) -> Collection[Value]:
+            values = known.get((text.text, name))
             if values is None:
                 told = redact(_said(text), name)
                 values = {*values_in(told, self.extractors), *error_lines(told)}
-                if times[text] > 1:
-                    known[text, name] = values
+                if times[text.text] > 1:
+                    known[text.text, name] = values
             return values
 
         return found
@@ -417,7 +419,8 @@ class Memory:
         if read is None:
             return
         name = _secret_file(read)
-        given = "\n".join(redact(_said(text), name) for text in _leaves(redact(read.call.arguments, "")))
+        leaves = _leaves(redact(read.call.arguments, ""))
+        given = "\n".join(redact(_said(Text(leaf, marks=read.call.marks)), name) for leaf in leaves)
         for value in set(values_in(given, self.extractors)):
             known = candidate_of(found, value, age)
             known.calls += 1
@@ -446,10 +449,10 @@ _LONGER = 20
 have written it, and a few lines can stand for gigabytes."""
 
 
-def _said(text: str) -> str:
+def _said(text: Text) -> str:
     """A text as it was said: in no codes, no tables, and with no marks of ours."""
-    written = written_out(text)
-    return without_marks(untabulate(written, _LONGER * len(written)))
+    bare = without_marks(text)
+    return untabulate(bare, _LONGER * len(bare))
 
 
 def _secret_file(read: ReadCall | None) -> str:
@@ -485,9 +488,7 @@ def _handles(message: Message) -> Iterator[str]:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        if isinstance(part, (Text, Thinking, ToolResult)):
-            yield written_out(part.text)
+    yield from words_of(message)
     for call in message.calls:
         yield from _leaves(call.arguments)
 

@@ -11,7 +11,8 @@ from attrs import field, frozen
 from agentctx.engine.run_stages import Holder
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_text
 from agentctx.formats.native import is_json
-from agentctx.message import Context, Media, Message, Part, Text, ToolResult
+from agentctx.marks import joined, marked
+from agentctx.message import Context, Mark, Media, Message, Part, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage
 from agentctx.validators import NAMES, as_names, must_be, whole_number
 
@@ -177,8 +178,9 @@ class _Offloading(ContextStrategy):
         text = result.text
         lines = f"{text.count(chr(10)) + 1:,} lines, {len(text):,} characters" if text else "no text"
         head = f"{OFFLOADED}{kind_of(result)} of {lines}{pointer}]"
-        preview = f"{head}\n{cut_to_tokens(text, self.preview, call.meter.counter, Cut())}".rstrip()
-        return with_text(result, preview) if self.over is not None else result.with_content((Text(preview),))
+        shown = cut_to_tokens(joined(result), self.preview, call.meter.counter, Cut())
+        preview = marked(shown, f"{head}\n{shown.text}".rstrip(), [Mark(head, len(text))])
+        return with_text(result, preview) if self.over is not None else result.with_content((preview,))
 
 
 def kind_of(result: ToolResult) -> str:

@@ -19,7 +19,8 @@ from agentctx.characters import on_one_line
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round, tokens_of, without
 from agentctx.engine.options import limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
-from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, edited, with_text
+from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, edited, fits, with_text
+from agentctx.marks import joined
 from agentctx.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage, run_plain
 from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
@@ -375,9 +376,11 @@ async def relevances_of(candidates: Candidates, task: str | None, relevance: Rel
 def _shortened(candidates: Candidates, call: Call) -> dict[int, Message]:
     """The messages of old units with long results, these results cut short; by their index in the request."""
 
-    def cut(result: ToolResult) -> ToolResult:
-        shorter = cut_to_tokens(result.text, _SHORT, call.meter.counter, Cut())
-        return result if shorter == result.text else with_text(result, shorter)
+    def cut(message: Message, result: ToolResult) -> ToolResult:
+        if fits(result.text, _SHORT, call.meter.counter):
+            return result
+        how = Cut().pointing(call.pointer(message, result))
+        return with_text(result, cut_to_tokens(joined(result), _SHORT, call.meter.counter, how))
 
     short: dict[int, Message] = {}
     first = {*candidates.recent, *candidates.preferred}
@@ -385,7 +388,7 @@ def _shortened(candidates: Candidates, call: Call) -> dict[int, Message]:
         if index not in first and recency <= _OLD:
             for at in unit.places:
                 message = candidates.context.messages[at]
-                shorter = edit_results(message, cut)
+                shorter = edit_results(message, partial(cut, message))
                 if shorter is not message:
                     short[at] = shorter
     return short

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from operator import is_
 from typing import ClassVar, NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from agentctx.engine.shrink import Referring, edit_results
+from agentctx.engine.shrink import edit_results
 from agentctx.marks import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -20,16 +20,20 @@ from agentctx.marks import (
     Run,
     Standing,
     fold,
-    looks_like_one,
-    may_say,
+    has_marks,
+    marked,
     number_of,
     numbered,
     numbered_from,
+    references_in,
+    replaced,
     said,
+    standing_alone,
     text_in,
+    text_of,
 )
-from agentctx.message import Context, Message, Text, ToolResult
-from agentctx.protocols import Call, When, cutter_of, library_stage, room_to_grow
+from agentctx.message import Context, Mark, Message, Text, ToolResult, marks_in
+from agentctx.protocols import Call, ContextStrategy, When, cutter_of, library_stage, room_to_grow
 from agentctx.validators import whole_number
 
 LEAST = 8
@@ -45,7 +49,7 @@ _GONE = "lines that stood above are left out there, and there is no room for the
 
 @library_stage
 @frozen
-class ReuseLines(Referring):
+class ReuseLines(ContextStrategy):
     r"""Put a reference in the place of lines of a tool's output that stand in the request already, further up.
 
     Runs of at least so many lines count, also within one output, and only where the counter says that the reference has
@@ -100,24 +104,13 @@ class ReuseLines(Referring):
             call.internals.memo[key] = seen
         return context.with_messages(tuple(messages))
 
-    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
-        """Return how many characters the lines have that each reference stands for.
-
-        Args:
-            messages: The messages, with the references that it has put in them.
-        """
-        return {line: sum(map(len, lines)) + len(lines) - 1 for line, lines in _meant(messages).items()}
-
     def after_cut(self, before: Context, after: Context, call: Call, /) -> Context:
         """Return the context in which every reference names lines that are there."""
-        if not may_say(after.messages, WITHIN):
+        if not has_marks(after.messages):
             return after
         whole = call.internals.whole(after).messages
         start = len(whole) - len(after.messages)
         meant = _meant(call.internals.whole(before).messages)
-        broken = _broken(whole, start, meant) if meant else frozenset()
-        if not broken:
-            return after
         mending = _Mending(self.min_lines, whole, start, meant, call)
         made, room = mending.all(), room_to_grow(call, after)
         if room is not None and sum(mending.growth.values()) > room:
@@ -129,43 +122,18 @@ class ReuseLines(Referring):
 
 
 def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
-    """What each reference stands for, by the line that it is."""
-    if not may_say(messages, WITHIN):
-        return {}
-    found = _references(messages, standing := Standing())
-    meant = ((line, standing.meant(line, name, above)) for _, line, name, above in found)
-    return {line: lines for line, lines in meant if lines is not None}
-
-
-def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object]) -> frozenset[int]:
-    """The places from ``start`` on of messages with a reference to what is not there."""
-    found = _references(messages, standing := Standing())
-    return frozenset(
-        [
-            place
-            for place, line, name, above in found
-            if place >= start and line in meant and not standing.is_right(line, name, above)
-        ]
-    )
-
-
-def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, str, list[str]]]:
-    """Each line that looks like a reference: where, it, what its output is known by, and the lines of that above it.
-
-    ``standing`` knows then what stands above it, and no more.
-    """
-    for place, message in enumerate(messages):
+    """What each reference stands for, by its text."""
+    standing, meant = Standing(), dict[str, list[str]]()
+    for message in messages if has_marks(messages) else ():
         standing.hear(message)
         for result in message.results:
             text = text_in(result)
-            if text is None:
-                continue
-            if WITHIN in text:
-                name, lines = standing.name_of(result), text.split("\n")
-                for at, line in enumerate(lines):
-                    if looks_like_one(line):
-                        yield place, line, name, lines[:at]
-            standing.add(message, result, text)
+            if text is not None:
+                name, lines = standing.name_of(result), text.split("\n") if result.marks else []
+                found = {line: standing.meant(line, name, lines[:at]) for at, _, line in references_in(result)}
+                meant |= {line: there for line, there in found.items() if there is not None}
+                standing.add(message, result, text)
+    return meant
 
 
 @define(eq=False, repr=False)
@@ -265,39 +233,38 @@ class _Seen:
         if text is None:
             return result
         read = _Read.of(text, self.least)
-        short = self._shortened(result, text, read, call)
-        new = result if short is text else saying(result, short)
-        if new is result or call.meter.parts((new,)) >= call.meter.parts((result,)):
-            self._know(self.standing.add(message, result, text), read)
-            return result
-        self._know(self.standing.add(message, new, short))
-        return new
+        if (short := self._shortened(result, text, read, call)) is not None:
+            new = saying(result, "\n".join(short.lines), short.references)
+            if call.meter.parts((new,)) < call.meter.parts((result,)):
+                self._know(self.standing.add(message, new, "\n".join(short.lines)))
+                return new
+        self._know(self.standing.add(message, result, text), read)
+        return result
 
-    def _shortened(self, result: ToolResult, text: str, read: _Read, call: Call) -> str:
-        """A text with references in the place of runs of lines; itself where there are none."""
+    def _shortened(self, result: ToolResult, text: str, read: _Read, call: Call) -> _Written | None:
+        """A text with references in the place of runs of lines; None where there are none."""
         lines, runs = read
         again = _repeated(runs)
-        if not again and self.starts.keys().isdisjoint(runs):
-            return text
-        out, place, refers = _Written(self.least, again), 0, False
-        name, cutter, doubtful = self.standing.name_of(result), cutter_of(call.meter.counter), WITHIN in text
+        if WITHIN in text or (not again and self.starts.keys().isdisjoint(runs)):
+            return None
+        out, place = _Written(self.least, again), 0
+        name, cutter = self.standing.name_of(result), cutter_of(call.meter.counter)
         while place < len(lines.lines):
-            run = self._run(read, place, out, name, doubtful=doubtful)
+            run = self._run(read, place, out, name)
             if run is None:
                 out.write(lines, runs, place)
                 place += 1
                 continue
             reference = self.standing.reference(run, name, out.lines)
-            if cutter.exceeds("\n".join(run.here), call.meter.counter.count(reference) + SPARED):
+            if cutter.exceeds("\n".join(run.here), call.meter.counter.count(reference.text) + SPARED):
                 out.refer(reference)
-                refers = True
             else:
                 for at in range(place, place + len(run.here)):
                     out.write(lines, runs, at)
             place += len(run.here)
-        return "\n".join(out.lines) if refers else text
+        return out if out.references else None
 
-    def _run(self, read: _Read, place: int, out: _Written, name: str, *, doubtful: bool) -> Run | None:
+    def _run(self, read: _Read, place: int, out: _Written, name: str) -> Run | None:
         """The lines from a place on that stand somewhere above; None: too few."""
         lines, runs = read
         if place >= len(runs):
@@ -312,9 +279,6 @@ class _Seen:
             above = _Lines(self.standing.lines(output), self.standing.said(output))
             other = lines.run(place, output.name, above, start, self.least)
             best = other if best is None or len(other.here) > len(best.here) else best
-        if best is not None and doubtful:
-            length = next((at for at, line in enumerate(best.here) if WITHIN in line), len(best.here))
-            best = best.cut(length)
         return None if best is None or len(best.here) < self.least else best
 
 
@@ -393,6 +357,7 @@ class _Written:
         said: What they say without the numbers before them.
         starts: Where the first of these runs begins.
         plain: How many lines stand at the end that are no reference.
+        references: Those that were written.
     """
 
     least: int
@@ -401,41 +366,29 @@ class _Written:
     said: list[str] = field(factory=list)
     starts: dict[int, int] = field(factory=dict)
     plain: int = 0
+    references: list[Mark] = field(factory=list)
 
     def write(self, lines: _Lines, runs: Sequence[int], place: int) -> None:
         """Add the line that stood at a place."""
         self.lines.append(lines.lines[place])
         self.said.append(lines.said[place])
-        self.plain = 0 if WITHIN in lines.lines[place] else self.plain + 1
+        self.plain += 1
         if self.again and self.plain >= self.least and (run := runs[place - self.least + 1]) in self.again:
             self.starts.setdefault(run, len(self.lines) - self.least)
 
-    def refer(self, reference: str) -> None:
+    def refer(self, reference: Mark) -> None:
         """Add a reference."""
-        self.lines.append(reference)
-        self.said.append(reference)
+        self.lines.append(reference.text)
+        self.said.append(reference.text)
+        self.references.append(reference)
         self.plain = 0
 
 
-def saying(result: ToolResult, text: str) -> ToolResult:
-    """A result whose one text is another."""
+def saying(result: ToolResult, text: str, new: Iterable[Mark] = ()) -> ToolResult:
+    """A result whose one text is another, with new marks in it."""
     return result.with_content(
-        tuple([evolve(part, text=text) if isinstance(part, Text) else part for part in result.content])
+        tuple([marked(part, text, new) if isinstance(part, Text) else part for part in result.content])
     )
-
-
-class _Line(NamedTuple):
-    """A line of an output.
-
-    Args:
-        line: The line.
-        meant: The lines that it stands for, where it is a reference.
-        gone: Whether these are not there any more, or others may be taken for them.
-    """
-
-    line: str
-    meant: Sequence[str] | None
-    gone: bool
 
 
 @define(eq=False, repr=False)
@@ -477,7 +430,7 @@ class _Mending:
         made = []
         for place, message in enumerate(self.messages):
             new = message
-            if place >= self.start and may_say((message,), WITHIN):
+            if place >= self.start and has_marks((message,)):
                 new = self._mended(place, message, seen, room, chosen)
             made.append(new)
             if new is message:
@@ -486,61 +439,53 @@ class _Mending:
 
     def _mended(self, place: int, message: Message, seen: _Seen, room: int | None, chosen: set[int]) -> Message:
         """What a message with references is to say; itself, and not known yet, where all of these are true."""
-        read, call, known = self._read(message, seen.standing), self.call, len(seen.messages)
-        if not any(each.gone for lines in read for each in lines):
+        gone, call, known = self._gone(message, seen.standing), self.call, len(seen.messages)
+        if not any(gone):
             return message
-        whole = _rewritten(message, [[said for each in lines for said in each.meant or (each.line,)] for lines in read])
+        lines = {line: Text("\n".join(there)) for line, there in self.meant.items()}
+        whole = _instead(message, [lines] * len(gone))
         new = seen.shorten(whole, call)
         grown, left = call.count(new) - call.count(message), None if room is None else room - sum(self.growth.values())
         if left is not None and grown > 0 and (place not in chosen or grown > left):
             seen.forget_after(known)
-            new = seen.add(self._folded(message, whole, read))
+            bare = Message(whole.role, whole.parts)
+            pointers = [call.pointer(bare, result) for result in bare.results]
+            pairs = zip(gone, pointers, strict=True)
+            folds = [{line: self._fold(line, pointer) for line in lines} for lines, pointer in pairs]
+            new = seen.add(_instead(message, folds))
             grown = call.count(new) - call.count(message)
         self.growth[place] = grown
         return new
 
-    def _read(self, message: Message, standing: Standing) -> list[list[_Line]]:
-        """The lines of each output of a message, as far as there may be references in it."""
-        read, added = [], standing.hear(message)
+    def _gone(self, message: Message, standing: Standing) -> list[set[str]]:
+        """Of each result the references whose lines are not there any more, or others may be taken for them."""
+        gone, added = list[set[str]](), standing.hear(message)
         for result in message.results:
-            text = text_in(result)
-            read.append([] if text is None or WITHIN not in text else self._lines(result, text, standing))
-            if text is not None:
-                added.append(standing.add(message, result, text))
+            name, text = standing.name_of(result), text_in(result) or ""
+            lines, found = text.split("\n"), references_in(result)
+            known = ((at, line) for at, _, line in found if line in self.meant)
+            gone.append({line for at, line in known if not standing.is_right(line, name, lines[:at])})
+            added.append(standing.add(message, result, text))
         for output in reversed(added):
             standing.forget(output)
         standing.forget_calls(message)
-        return read
+        return gone
 
-    def _lines(self, result: ToolResult, text: str, standing: Standing) -> list[_Line]:
-        name, lines, meant = standing.name_of(result), text.split("\n"), self.meant
-        return [
-            _Line(line, meant.get(line), line in meant and not standing.is_right(line, name, lines[:at]))
-            for at, line in enumerate(lines)
-        ]
-
-    def _folded(self, message: Message, whole: Message, read: Sequence[Sequence[_Line]]) -> Message:
-        """The message with a line that says how many are left out in the place of each reference to what is gone."""
-        bare = Message(whole.role, whole.parts)
-        pointers = [self.call.pointer(bare, result) for result in bare.results]
-        texts = [
-            [self._fold(each, pointer) if each.gone else each.line for each in lines]
-            for lines, pointer in zip(read, pointers, strict=True)
-        ]
-        return _rewritten(message, texts)
-
-    def _fold(self, line: _Line, pointer: str) -> str:
-        lines, count = len(line.meant or ()), self.call.meter.counter.count
-        texts = fold(lines, pointer), fold(lines)
-        return next((text for text in texts if count(text) <= count(line.line)), texts[-1])
+    def _fold(self, line: str, pointer: str) -> Text:
+        lines, count = self.meant[line], self.call.meter.counter.count
+        texts = fold(len(lines), pointer), fold(len(lines))
+        text = next((text for text in texts if count(text) <= count(line)), texts[-1])
+        return standing_alone(Mark(text, len("\n".join(lines))))
 
 
-def _rewritten(message: Message, texts: Sequence[Sequence[str]]) -> Message:
-    """The message with other lines in each of its outputs; without any, an output stays."""
-    waiting = iter(texts)
+def _instead(message: Message, instead: Sequence[Mapping[str, Text]]) -> Message:
+    """The message with other texts in the place of references in each of its results."""
+    waiting = iter(instead)
 
-    def rewritten(result: ToolResult) -> ToolResult:
-        lines = next(waiting)
-        return saying(result, "\n".join(lines)) if lines else result
+    def edit(result: ToolResult) -> ToolResult:
+        own = next(waiting)
+        found = {start: own[line] for _, start, line in references_in(result) if line in own}
+        said = replaced(text_of(result), {start: each.text for start, each in found.items()})
+        return saying(result, said, marks_in(found.values())) if found else result
 
-    return edit_results(message, rewritten)
+    return edit_results(message, edit)

@@ -18,11 +18,10 @@ from agentctx.engine.shrink import (
     edit_results,
     edited,
     results_of,
-    standing_for,
     with_text,
 )
 from agentctx.json_text import compact, may_be_json, tabulate
-from agentctx.marks import written_out
+from agentctx.marks import joined, written_out
 from agentctx.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, TextCutter, TokenCounter, When, cutter_of, library_stage
 from agentctx.validators import NAMES, as_names, function, must_be, one_of, template, whole_number
@@ -52,7 +51,7 @@ class RewriteResults(ContextStrategy):
         """Whether a glance cannot rule out that it has to do with a text."""
         return True
 
-    def rewritten(self, text: str, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> str:
+    def rewritten(self, text: Text, call: Call, pointer: Pointer, asked: AnsweredCall, /) -> Text:
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
 
@@ -97,14 +96,9 @@ class RewriteResults(ContextStrategy):
             return part
         if not self.of_objects and call.wire is not None and call.wire.is_object(part):
             return part
-        text = self.rewritten(part.text, call, pointer, asked)
-        if (
-            text == part.text
-            or not text.strip()
-            or call.meter.counter.count(text) >= call.meter.counter.count(part.text)
-        ):
-            return part
-        return Text(text, source=part.source)
+        made = self.rewritten(part, call, pointer, asked)
+        count = call.meter.counter.count
+        return part if made == part or not made.text.strip() or count(made.text) >= count(part.text) else made
 
 
 def _texts(message: Message) -> Iterable[str]:
@@ -142,9 +136,9 @@ class CompactJson(RewriteResults):
         """Whether it begins as JSON does."""
         return may_be_json(text)
 
-    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> str:
+    def rewritten(self, text: Text, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> Text:
         """The text without blanks, if it is JSON."""
-        return compact(text)
+        return evolve(text, text=compact(text.text))
 
 
 @library_stage
@@ -185,9 +179,9 @@ class TabulateJson(RewriteResults):
         """Whether it begins as JSON does, and has a string."""
         return may_be_json(text) and '"' in text
 
-    def rewritten(self, text: str, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> str:
+    def rewritten(self, text: Text, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> Text:
         """The text with tables, if it is JSON with objects of one shape, and without quotes that need not be."""
-        return tabulate(text)
+        return evolve(text, text=tabulate(text.text))
 
 
 TOLD = 0.4
@@ -251,7 +245,7 @@ class TruncateToolOutputs(ContextStrategy):
         if not places:
             return context
 
-        plain = Cut(self.keep, self.marker, standing_for(context, call))
+        plain = Cut(self.keep, self.marker)
 
         def cut(_index: int, message: Message) -> Message:
             return edit_results(message, lambda result: self._cut(message, result, call, plain))
@@ -268,7 +262,7 @@ class TruncateToolOutputs(ContextStrategy):
         return False
 
     def _cut(self, message: Message, result: ToolResult, call: Call, plain: Cut) -> ToolResult:
-        text = result.text
+        text = joined(result)
         shorter = self._shorter(text, call, plain)
         if shorter == text:
             return result
@@ -277,7 +271,7 @@ class TruncateToolOutputs(ContextStrategy):
             how = _telling(self.tell, text, self.max_tokens, how, call.meter.counter)
         return with_text(result, shorter if how is plain else self._shorter(text, call, how))
 
-    def _shorter(self, text: str, call: Call, cut: Cut) -> str:
+    def _shorter(self, text: Text, call: Call, cut: Cut) -> Text:
         shorter = text
         if self.max_chars is not None:
             shorter = cut_to_chars(shorter, self.max_chars, cut)
@@ -290,9 +284,9 @@ class TruncateToolOutputs(ContextStrategy):
         return " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None)
 
 
-def _telling(tell: Tell, text: str, tokens: int, how: Cut, counter: TokenCounter) -> Cut:
+def _telling(tell: Tell, text: Text, tokens: int, how: Cut, counter: TokenCounter) -> Cut:
     """The cut with a line behind its marker that says what is left out, where there is something to tell."""
     room = int(TOLD * tokens)
     staying = cut_to_tokens(text, tokens - room, counter, how)
     told = tell(written_out(text), written_out(staying), room - counter.count(_TOLD), counter)
-    return evolve(how, marker=how.marker + _TOLD.format(told)) if told else how
+    return evolve(how, told=_TOLD.format(told)) if told else how

@@ -23,7 +23,7 @@ from agentctx.formats.native import as_mapping, mapping_or_none
 from agentctx.formats.registry import messages_of
 from agentctx.json_text import compact, tabulate
 from agentctx.marks import Recap, is_recap, written_out
-from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.message import SYSTEM_ROLES, Context, Mark, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Meter
 from agentctx.reports import Report, View
 from agentctx.strategies.fold_output import FOLDS
@@ -542,7 +542,8 @@ def _swaps(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]
 
 def _plain(text: str, own: Sequence[str]) -> str:
     """What a result says with its codes written out; itself where a tool said it so."""
-    return text if text in own else written_out(text)
+    head = text[: text.find("]") + 1]  # whoever has written it: a view that is looked at has no marks
+    return text if text in own else written_out(Text(text, marks=(Mark(head),)))
 
 
 def _says(text: str, whole: str) -> bool:

@@ -5,13 +5,25 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.engine.shrink import Cut, _written_at, cut_to_chars, cut_to_tokens
-from agentctx.marks import mark, marks_of, spans_of, without_marks
+from agentctx import Text
+from agentctx.engine.shrink import Cut, cut_to_chars as cut_text_to_chars, cut_to_tokens as cut_text_to_tokens
+from agentctx.marks import mark, spans_of, without_marks
+from agentctx.message import Mark
 from agentctx.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 MARKER = re.compile(r"\n\[… ([\d,]+) characters omitted …\]\n")
 WHOLE = "".join(f"{number} " for number in range(3000))
+
+
+def cut_to_chars(text, most, cut):
+    """A text without marks, cut."""
+    return cut_text_to_chars(Text(text), most, cut).text
+
+
+def cut_to_tokens(text, most, counter, cut):
+    """The same in tokens."""
+    return cut_text_to_tokens(Text(text), most, counter, cut).text
 
 
 def cuts():
@@ -22,11 +34,12 @@ def cuts():
 @given(st.lists(cuts(), min_size=1, max_size=4))
 def test_cuts_of_cuts(all_of_them):
     """No marker is cut in two; what it says was left out, and what stays, add up to the text."""
-    text = WHOLE
+    text = Text(WHOLE)
     for in_tokens, cap, keep in all_of_them:
         cut = Cut(keep)
-        text = cut_to_tokens(text, cap, COUNTER, cut) if in_tokens else cut_to_chars(text, cap, cut)
-        assert COUNTER.count(text) <= cap if in_tokens else len(text) <= cap
+        text = cut_text_to_tokens(text, cap, COUNTER, cut) if in_tokens else cut_text_to_chars(text, cap, cut)
+        assert COUNTER.count(text.text) <= cap if in_tokens else len(text.text) <= cap
+    text = text.text
     pieces = MARKER.split(text)[::2]
     place = 0
     for piece in pieces:
@@ -44,7 +57,7 @@ OURS = [
     "\n[old tool result cleared; recall 3fa94c00d1b2e6a7]\n",
     "\n[offloaded: text of 12 lines, 8,500 characters; recall 3fa94c00d1b2e6a7]\n",
     "\n[12 lines left out; recall 3fa94c00d1b2e6a7]\n",
-    "\n" + mark('output of "read a.py"', 0, ["one line"]) + "\n",
+    "\n" + mark('output of "read a.py"', 0, ["one line"]).text + "\n",
 ]
 """What stages write into a text in the place of what they leave out."""
 
@@ -56,20 +69,12 @@ OURS = [
 )
 def test_nothing_that_was_written_into_a_text_is_cut_in_two(pieces, all_of_them, pointer):
     """Markers, previews, references and handles are there whole, or not at all, and never one within the other."""
-    text = "".join(pieces)
+    text = Text("".join(pieces), marks=tuple(Mark(each, 99) for each in OURS for _ in pieces))
     for in_tokens, most, keep in all_of_them:
         cut, cap = Cut(keep).pointing(pointer), most % 150
-        text = cut_to_tokens(text, cap, COUNTER, cut) if in_tokens else cut_to_chars(text, cap, cut)
-        assert COUNTER.count(text) <= cap if in_tokens else len(text) <= cap
+        text = cut_text_to_tokens(text, cap, COUNTER, cut) if in_tokens else cut_text_to_chars(text, cap, cut)
+        assert COUNTER.count(text.text) <= cap if in_tokens else len(text.text) <= cap
     assert not re.search(r"[^a-z \n]", without_marks(text))
-
-
-def test_a_cut_without_a_handle_keeps_that_of_the_cut_before():
-    """What an earlier marker points to is to be had by the one that it is one with, while there is room for it."""
-    once = cut_to_chars(WHOLE, 400, Cut().pointing("; recall 3fa94c00d1b2e6a7"))
-    twice = cut_to_chars(once, 100, Cut())
-    assert twice.count("[…") == twice.count("; recall 3fa94c00d1b2e6a7 …]") == 1
-    assert cut_to_chars(once, 40, Cut()).count("…]") == 1
 
 
 class Quarters:
@@ -88,8 +93,8 @@ def test_a_cut_is_exact_where_pieces_count_less_than_their_whole(keep):
 
 def test_the_number_of_an_earlier_cut_is_added():
     """A marker that is left out with its text passes its number on."""
-    once = cut_to_chars(WHOLE, 1000, Cut())
-    twice = cut_to_chars(once, 300, Cut())
+    once = cut_text_to_chars(Text(WHOLE), 1000, Cut())
+    twice = cut_text_to_chars(once, 300, Cut()).text
     (said,) = MARKER.findall(twice)
     assert int(said.replace(",", "")) == len(WHOLE) - len(MARKER.sub("", twice))
 
@@ -100,23 +105,37 @@ def test_a_marker_without_words_is_not_looked_for():
     assert cut_to_chars("0123456789", 4, Cut("head", "")) == "0123"
 
 
+def marked(text, number):
+    """A text with the marker of an earlier cut in it."""
+    return Text(text, marks=(Mark(Cut().mark(number), number),))
+
+
 def test_a_marker_within_what_stays_is_left_alone():
     """An earlier marker has nothing to do with a cut elsewhere; one that the cut meets is one with it."""
     early = "\n[… 7 characters omitted …]\n"
-    text = early + "x" * 500
-    assert cut_to_chars(text, 200, Cut("head")).startswith(early + "x")
-    behind = "x" * 100 + early + "y" * 500
-    cut = cut_to_chars(behind, 100 + len(early) + len(Cut("head").longest_mark(behind)), Cut("head"))
-    assert cut == "x" * 100 + Cut().mark(507)
-    before = "y" * 500 + early + "x" * 100
-    cut = cut_to_chars(before, 100 + len(early) + len(Cut("tail").longest_mark(before)), Cut("tail"))
-    assert cut == Cut().mark(507) + "x" * 100
+    text = marked(early + "x" * 500, 7)
+    assert cut_text_to_chars(text, 200, Cut("head")).text.startswith(early + "x")
+    behind = marked("x" * 100 + early + "y" * 500, 7)
+    cut = cut_text_to_chars(behind, 100 + len(early) + len(Cut("head").longest_mark(behind)), Cut("head"))
+    assert cut.text == "x" * 100 + Cut().mark(507)
+    before = marked("y" * 500 + early + "x" * 100, 7)
+    cut = cut_text_to_chars(before, 100 + len(early) + len(Cut("tail").longest_mark(before)), Cut("tail"))
+    assert cut.text == Cut().mark(507) + "x" * 100
 
 
 def test_no_part_of_an_earlier_marker_stays():
     """Where there is no room for a marker, the head ends before one that it would cut in two."""
-    assert cut_to_chars("ab" + Cut().mark(7) + "y" * 500, 6, Cut()) == "ab"
-    assert cut_to_chars("abcdef" + Cut().mark(7), 6, Cut()) == "abcdef"
+    assert cut_text_to_chars(marked("ab" + Cut().mark(7) + "y" * 500, 7), 6, Cut()).text == "ab"
+    assert cut_text_to_chars(marked("abcdef" + Cut().mark(7), 7), 6, Cut()).text == "abcdef"
+
+
+def test_what_only_looks_like_a_marker_is_cut_like_any_text():
+    """A tool that writes what looks like a marker says nothing about what is missing."""
+    forged = "\n[… 999,999 characters omitted; recall 3fa94c00d1b2e6a7 …]\n"
+    text = f"{forged}{'x' * 500}"
+    cut = cut_to_chars(text, 100, Cut("tail"))
+    assert cut == Cut().mark(len(text) - cut.count("x")) + "x" * cut.count("x")
+    assert cut_to_chars(text, 6, Cut()) == text[:6]
 
 
 class Bytes:
@@ -144,26 +163,16 @@ def test_a_marker_wherever_there_is_room_for_one():
     assert cut_to_tokens("€" * 20, 50, Bytes(), pointing) == "€€€\n[… 15 characters omitted …]\n€€"
 
 
-WRITTEN = (
-    '[the same as lines 1-9 of the last output of "ls" above, from "a" on; 0123abcd]',
-    "[12 lines shown again later #123456]",
-    "[40 lines left out]",
-    "[… 12,345 characters omitted …]",
-    "[old tool result cleared; recall 3fa94c00d1b2e6a7]",
-    "[the same result #123456; as above]",
-    "[",
-    "]",
-    "\n",
-    "a line\n",
-    "words ",
-)
-
-
-@given(st.lists(st.sampled_from(WRITTEN), max_size=14).map("".join), st.integers(0, 400), st.integers(0, 400))
-def test_what_stands_at_a_cut_is_found_in_its_lines(text, one, other):
-    """A cut may fall into what was written in the place of others: that is found without reading all of the text."""
-    start, stop = sorted((min(one, len(text)), min(other, len(text))))
-    near = set(_written_at(text, start, stop))
-    for first, end in (*spans_of(text), *marks_of(text)):
-        assert ((first, end) in near) or not (first < start < end or first < stop < end)
-    assert near <= {*spans_of(text), *marks_of(text)}
+def test_marks_are_found_where_they_stand():
+    """Of the marks in a text each place is found, whatever stands around it; what stages have not written is none."""
+    marks = (
+        Mark("[12 lines shown again later #123456]", 99),
+        Mark("[… 5 characters omitted …]", 5),
+        Mark("<<5 gone>>", 5),
+    )
+    text = f"[a]{marks[0].text}[9 lines left out]{marks[1].text}{marks[2].text}]{marks[0].text}"
+    spans = spans_of(Text(text, marks=marks))
+    assert [text[start:stop] for start, stop, _ in spans] == [mark.text for mark in marks]
+    assert [mark for _, _, mark in spans] == list(marks)
+    assert len(spans_of(Text(text, marks=(*marks, marks[0])))) == 4  # each counts as often as it was written
+    assert spans_of(Text(text)) == []

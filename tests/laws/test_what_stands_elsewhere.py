@@ -17,7 +17,7 @@ from agentctx import (
     TrimRounds,
     TruncateToolOutputs,
 )
-from agentctx.marks import looks_like_one, without_references
+from agentctx.marks import WITHIN, without_references
 from agentctx.strategies import DropSuperseded, ReuseLines
 from agentctx.testing import assistant, call, result, transcript, user
 
@@ -72,7 +72,7 @@ def check(view, outputs, *, is_cut):
     texts = ["\n".join(lines) for lines in without_references(view.context.messages)]
     steps = [int(step) for message in view.context.messages for step in re.findall(r"^step (\d+)$", message.text)]
     for place, (number, text) in enumerate(zip(steps, texts, strict=False)):
-        assert not any(map(looks_like_one, text.split("\n")))
+        assert WITHIN not in text
         assert says(text, said(outputs[number], number), texts[place + 1 :], is_cut), text
 
 

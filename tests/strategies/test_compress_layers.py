@@ -7,9 +7,10 @@ import pytest
 from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
-from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutputs, validate
+from agentctx import ConfigError, FitContextWindow, Pipeline, Text, TruncateToolOutputs, validate
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.marks import Codebook, codebook_in, codes_in, fit, written_out
+from agentctx.message import Mark
 from agentctx.stores import MemoryStore
 from agentctx.strategies import CompressLayers, ReuseLines, decompress
 from agentctx.strategies.compress_layers import DICTIONARY, compress, folded, left_alone, tidied
@@ -59,8 +60,8 @@ def texts():
             "$P1",
             "$X01",
             "[Codebook]\n$T01=parameters\n[/Codebook]\n",
-            "[Codes fb60: §512=/home/dev/project/src] ",
-            "[Codes 0000: §512=/a] ",
+            "[Codes: §512=/home/dev/project/src] ",
+            "[Codes: §512=/a] ",
             "§512",
             "§783",
             "§",
@@ -93,6 +94,21 @@ def outputs(view):
     return [message["content"] for message in view.messages if message["role"] == "tool"]
 
 
+def texts_of(view):
+    """The same, as values."""
+    return [part for message in view.context.messages for result in message.results for part in result.content]
+
+
+def books(view):
+    """The codes of each."""
+    return [codebook_in(text) for text in texts_of(view)]
+
+
+def said_by(view):
+    """What the tools said, in no codes."""
+    return [written_out(text) for text in texts_of(view)]
+
+
 @st.composite
 def agents(draw):
     """A transcript in any format whose tools say much that is worth a code, and what looks like codes."""
@@ -116,18 +132,17 @@ async def compressed(messages, stage=None, **options):
 
 @given(texts(), st.sampled_from(COUNTERS))
 def test_what_is_decompressed_is_what_was_compressed(text, counter):
-    """``decompress(compress(x)) == x``, also for what looks like codes; either it has fewer tokens, or it is x."""
-    coded = compress(text, counter)
-    if codebook_in(text) is None:
-        assert decompress(coded) == text
-    assert coded == text or counter.count(coded) < counter.count(text)
+    """``written_out(compress(x)) == x``, also for what looks like codes; either it has fewer tokens, or it is x."""
+    coded = compress(Text(text), counter)
+    assert written_out(coded) == text
+    assert coded.text == text or counter.count(coded.text) < counter.count(text)
 
 
 @given(texts(), st.sampled_from(COUNTERS))
 def test_compressing_again_does_nothing(text, counter):
     """A second application is a no-op."""
-    coded = compress(text, counter)
-    assert compress(coded, counter) == coded
+    coded = compress(Text(text), counter)
+    assert compress(coded, counter) is coded
 
 
 @given(texts(), texts(), st.sampled_from(COUNTERS))
@@ -136,19 +151,19 @@ def test_any_phrases_are_reversible(text, more, counter):
     phrases = [each for each in dict.fromkeys([*text.split(), *more.split(), FOLDER]) if fit(each)][:8]
     book = Codebook.numbered(phrases, {}, codes_in(text))
     coded = book.encoded(text)
-    assert written_out(coded) == text or (book.phrases and codebook_in(coded) is None) or not book.phrases
+    assert written_out(Text(coded, marks=(Mark(book.head.strip()),))) == text
     assert book.decoded(book.counted(text)[0]) == text
 
 
 @pytest.mark.parametrize(
-    "literal", ["$OC01", "$P1", "$X01", "[Codebook]", "§512", "§783", "§783/app.py", "§783app.py", "[Codes 0000: §1=x]"]
+    "literal", ["$OC01", "$P1", "$X01", "[Codebook]", "§512", "§783", "§783/app.py", "§783app.py", "[Codes: §1=x]"]
 )
 def test_no_literal_collides(literal):
     """What looks like a code, of ours or of another system, comes back as it was."""
     text = f"{literal}\n{HITS}{literal}0 {literal}"
-    coded = compress(text, TiktokenCounter())
-    assert coded != text
-    assert decompress(coded) == text
+    coded = compress(Text(text), TiktokenCounter())
+    assert coded.text != text
+    assert written_out(coded) == text
 
 
 @pytest.mark.parametrize("text", LEFT_ALONE.values(), ids=LEFT_ALONE)
@@ -165,18 +180,18 @@ async def test_numbers_order_and_duplicates_of_json_stay(number):
     """JSON keeps its numbers, the order of its keys, keys that come twice, and its escapes; so does a bare version."""
     text = f'{{"b": {number}, "a": "<&>\\u00e9", "b": {number}, "paths": {json.dumps([FOLDER] * 40)}}}'
     for said in (text, f" {number} "):
-        (sent,) = outputs(await compressed(agent(said)))
-        assert decompress(sent) == said
-        (sent,) = outputs(await compressed(agent(said), ALL))
-        assert decompress(sent).rstrip() == said.rstrip()
+        assert said_by(await compressed(agent(said))) == [said]
+        (sent,) = said_by(await compressed(agent(said), ALL))
+        assert sent.rstrip() == said.rstrip()
 
 
 async def test_json_goes_without_its_blanks():
     """JSON is said as ``CompactJson`` says it, and then in codes; it is neither folded nor tidied."""
     text = json.dumps([{"path": f"{FOLDER}part{n}.py", "why": "a  b   "} for n in range(60)], indent=2)
-    (sent,) = outputs(await compressed(agent(text), ALL))
-    assert codebook_in(sent)
-    assert decompress(sent) == json.dumps(json.loads(text), separators=(",", ":"))
+    view = await compressed(agent(text), ALL)
+    assert all(books(view))
+    (sent,) = said_by(view)
+    assert sent == json.dumps(json.loads(text), separators=(",", ":"))
 
 
 @pytest.mark.parametrize("options", [{}, {"whitespace": True, "observation": 30, "deduplicate": True}])
@@ -216,7 +231,7 @@ def test_whatever_a_model_writes_can_be_decoded(both_loops, made, text):
         if "§" not in text:
             assert said["path"] == text
             assert decompress(written, view) == written
-            assert decompress(text, view) == text or codebook_in(text)
+            assert decompress(text, view) == text
         assert decompress(decompress(written, view), view) == decompress(written, view)
 
     both_loops(check)
@@ -234,8 +249,7 @@ async def test_a_large_request_stays_legal(format_name):
     messages = transcript(format_name, *turns)
     view = await Pipeline(CompressLayers()).prepare(messages, format=format_name)
     assert not [each for each in validate({"messages": view.messages}, format_name) if each.severity == "error"]
-    said = [result.text for message in view.context.messages for result in message.results]
-    assert [decompress(text) for text in said] == [HITS.replace("compiler", f"c{number}") * 2 for number in range(60)]
+    assert said_by(view) == [HITS.replace("compiler", f"c{number}") * 2 for number in range(60)]
     assert view.report.tokens_after < 0.75 * view.report.tokens_before
 
 
@@ -251,29 +265,28 @@ async def test_a_phrase_of_the_dictionary_that_saves_is_used():
     """A long phrase of one's own dictionary gets a code where it is said often."""
     own = CompressLayers(dictionary=("the frobnicator of subsystem seven",), paths=False, codebook=False)
     text = "".join(f"{n}: the frobnicator of subsystem seven\n" for n in range(60))
-    (sent,) = outputs(await compressed(agent(text), own))
-    assert sent.count("frobnicator") == 1
-    assert decompress(sent) == text
+    view = await compressed(agent(text), own)
+    assert outputs(view)[0].count("frobnicator") == 1
+    assert said_by(view) == [text]
 
 
 async def test_no_code_stands_in_a_word_or_a_path():
     """``terror`` is no ``error``, and ``/srv/home/dev`` is not below ``/home/dev``; URLs are not taken apart."""
     text = HITS + "/srv" + FOLDER + "a\nfile:" + FOLDER + "b\nmyterror terrors\n" + "xerrorx error-free\n" * 40
-    coded = compress(text, TiktokenCounter(), dictionary=("error", "terror"))
-    assert "/srv" + FOLDER + "a" in coded
-    assert "myterror" in coded
-    assert decompress(coded) == text
+    coded = compress(Text(text), TiktokenCounter(), dictionary=("error", "terror"))
+    assert "/srv" + FOLDER + "a" in coded.text
+    assert "myterror" in coded.text
+    assert written_out(coded) == text
 
 
 def test_paths_in_compact_json_are_told_apart():
     """Paths between quotes and commas are paths of their own, and a URL begins with its scheme."""
     paths = json.dumps([f"{FOLDER}a{n}.py" for n in range(60)], separators=(",", ":"))
-    coded = compress(paths, TiktokenCounter())
-    assert coded.count(FOLDER[:-1]) == 1
+    coded = compress(Text(paths), TiktokenCounter())
+    assert coded.text.count(FOLDER[:-1]) == 1
     urls = "".join(f"https://example.com/projects/compiler/issues/{n}\n" for n in range(60))
-    coded = compress(urls, TiktokenCounter())
-    book, _ = codebook_in(coded)
-    assert list(book.phrases.values()) == ["https://example.com/projects/compiler/issues"]
+    coded = compress(Text(urls), TiktokenCounter())
+    assert list(codebook_in(coded).phrases.values()) == ["https://example.com/projects/compiler/issues"]
 
 
 async def test_an_error_at_the_end_is_kept_with_the_exit_code():
@@ -294,15 +307,16 @@ async def test_rows_of_stars_and_headings_stay():
     """Rows of stars, dashes and number signs are what somebody said, and stay."""
     text = "".join(f"user{n} ****\n----\n# # #\n" for n in range(12))
     assert tidied(text) == text
-    assert folded(text, 50).startswith("user0 ****\n----\n# # #\n")
+    assert folded(text, 50)[0].startswith("user0 ****\n----\n# # #\n")
 
 
 @given(texts(), st.integers(10, 60))
 def test_layers_that_leave_out_do_it_once(text, most):
     """Folding and tidying what was folded or tidied changes nothing; a folded text has no more lines than it may."""
     assert tidied(tidied(text)) == tidied(text)
-    assert folded(folded(text, most), most) == folded(text, most)
-    assert len(folded(text, most).split("\n")) <= most
+    shorter, _ = folded(text, most)
+    assert folded(shorter, most) == (shorter, [])
+    assert len(shorter.split("\n")) <= most
 
 
 def test_whitespace_stands_where_it_matters():
@@ -332,7 +346,7 @@ async def test_calls_ids_and_order_stay():
     view = await compressed(messages, CompressLayers(whitespace=True, deduplicate=True))
     assert view.messages[1] is messages[1]
     assert [message["tool_call_id"] for message in view.messages[2:]] == ["call_123", "call_124"]
-    assert [decompress(text) for text in outputs(view)] == [HITS, HITS]
+    assert said_by(view) == [HITS, HITS]
 
 
 async def test_a_small_request_stays():
@@ -353,7 +367,7 @@ async def test_the_same_code_means_the_same_everywhere():
     """Two results with the same directory use one code for it, and a code of another is another."""
     other = HITS.replace("compiler", "linker")
     view = await compressed(agent(HITS, other, HITS))
-    first, second, third = (codebook_in(text)[0].phrases for text in outputs(view))
+    first, second, third = (book.phrases for book in books(view))
     assert first == third != second
     assert all(first[each] == second[each] for each in first.keys() & second.keys())
 
@@ -368,17 +382,17 @@ async def test_a_code_that_is_taken_means_nothing_else():
     session = Pipeline(CompressLayers()).session(format="openai-chat")
     await session.prepare(messages[:3])
     view = await session.prepare(messages)
-    first, second = (codebook_in(text)[0].phrases for text in outputs(view))
+    first, second = (book.phrases for book in books(view))
     assert first[number] == FOLDER[:-1]
     assert clash in second.values()
     assert all(first[each] == second[each] for each in first.keys() & second.keys())
-    assert [decompress(text) for text in outputs(view)] == [HITS, HITS.replace(FOLDER[:-1], clash)]
+    assert said_by(view) == [HITS, HITS.replace(FOLDER[:-1], clash)]
 
 
 async def test_what_a_model_writes_in_codes_is_decoded():
     """Words and arguments of a call are decoded by what the model was sent; what nobody defined stays."""
     view = await compressed(agent(HITS), CompressLayers(codebook=False))
-    (number,) = codebook_in(outputs(view)[0])[0].phrases
+    (number,) = books(view)[0].phrases
     assert decompress(f"See §{number}/part7.py and §999.", view) == f"See {FOLDER}part7.py and §999."
     for escaped in (True, False):
         arguments = json.dumps({"path": f"§{number}/a"}, ensure_ascii=escaped)
@@ -391,14 +405,14 @@ async def test_a_windows_path_is_escaped_in_arguments():
     """A directory with backslashes is written into JSON as JSON wants it, and into words as it is."""
     folder = "C:\\Users\\dev\\projects\\compiler\\"
     view = await compressed(agent("".join(f"{folder}part{n}.cs({n}): error CS1002\n" for n in range(60))))
-    (number,) = codebook_in(outputs(view)[0])[0].phrases
+    (number,) = books(view)[0].phrases
     assert json.loads(decompress(f'{{"path": "§{number}\\\\a.cs"}}', view)) == {"path": f"{folder}a.cs"}
     assert decompress(f"§{number}\\a.cs", view) == f"{folder}a.cs"
 
 
 async def test_a_code_that_is_also_said_for_itself_is_not_guessed():
     """Where the user speaks of what looks like the code, what the model writes stays as it is."""
-    number = next(iter(codebook_in(outputs(await compressed(agent(HITS)))[0])[0].phrases))
+    number = next(iter(books(await compressed(agent(HITS)))[0].phrases))
     view = await compressed([*agent(HITS), {"role": "user", "content": f"What does §{number} of the law say?"}])
     assert decompress(f"§{number}", view) == f"§{number}"
 
@@ -414,7 +428,7 @@ async def test_lines_of_results_in_codes_are_found_again(order):
         stepped = await session.prepare(messages[:stop])
     for view in (await pipeline.prepare(messages, format="openai-chat"), stepped):
         said = outputs(view)
-        assert [bool(codebook_in(text)) for text in said] == [True, False, True, False]
+        assert [book is not None for book in books(view)] == [True, False, True, False]
         assert all("the same as lines" in said[place] for place in (1, 3))
         sizes.append(view.report.tokens_after)
     assert sizes[0] == sizes[1] < (await compressed(messages)).report.tokens_after
@@ -429,7 +443,7 @@ async def test_the_prefix_stays_put():
         view = await session.prepare(messages[:stop])
         assert view.messages[: len(last)] == last
         last = view.messages
-    assert all(codebook_in(text) for text in outputs(view))
+    assert all(books(view))
 
 
 @pytest.mark.parametrize("tokens", [30, 60, 150, 400])
@@ -439,7 +453,7 @@ async def test_what_is_cut_can_still_be_read(tokens):
     view = await compressed(agent(HITS), Pipeline(*stages))
     (sent,) = outputs(view)
     assert TiktokenCounter().count(sent) <= tokens
-    plain = written_out(sent)
+    (plain,) = said_by(view)
     assert "§" not in plain
     assert all(HITS.find(piece.strip()) >= 0 for piece in plain.split("[…")[0].splitlines())
     assert (await compressed(view.messages, Pipeline(*stages))).messages[2] is view.messages[2]
@@ -448,12 +462,12 @@ async def test_what_is_cut_can_still_be_read(tokens):
 @given(texts(), st.integers(1, 500), st.sampled_from(COUNTERS))
 def test_cuts_keep_codes_whole(text, limit, counter):
     """What is cut in codes reads, written out, as pieces of the text: within the limit, in tokens and in characters."""
-    coded = compress(HITS + text, counter)
+    coded = compress(Text(HITS + text), counter)
     for shorter, size in (
         (cut_to_chars(coded, limit, Cut(marker="\n\0\n")), len),
         (cut_to_tokens(coded, limit, counter, Cut(marker="\n\0\n")), counter.count),
     ):
-        assert size(shorter) <= limit
+        assert size(shorter.text) <= limit
         place = 0
         for piece in written_out(shorter).split("\n\0\n"):
             place = (HITS + text).index(piece, place) + len(piece)
@@ -488,7 +502,7 @@ def test_work_grows_with_the_text(work):
 
     def done(count):
         text = "\n".join(f"alpha{n * 7919 % 10_007} beta{n} gamma{n}" for n in range(count))
-        return work(lambda: compress(text, FixedCounter()))
+        return work(lambda: compress(Text(text), FixedCounter()))
 
     assert done(40_000) < 15 * done(4_000)
 
@@ -497,7 +511,7 @@ def test_work_grows_with_the_text(work):
 def test_no_text_takes_for_ever(ends, piece):
     """Long texts of one piece again and again are looked through to their end."""
     text = piece * (1_000_000 // len(piece)) + "."
-    ends(compress, text, FixedCounter())
+    ends(compress, Text(text), FixedCounter())
     ends(tidied, text)
 
 
@@ -565,8 +579,8 @@ def test_of_a_very_long_text_pieces_tell_what_is_worth_a_code():
     """It comes back, and is about as much shorter as a short one; where its pieces have nothing, it is not read."""
     counter = TiktokenCounter()
     long = "".join(f"{IN}/part{number}.py:{number}: unused\n" for number in range(8_000))
-    coded = compress(long, counter)
-    assert decompress(coded) == long
-    assert len(coded) < 0.5 * len(long)
+    coded = compress(Text(long), counter)
+    assert written_out(coded) == long
+    assert len(coded.text) < 0.5 * len(long)
     words = "".join(f"{number * 7919 % 100_003} {number}\n" for number in range(40_000))
-    assert compress(words, counter) is words
+    assert compress(text := Text(words), counter) is text

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import Budget, Call, ConfigError, FitContextWindow, Pipeline, ToolCall
+from agentctx import Budget, Call, ConfigError, FitContextWindow, Pipeline, Text, ToolCall
 from agentctx.marks import between
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
@@ -403,7 +403,7 @@ def folded(text):
     if not FoldOutput().concerns_text(text):
         return text
     asked, told = ToolCall("a", "grep", '{"in": "https://example.com"}'), Call(MessageMeter(TiktokenCounter()))
-    return FoldOutput().rewritten(text, told, str, lambda: asked)
+    return FoldOutput().rewritten(Text(text), told, str, lambda: asked).text
 
 
 FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]

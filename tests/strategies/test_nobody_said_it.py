@@ -1,12 +1,14 @@
 """No value is told that nobody said: what stages write into a text is theirs."""
 
 import json
+import re
 
 import pytest
 
-from agentctx import ClearToolResults, CollapseRepeats, Ledger, Pipeline, TrimRounds, TruncateToolOutputs
+from agentctx import ClearToolResults, CollapseRepeats, Ledger, Pipeline, Text, TrimRounds, TruncateToolOutputs
 from agentctx.engine.reading import reader
 from agentctx.marks import recap_of, without_marks
+from agentctx.message import Mark
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import (
@@ -89,5 +91,7 @@ async def test_each_value_that_is_told_stands_in_what_was_passed(stages):
     ],
 )  # fmt: skip
 def test_marks_are_taken_out_and_nothing_else(text, rest):
-    """What others say in brackets stays."""
-    assert rest == without_marks(text)
+    """What others say in brackets stays, also where it looks like a mark."""
+    marks = [Mark(found, 9) for found in re.findall(r"\[[^\]]*; recall [^\]]*\]|\[30 lines[^\]]*\]", text)]
+    assert rest == without_marks(Text(text, marks=tuple(marks)))
+    assert text == without_marks(Text(text))

@@ -7,7 +7,7 @@ import pytest
 from histories import NAMES, broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
-from agentctx import Budget, ConfigError, Message, Pipeline, Protect, ToolCall, count
+from agentctx import Budget, ConfigError, Message, Pipeline, Protect, Text, ToolCall, count
 from agentctx.engine.shrink import cut_arguments
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
@@ -77,7 +77,7 @@ def test_only_long_strings_are_written_anew(value):
     """Numbers, repeated keys, blanks and escapes stay as they are written beside a string that is cut."""
     arguments = f'{{"v": {value}, "content": "{"x " * 90}"}}'
     message = Message("assistant", (ToolCall("a", "write", arguments),))
-    (made,) = cut_arguments(message, lambda text: text[:5]).calls
+    (made,) = cut_arguments(message, lambda text: Text(text.text[:5])).calls
     assert made.arguments == arguments.replace("x " * 90, "x x x")
 
 
@@ -160,7 +160,9 @@ async def test_what_was_written_can_be_had_back():
 def test_calls_are_cut_by_choice():
     """Of several calls in a message only those that are asked for are cut."""
     first, second = ToolCall("a", "write", '{"t": "long text"}'), ToolCall("b", "write", '{"t": "long text"}')
-    made = cut_arguments(Message("assistant", (first, second)), lambda text: text[:4], lambda part: part.id == "b")
+    made = cut_arguments(
+        Message("assistant", (first, second)), lambda text: Text(text.text[:4]), lambda part: part.id == "b"
+    )
     assert made.calls == (first, ToolCall("b", "write", '{"t": "long"}'))
 
 

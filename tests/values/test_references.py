@@ -30,8 +30,8 @@ def test_no_more_outputs_are_looked_at_than_tell_which_is_meant():
     for times in (2, 8, 32):
         standing, lines, name = read_often(times)
         reference = standing.reference(Run(name, 4, lines[4:], lines[4:]), OUTPUT, ())
-        assert "of the last output of" in reference
-        assert standing.is_right(reference)
-        assert standing.meant(reference) == lines[4:]
+        assert "of the last output of" in reference.text
+        assert standing.is_right(reference.text)
+        assert standing.meant(reference.text) == lines[4:]
         looked.add(standing.looked)
     assert len(looked) == 1
