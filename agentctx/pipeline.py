@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import bind
-from agentctx.engine.options import (
+from agentctx.engine.plan import (
     STORE,
+    Plan,
     as_budget,
     as_strategies,
     check_listeners,
@@ -19,7 +20,6 @@ from agentctx.engine.options import (
     on_compact_subscribers,
     tell,
 )
-from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.formats.registry import format_named
 from agentctx.message import Context, Native

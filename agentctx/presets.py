@@ -9,7 +9,7 @@ from attrs import evolve
 from agentctx.budget import Budget
 from agentctx.economics import pays_back
 from agentctx.engine.cut import Protect
-from agentctx.engine.options import as_budget
+from agentctx.engine.plan import as_budget
 from agentctx.errors import UnknownModel
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import find

@@ -15,7 +15,6 @@ from attrs import define, field, frozen
 from attrs.validators import matches_re
 
 from agentctx.characters import printable
-from agentctx.engine.options import STORE
 from agentctx.engine.originals import (
     ARGUMENTS,
     answer_of,
@@ -26,6 +25,7 @@ from agentctx.engine.originals import (
     tells_apart,
     text_of,
 )
+from agentctx.engine.plan import STORE
 from agentctx.engine.relevance import forms, raw_words
 from agentctx.errors import StoreError, StoreUnavailable
 from agentctx.formats.registry import format_named

@@ -18,7 +18,7 @@ from attrs.validators import and_, instance_of, or_
 from agentctx.budget import Budget
 from agentctx.changes import Change, Outcome, match
 from agentctx.engine.cut import tokens_of
-from agentctx.engine.options import as_strategies, is_async
+from agentctx.engine.plan import as_strategies, is_async
 from agentctx.engine.run_stages import Noting, answered, run_alone
 from agentctx.errors import (
     BigItem,

@@ -34,7 +34,7 @@ from agentctx.builder.blocks import (
     slots_of,
 )
 from agentctx.characters import printable, said_by
-from agentctx.engine.options import as_budget
+from agentctx.engine.plan import as_budget
 from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered

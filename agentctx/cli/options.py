@@ -16,7 +16,7 @@ from agentctx import ClearToolResults, FitContextWindow, TruncateToolOutputs, ov
 from agentctx.budget import Amount, Budget
 from agentctx.characters import on_one_line, printable
 from agentctx.cli.console import err, prints_on_stderr
-from agentctx.engine.options import as_budget
+from agentctx.engine.plan import as_budget
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.formats.registry import FORMATS
 from agentctx.pipeline import Pipeline

@@ -19,7 +19,7 @@ import anyio
 from attrs import Factory, define, evolve, field, frozen
 
 from agentctx.characters import said_by
-from agentctx.engine.options import is_async, logger, tell
+from agentctx.engine.plan import is_async, logger, tell
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow

@@ -12,7 +12,6 @@ from attrs import Factory, field, frozen
 from attrs.validators import and_, instance_of, min_len, not_
 
 from agentctx.budget import each_that_fits, until_full
-from agentctx.engine.options import RULE
 from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,
@@ -882,3 +881,6 @@ def aiming_below(aim: int, floor: int, call: Call) -> int:
 def oldest_first(aim: int) -> str:
     """Why the oldest rounds went."""
     return f"over {aim:,} tokens: oldest first"
+
+
+RULE = function("a rule, which is called with the messages: see Protect")

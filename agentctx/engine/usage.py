@@ -25,8 +25,7 @@ from attrs.validators import and_, deep_iterable, ge, le, max_len
 
 from agentctx.budget import Budget
 from agentctx.economics import SHARE, Suspicion, leaves_out_cached, suspect_truncation
-from agentctx.engine.options import logger
-from agentctx.engine.plan import Plan
+from agentctx.engine.plan import Plan, logger
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.errors import InvalidInput
 from agentctx.formats.registry import usage_keys

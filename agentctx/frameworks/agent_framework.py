@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field
 
-from agentctx.engine.options import logger
+from agentctx.engine.plan import logger
 from agentctx.formats.openai_chat import FRAMEWORK_CHAT
 from agentctx.frameworks.calls import (
     UNNAMED,

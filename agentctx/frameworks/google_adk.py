@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from agentctx.engine.options import logger
+from agentctx.engine.plan import logger
 from agentctx.formats.gemini import GenerateContent
 from agentctx.frameworks.calls import ModelCalls, Piece, PreparedCall, Request, missing
 from agentctx.message import Native

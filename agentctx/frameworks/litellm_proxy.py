@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define
 
-from agentctx.engine.options import logger
+from agentctx.engine.plan import logger
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.formats.anthropic import Messages
 from agentctx.formats.openai_chat import ChatCompletions

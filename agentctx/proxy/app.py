@@ -33,7 +33,7 @@ from agentctx.clients.model_call import (
     too_large,
 )
 from agentctx.clients.over_http import Reply, TooLarge, Unreadable
-from agentctx.engine.options import logger
+from agentctx.engine.plan import logger
 from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.proxy.metrics import CONTENT_TYPE, Metrics

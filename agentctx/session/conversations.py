@@ -32,7 +32,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from agentctx.engine.options import logger
+from agentctx.engine.plan import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.cache_markers import unmarked
 from agentctx.formats.registry import RequestParts, format_named

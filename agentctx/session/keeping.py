@@ -35,9 +35,8 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Change, Span
 from agentctx.characters import said_by
-from agentctx.engine.options import logger, tell
 from agentctx.engine.originals import AGAIN_LATER, give_up, is_given_up, limit_of, took_too_long
-from agentctx.engine.plan import Plan
+from agentctx.engine.plan import Plan, logger, tell
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.native import to_json
 from agentctx.message import ROLES, Message, Native, Noted

@@ -14,9 +14,8 @@ from attrs import define, evolve, field
 from agentctx.budget import Budget
 from agentctx.characters import shown
 from agentctx.economics import expected_forecast, priced
-from agentctx.engine.options import Telling, as_budget, finish, finish_plain, logger, on_compact_subscribers, tell
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
-from agentctx.engine.plan import Plan
+from agentctx.engine.plan import Plan, Telling, as_budget, finish, finish_plain, logger, on_compact_subscribers, tell
 from agentctx.engine.reading import as_list
 from agentctx.engine.usage import (
     LearnedLimits,

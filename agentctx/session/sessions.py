@@ -19,9 +19,8 @@ from attrs import define, field, frozen
 from attrs.validators import and_, gt, instance_of, not_
 
 from agentctx.characters import said_by
-from agentctx.engine.options import SECONDS, call_hook, is_async, logger, tell
 from agentctx.engine.originals import check_conversation
-from agentctx.engine.plan import Plan
+from agentctx.engine.plan import SECONDS, Plan, call_hook, is_async, logger, tell
 from agentctx.errors import AgentctxError, StoreError
 from agentctx.formats.native import clean_text
 from agentctx.message import Native

@@ -8,8 +8,8 @@ from functools import partial
 
 from attrs import evolve, field, frozen
 
-from agentctx.engine.options import REDACTOR, STORE
 from agentctx.engine.originals import original_bytes
+from agentctx.engine.plan import REDACTOR, STORE
 from agentctx.errors import StoreError
 from agentctx.formats.native import from_json, to_json
 from agentctx.message import Native

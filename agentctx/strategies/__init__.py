@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Sections as Sections,
         trail_in as trail_in,
     )
-    from agentctx.strategies.offload import Offload as Offload
     from agentctx.strategies.pack import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
     from agentctx.strategies.summarize import (
@@ -43,7 +42,11 @@ if TYPE_CHECKING:
         OpenAISummarizer as OpenAISummarizer,
         Summarize as Summarize,
     )
-    from agentctx.strategies.truncate import CompactJson as CompactJson, TabulateJson as TabulateJson
+    from agentctx.strategies.truncate import (
+        CompactJson as CompactJson,
+        Offload as Offload,
+        TabulateJson as TabulateJson,
+    )
     from agentctx.strategies.values import (
         Extractor as Extractor,
         Kind as Kind,
@@ -67,9 +70,8 @@ else:
             "agentctx.strategies.fold_output": "FoldOutput",
             "agentctx.strategies.pack": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
-            "agentctx.strategies.truncate": "CompactJson TabulateJson",
+            "agentctx.strategies.truncate": "CompactJson Offload TabulateJson",
             "agentctx.strategies.ledger": "ArtifactTrail Memory Sections trail_in",
-            "agentctx.strategies.offload": "Offload",
             "agentctx.strategies.summarize": ("AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer Summarize"),
             "agentctx.strategies.values": "Extractor Kind Value told_of values_in",
         },

@@ -28,7 +28,7 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import limits
+from agentctx.engine.plan import limits
 from agentctx.engine.shrink import (
     CLEARED,
     argument_cut,

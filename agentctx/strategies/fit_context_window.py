@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from agentctx.budget import Budget
 from agentctx.engine.cut import cut
-from agentctx.engine.options import Summarizing, as_budget
+from agentctx.engine.plan import Summarizing, as_budget
 from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.summary import Asking
 from agentctx.errors import NoBudget

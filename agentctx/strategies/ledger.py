@@ -15,7 +15,7 @@ from typing import ClassVar
 from attrs import evolve, field, frozen
 from attrs.validators import gt, lt
 
-from agentctx.engine.options import REDACTOR
+from agentctx.engine.plan import REDACTOR
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
 from agentctx.errors import NoBudget, SummaryError

@@ -17,7 +17,7 @@ from attrs.validators import ge, instance_of, lt, or_
 from agentctx.budget import Budget
 from agentctx.characters import on_one_line
 from agentctx.engine.cut import Layout, aiming_below, shrink_open_round, tokens_of, without
-from agentctx.engine.options import limits
+from agentctx.engine.plan import limits
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, edited, fits, with_text
 from agentctx.marks import joined

@@ -19,7 +19,7 @@ from agentctx.engine.cut import (
     units_of,
     without,
 )
-from agentctx.engine.options import REDACTOR, SUMMARIZER, Summarizing, answer_of, as_strategies, is_async, limits
+from agentctx.engine.plan import REDACTOR, SUMMARIZER, Summarizing, answer_of, as_strategies, is_async, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import HEADINGS, SUMMARY, Asking, Extractive, record_in

@@ -7,7 +7,7 @@ from attrs.validators import and_, gt
 
 from agentctx.budget import AMOUNT, Amount, Budget
 from agentctx.economics import Condition, Test
-from agentctx.engine.options import as_strategies, is_async
+from agentctx.engine.plan import as_strategies, is_async
 from agentctx.engine.run_stages import Holder, due, writes_recap
 from agentctx.errors import ConfigError
 from agentctx.message import Context

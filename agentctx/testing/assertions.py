@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from agentctx.budget import Budget
 from agentctx.changes import Change, HeadChange, Outcome
 from agentctx.characters import on_one_line
-from agentctx.engine.options import as_budget
+from agentctx.engine.plan import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.engine.run_stages import UNSAID
 from agentctx.formats.cache_markers import unmarked

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 from attrs import define, field, frozen
 
-from agentctx.engine.options import as_strategies
+from agentctx.engine.plan import as_strategies
 from agentctx.engine.run_stages import Holder
 from agentctx.errors import ConfigError, StoreError, SummaryError
 from agentctx.formats.registry import format_named

@@ -26,7 +26,7 @@ from attrs import field, frozen
 from agentctx.budget import Budget
 from agentctx.changes import Change, Outcome
 from agentctx.engine.cut import OF_THE_USER
-from agentctx.engine.options import as_budget
+from agentctx.engine.plan import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.engine.recap import reserved
 from agentctx.engine.shrink import cleared, edit_results

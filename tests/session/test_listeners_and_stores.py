@@ -23,7 +23,7 @@ from agentctx import (
 )
 from agentctx.builder import Block, ContextBuilder
 from agentctx.economics import SilentTruncationSuspected
-from agentctx.engine import options as telling
+from agentctx.engine import plan as telling
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens.counting import remembering
