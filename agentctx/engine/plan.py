@@ -22,7 +22,7 @@ from agentctx.budget import Budget, reserve_for_answer
 from agentctx.engine.cut import RULE, bind
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.reading import Reader
-from agentctx.engine.run_stages import Holder, due, mends, runs_in, writes_recap
+from agentctx.engine.run_stages import Holder, all_stages, due, mends, runs_in, writes_recap
 from agentctx.errors import NoBudget, UnknownModel
 from agentctx.message import Context, Message, Native
 from agentctx.protocols import (
@@ -260,7 +260,7 @@ _SLOW = "on_compact listener %r took more than %g seconds; the request goes on w
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.engine.plan.limiter")
 
 
-@frozen(eq=False)
+@frozen
 class OnCompact:
     """The subscriber that ``on_compact`` makes of a listener: a compaction is told in time, and off the event loop.
 
@@ -294,6 +294,15 @@ def on_compact_subscribers(on_compact: Listeners | None) -> tuple[OnCompact, ...
     """Return the subscribers that one listener makes, or several, or none."""
     listeners = on_compact if isinstance(on_compact, Sequence) else () if on_compact is None else (on_compact,)
     return tuple(map(OnCompact, listeners))
+
+
+def each_once(subscribers: Iterable[Subscriber]) -> tuple[Subscriber, ...]:
+    """Return the subscribers without those that equal one before."""
+    told: list[Subscriber] = []
+    for each in subscribers:
+        if each not in told:
+            told.append(each)
+    return tuple(told)
 
 
 def tell(subscribers: Iterable[Subscriber], event: Event) -> list[Telling]:
@@ -490,23 +499,28 @@ class Plan(Holder):
         return tuple(rule for plan in (self, *self._inner) for rule in plan.protect)
 
     @cached_property
+    def on_edited_prefix(self) -> ThinkingPolicy:
+        """What to do where an edit would part reasoning from its prefix: "drop" where the plan or an inner one asks."""
+        return "drop" if any(plan.thinking == "drop" for plan in (self, *self._inner)) else self.thinking
+
+    @cached_property
     def all_subscribers(self) -> tuple[Subscriber, ...]:
         """The plan's subscribers, and those of the pipelines within it, each once."""
-        return tuple({id(each): each for plan in (self, *self._inner) for each in plan.subscribers}.values())
+        return each_once(each for plan in (self, *self._inner) for each in plan.subscribers)
 
     @cached_property
     def _inner(self) -> tuple[Plan, ...]:
-        return tuple(stage for stage in _all_stages(self.stages) if isinstance(stage, Plan))
+        return tuple(stage for stage in all_stages(self.stages) if isinstance(stage, Plan))
 
     @cached_property
     def mending(self) -> tuple[ContextStrategy, ...]:
         """The stages whose texts refer to other messages."""
-        return tuple(stage for stage in _all_stages(self.stages) if mends(stage))
+        return tuple(stage for stage in all_stages(self.stages) if mends(stage))
 
     @cached_property
     def telling(self) -> tuple[ContextStrategy, ...]:
         """The stages that only tell in the recap what others left out, also those within stages; each once."""
-        leaves = (stage for stage in _all_stages(self.stages) if not stage.stages)
+        leaves = (stage for stage in all_stages(self.stages) if not stage.stages)
         telling = [stage for stage in leaves if writes_recap(stage) and not isinstance(stage, Summarizing)]
         return tuple(stage for place, stage in enumerate(telling) if stage not in telling[:place])
 
@@ -517,7 +531,9 @@ class Plan(Holder):
     @cached_property
     def _unconditional(self) -> tuple[Plan, ...]:
         """The pipelines directly within, whose stages run whenever its own do."""
-        return tuple(stage for stage in self.stages if isinstance(stage, Plan) and stage.budget is None)
+        return tuple(
+            stage for stage in self.stages if isinstance(stage, Plan) and stage.budget in (None, self.governing)
+        )
 
     def due(self, phase: Phase) -> tuple[ContextStrategy, ...]:
         """Return the stages that run in a phase of a step of this plan, in order."""
@@ -532,7 +548,8 @@ class Plan(Holder):
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for; its own store, summarizer and budget hold for them where it has them."""
-        store, summarizer = self.store or call.store, self.summarizer or call.summarizer
+        store = call.store if self.store is None else self.store
+        summarizer = call.summarizer if self.summarizer is None else self.summarizer
         inner, budget = call.internals, self.budget
         shelf, phase, limit = inner.shelf, inner.phase, call.limit
         if isinstance(shelf, StoreShelf) and store is not None:
@@ -585,23 +602,16 @@ class Plan(Holder):
             internals=CallInternals(
                 protect=bind(self.pinned, history_length, message_at) if self.pinned else (),
                 before=before,
-                thinking=self.thinking,
+                thinking=self.on_edited_prefix,
                 mending=self.mending,
                 governing=self.governing,
             ),
         )
 
 
-def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
-    """Stages, and the stages within them."""
-    for stage in stages:
-        yield stage
-        yield from _all_stages(stage.stages)
-
-
 def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
     """The budgets that stages carry; None for a stage that comes down to the one around it."""
-    for stage in _all_stages(stages):
+    for stage in all_stages(stages):
         if isinstance(stage, Plan) and stage.budget is None:
             continue  # its stages follow
         if hasattr(stage, "budget"):

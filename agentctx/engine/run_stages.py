@@ -193,8 +193,15 @@ class Holder(ContextStrategy):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run all its stages."""
-        mending = (*call.internals.mending, *filter(mends, self.stages))
+        mending = (*call.internals.mending, *filter(mends, all_stages(self.stages)))
         return await self.run_inner(run_alone, context, inside(call, phase=Phase.ONCE, governing=None, mending=mending))
+
+
+def all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
+    """Give stages, and the stages within them."""
+    for stage in stages:
+        yield stage
+        yield from all_stages(stage.stages)
 
 
 def runs_in(stage: ContextStrategy, phase: Phase, governing: Budget | None) -> bool:
@@ -287,15 +294,17 @@ class Trail:
         known = zip(self.context.messages, self.origins, strict=True)
         return frozenset([message.identity for message, origin in known if origin is not None and origin > last])
 
-    def widen(self, known: Context, origins: Sequence[int | None], made: dict[int, tuple[Message, Change]]) -> None:
+    def widen(
+        self, known: Sequence[Message], origins: Sequence[int | None], made: dict[int, tuple[Message, Change]]
+    ) -> None:
         """Let the stages see the whole request.
 
         Args:
-            known: It up to what they have seen so far.
+            known: Its messages up to those that they have seen so far.
             origins: As of the trail, of the messages in ``known``.
             made: As of the trail, of the messages in ``known``.
         """
-        self.context = known.with_messages((*known.messages, *self.context.messages))
+        self.context = self.context.with_messages((*known, *self.context.messages))
         self.origins = [*origins, *self.origins]
         self.made = made | self.made
         self.intact, self.start = self.start, 0

@@ -15,7 +15,17 @@ from agentctx.budget import Budget
 from agentctx.characters import shown
 from agentctx.economics import expected_forecast, priced
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
-from agentctx.engine.plan import Plan, Telling, as_budget, finish, finish_plain, logger, on_compact_subscribers, tell
+from agentctx.engine.plan import (
+    Plan,
+    Telling,
+    as_budget,
+    each_once,
+    finish,
+    finish_plain,
+    logger,
+    on_compact_subscribers,
+    tell,
+)
 from agentctx.engine.reading import as_list
 from agentctx.engine.usage import (
     LearnedLimits,
@@ -176,7 +186,7 @@ class Session:
         elif self.id is not None:
             check_conversation(self.plan.originals, self.id)
         state = State.empty(self.plan, self._model, self._format)
-        subscribers = (*self.plan.all_subscribers, *on_compact_subscribers(self._on_compact))
+        subscribers = each_once((*self.plan.all_subscribers, *on_compact_subscribers(self._on_compact)))
         self.internals = Internals(state, subscribers, self._clock)
 
     def __repr__(self) -> str:

@@ -396,7 +396,7 @@ class Step:
         """Let the stages see the whole view."""
         start, record = self.trail.start, self.record
         if start:
-            self.trail.widen(self.ctx.context(record.view[:start]), record.origins[:start], record.made)
+            self.trail.widen(record.view[:start], record.origins[:start], record.made)
 
     def left_out(self, reports: Sequence[StageReport]) -> tuple[int, int]:
         """How many messages of the history are gone, and how many tool calls in them; what repair took is not counted.

@@ -8,7 +8,7 @@ from attrs import define
 
 import agentctx
 from agentctx import Budget, Pipeline, Session, validate
-from agentctx.engine import plan as listeners, originals
+from agentctx.engine import originals, plan as listeners
 from agentctx.engine.summary import SummaryRecord
 from agentctx.marks import recap_of
 from agentctx.presets import assistant as for_talk, coding_agent, general, thrifty

@@ -1,8 +1,10 @@
 """Law 11: composing stages changes neither when they run, nor what they are called, nor what is sent."""
 
 import json
+from typing import ClassVar
 
 import pytest
+from attrs import evolve
 
 from agentctx import (
     Budget,
@@ -19,6 +21,7 @@ from agentctx import (
     TrimRounds,
     TruncateToolOutputs,
     When,
+    count,
     first_of,
     over,
     when,
@@ -26,6 +29,7 @@ from agentctx import (
 from agentctx.economics import pays_back
 from agentctx.presets import coding_agent
 from agentctx.stores import MemoryStore
+from agentctx.strategies import ReuseLines
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -286,3 +290,85 @@ async def test_a_late_result_with_words_beside_it_is_taken_nested_as_flat(words,
             [message["content"][0]["text"] for message in view] == ["word " * words, "also this"] for view in found
         )
     assert all(each == found[0] for each in found)
+
+
+class FirstToolOnly(ContextStrategy):
+    """Leaves the first tool, when something arrives."""
+
+    when: ClassVar[When] = When.ON_ARRIVAL
+
+    def apply(self, context, _call):
+        """Leave it."""
+        return evolve(context, tools=context.tools[:1])
+
+
+@pytest.mark.parametrize("stages", [(), (lambda context, _call: context,)], ids=["alone", "before one that looks"])
+async def test_tools_that_go_on_arrival_are_counted_as_they_are_sent(stages):
+    """Also at a step that looks at the whole view."""
+    tools = [
+        {"type": "function", "function": {"name": f"tool{n}", "parameters": {"type": "object"}}} for n in range(60)
+    ]
+    session = Pipeline(FirstToolOnly(), *stages, budget=Budget(500)).session(format="openai-chat")
+    history = transcript("openai-chat", user("task"))
+    for _ in range(3):
+        view = await session.prepare(history, tools=tools)
+        assert view.report.tokens_after == count(view.messages, tools=view.tools, format="openai-chat")
+        assert len(view.tools) == 1
+        history += transcript("openai-chat", assistant("a"), user("b"))
+
+
+@pytest.mark.parametrize("inner", [ReuseLines(), Pipeline(ReuseLines()), first_of(Pipeline(ReuseLines()))])
+async def test_a_pipeline_that_is_called_refers_to_nothing_that_it_takes_away(inner):
+    """However deep the stage stands that told of lines elsewhere."""
+    lines = "\n".join(f"line {n} of a file that is read twice, with words enough to be long" for n in range(40))
+    called = Pipeline(inner, TrimRounds(1))
+
+    async def through(context, call):
+        return await called(context, call)
+
+    turns = [user("task"), assistant(call("a", "read", {"path": "a"})), result("a", lines), user("go on")]
+    turns += [assistant(call("b", "read", {"path": "b"})), result("b", "other\n" + lines), user("go on")]
+    view = await Pipeline(through).prepare(transcript("openai-chat", *turns), format="openai-chat")
+    assert [each["content"] for each in view.messages if each["role"] == "tool"] == ["other\n" + lines]
+
+
+async def test_each_is_told_once_wherever_it_was_passed():
+    """A listener, and a method that subscribes; of the pipeline, of one within it, and of the session."""
+    messages = transcript("openai-chat", user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?"))
+    told, heard = [], []
+    pipeline = Pipeline(
+        Pipeline(TrimRounds(1), on_compact=told.append, subscribers=[heard.append]),
+        on_compact=told.append,
+        subscribers=[heard.append],
+    )
+    await pipeline.session(on_compact=told.append).prepare(messages)
+    assert (len(told), len(heard)) == (1, 1)
+
+
+async def test_an_empty_store_that_is_false_is_a_store():
+    """What an inner pipeline leaves out is kept in the inner one's store."""
+
+    class Empty(MemoryStore):
+        def __bool__(self):
+            return False
+
+    inner, outer = Empty(), MemoryStore()
+    messages = transcript("openai-chat", user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?"))
+    await Pipeline(Pipeline(TrimRounds(1), store=inner), store=outer).prepare(messages)
+    assert [bool(await store.handles()) for store in (inner, outer)] == [True, False]
+
+
+async def test_what_becomes_of_reasoning_holds_nested_as_flat():
+    """An inner pipeline that has it dropped has it dropped where it is a stage, too."""
+    history = [{"role": "user", "content": "task"}]
+    for n in range(10):
+        thought = {"type": "thinking", "thinking": "hm", "signature": f"s{n}"}
+        asked = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}
+        answer = {"type": "tool_result", "tool_use_id": f"c{n}", "content": "word " * 150}
+        history += [{"role": "assistant", "content": [thought, asked]}, {"role": "user", "content": [answer]}]
+    flat = Pipeline(FitContextWindow(), budget=Budget(3_000, trigger=0.5, target=0.2), thinking="drop")
+    sizes = []
+    for pipeline in (flat, Pipeline(flat)):
+        session = pipeline.session(format="anthropic", model="claude-opus-5-5")
+        sizes.append([(await session.prepare(history[:end])).report.tokens_after for end in range(1, 21, 2)])
+    assert sizes[0] == sizes[1]

@@ -7,10 +7,10 @@ import pytest
 from attrs import evolve
 from histories import FORMATS, plans
 from hypothesis import given, strategies as st
-from plans import write
+from plans import Say, Turn, write
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
-from agentctx.testing import assistant, call, history, result, user
+from agentctx.testing import assistant, call, history, result
 from agentctx.testing.fakes import FlakyError
 
 pytestmark = pytest.mark.anyio
@@ -125,7 +125,7 @@ MODELS = [
 def test_what_a_models_name_suggests_is_no_proof(data, format_name, model, mode):
     """Whatever the model is called, a conversation that begins with plain words is refused at no step of its own."""
     plan = data.draw(plans(format_name, max_rounds=4))
-    turns = (user("Task."), *(turn for turn in plan.turns if turn.role != "system"))
+    turns = (Turn("user", (Say("Task."),)), *(turn for turn in plan.turns if turn.role != "system"))
     ends = [end for end in range(1, len(turns) + 1) if turns[end - 1].role in ("user", "results")]
     loaded, with_tools = data.draw(st.sampled_from([None, *ends])), data.draw(st.booleans())
 
