@@ -18,21 +18,23 @@ from urllib.parse import parse_qs, unquote
 import anyio
 from attrs import Factory, define, evolve, field, frozen
 
+from agentctx.changes import Outcome
 from agentctx.characters import said_by
 from agentctx.engine.plan import is_async, logger, tell
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.engine.usage import LearnedLimits, OverflowLimit, is_one_prompt, prompt_tokens
-from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
+from agentctx.errors import AgentctxError, ConfigError, ContextOverflow, StageError
 from agentctx.formats.anthropic import Messages
 from agentctx.formats.bedrock import Converse
 from agentctx.formats.gemini import GenerateContent
 from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
 from agentctx.formats.overflow import SENTENCES, Overflow, classify_error
-from agentctx.formats.registry import Adapter, Body, RequestParts
+from agentctx.formats.registry import Adapter, Body, RequestParts, format_named
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.reports import OverflowMet, Report, UsageRecorded, View
+from agentctx.rules import find_violations
 from agentctx.session.conversations import holding, home_of
 from agentctx.session.lock import Deadlock, Work, blocking, within, works_around
 from agentctx.session.record import digest
@@ -506,8 +508,20 @@ class ModelCall:
     limits: StatelessLimits | None = None
 
     def written(self) -> dict[str, Any]:
-        """The request to send."""
-        return self.adapter.write(self.body, self.request, self.view)
+        """The request to send.
+
+        Raises:
+            StageError: If a stage has left out the tool that the caller asks the model to use.
+        """
+        written = self.adapter.write(self.body, self.request, self.view)
+        heads = [change for stage in self.view.report.stages for change in stage.head]
+        dropped_by = next((change.stage for change in heads if change.outcome is Outcome.DROPPED), None)
+        if dropped_by is not None:
+            wire = format_named(self.adapter.format)
+            for violation in find_violations(wire, written):
+                if "tool_choice" in violation.rule and violation not in find_violations(wire, self.body):
+                    raise StageError(dropped_by, f"tools: {violation.path}: {violation.message}")
+        return written
 
     async def shrink(self, error: BaseException) -> bool:
         """After an overflow: prepare a strictly smaller request, once; False when there is none.

@@ -6,6 +6,7 @@ what a stage did, from what it was given and what it returned.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
@@ -21,14 +22,14 @@ from agentctx.budget import Budget
 from agentctx.changes import By, Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.engine.originals import ELSEWHERE, Originals, StoreShelf, kept
 from agentctx.engine.repair import sendable
-from agentctx.errors import BrokenPair, EditedReasoning, LostProtected, StageError
+from agentctx.errors import BrokenPair, EditedReasoning, InvalidInput, LostProtected, StageError
 from agentctx.marks import Unsaid, recaps
 from agentctx.message import Context, Message, Native, Tool, ToolResult, flaw, is_marker_tool, without_marker
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, When, inside, is_ours
 from agentctx.reports import StageReport
 from agentctx.unit import MERGED, always, broken_pair, signed_thinking, words
 from agentctx.users_code import FAILURES, in_threads_of_their_own, offload
-from agentctx.wire_format import CacheMarkers, head_markers
+from agentctx.wire_format import CacheMarkers, WireFormat, head_markers
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
             raise
     if after is context:
         return Made(context, len(context.messages))
-    return await _checked(name or stage.name, context, after)
+    return await _checked(name or stage.name, context, after, None if is_ours(stage) else call)
 
 
 @frozen(eq=False, repr=False)
@@ -214,14 +215,38 @@ def due(stages: Iterable[ContextStrategy], call: Call) -> list[ContextStrategy]:
     return [stage for stage in stages if runs_in(stage, call.internals.phase, call.internals.governing)]
 
 
-async def _checked(name: str, before: Context, after: object) -> Made:
+def _defined(name: str, before: Sequence[Tool], tools: object, wire: WireFormat | None) -> tuple[Tool, ...]:
+    """The tools that a stage returned, each with a definition that says it; one of the stage's own is written."""
+    if not isinstance(tools, tuple):
+        raise StageError(name, f"tools: must be a tuple of tools, got {type(tools).__name__}")
+    for place, tool in enumerate(tools):
+        if not isinstance(tool, Tool):
+            raise StageError(name, f"tools[{place}]: must be a Tool, got {type(tool).__name__}")
+        if not isinstance(tool.name, str) or not isinstance(tool.description, str):
+            raise StageError(name, f"tools[{place}]: must have a text as name and description, got {tool!r:.80}")
+        if not isinstance(tool.parameters, Mapping | None):
+            raise StageError(name, f"tools[{place}].parameters: must be a JSON schema, got {tool.parameters!r:.80}")
+    names = [tool.name for tool in tools if tool.name]
+    twice = next((each for each, times in Counter(names).items() if times > 1), None)
+    if twice is not None and sum(tool.name == twice for tool in before) < names.count(twice):
+        raise StageError(name, f"tools: must be one of each name, got {twice!r} {names.count(twice)} times")
+    return tools if wire is None else tuple(_with_definition(name, tool, wire) for tool in tools)
+
+
+def _with_definition(name: str, tool: Tool, wire: WireFormat) -> Tool:
+    """A tool with a definition that says it."""
+    try:
+        said = () if tool.source is None else wire.read_tools([tool.source])
+    except InvalidInput as error:
+        raise StageError(name, f"the definition of the tool {tool.name!r}: {error}") from error
+    return tool if tool in said else evolve(tool, source=wire.write_tool(tool))
+
+
+async def _checked(name: str, before: Context, after: object, call: Call | None) -> Made:
     if not isinstance(after, Context):
         raise StageError(name, f"returned {type(after).__name__} instead of a Context")
-    if after.tools is not before.tools and not isinstance(after.tools, tuple):
-        raise StageError(name, f"tools: must be a tuple of tools, got {type(after.tools).__name__}")
-    wrong = next((place for place, tool in enumerate(after.tools) if not isinstance(tool, Tool)), None)
-    if after.tools is not before.tools and wrong is not None:
-        raise StageError(name, f"tools[{wrong}]: must be a Tool, got {type(after.tools[wrong]).__name__}")
+    if after.tools is not before.tools:
+        after = evolve(after, tools=_defined(name, before.tools, after.tools, None if call is None else call.wire))
     given: object = after.messages
     if not isinstance(given, tuple):
         if not isinstance(given, Iterable):
@@ -237,6 +262,12 @@ async def _checked(name: str, before: Context, after: object) -> Made:
             wrong = flaw(messages[place])
             if wrong is not None:
                 raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
+        if after.tools is not before.tools and call is not None and call.wire is not None:
+            left_out = {tool.name for tool in before.tools}.difference(tool.name for tool in after.tools)
+            if left_out and call.wire.capabilities(None, call.profile).called_tools:
+                asked = (each.name for message in messages for each in message.calls)
+                if (called := next((each for each in asked if each in left_out), None)) is not None:
+                    raise StageError(name, f"tools: must have {called!r}, since a call names it, for {call.format}")
 
     await offload(check, len(made))
     return Made(after, start)

@@ -819,7 +819,7 @@ def view_of(step: Step, given: Given, report: Report) -> View:
     record, chosen, ctx = step.record, step.trail.context, step.ctx
     system, tools = given.system, given.tools
     if chosen.tools is not ctx.given_head.tools:
-        tools = [tool.source for tool in chosen.tools]
+        tools = [tool.source for tool in chosen.tools] or None
     if chosen.system is not ctx.given_head.system:
         system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
     options = step.trail.asked or {}

@@ -13,6 +13,7 @@ import httpx2
 import openai
 import pytest
 import trustme
+from attrs import evolve
 from both_kinds import listed, now
 from client_histories import chat, items
 from openai import AsyncOpenAI, OpenAI
@@ -511,3 +512,29 @@ def test_anthropics_client_by_its_http_client(serve):
         answer = client.messages.create(model="claude-sonnet-5-5", max_tokens=50, messages=LONG[1:])
     assert answer.content[0].text == "Done."
     assert len(desk.requests) == 2
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_a_stage_that_leaves_out_the_tool_to_use_is_named(wrapped, serve, kind):
+    """The provider would refuse the request; another tool may go."""
+
+    def without(name):
+        def stage(context, _call):
+            return evolve(context, tools=tuple(each for each in context.tools if each.name != name))
+
+        return agentctx.Pipeline(stage)
+
+    desk, url = serve(chat_completions)
+    functions = [{"name": name, "parameters": {"type": "object"}} for name in ("read", "bash")]
+    asked = {
+        "tools": [{"type": "function", "function": function} for function in functions],
+        "tool_choice": {"type": "function", "function": {"name": "bash"}},
+    }
+    client = wrapped(kind, url, without("bash"))
+    with pytest.raises(agentctx.StageError, match=r"stage stage: tools: tool_choice: .*'bash'"):
+        await now(client.chat.completions.create(model="gpt-4o", messages=LONG, **asked))
+    assert not desk.requests
+    client = wrapped(kind, url, without("read"))
+    await now(client.chat.completions.create(model="gpt-4o", messages=LONG, **asked))
+    assert [each["function"]["name"] for each in desk.requests[0]["tools"]] == ["bash"]

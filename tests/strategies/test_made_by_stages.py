@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from attrs import evolve
 from plans import WRITERS
 
-from agentctx import Budget, Context, Message, Pipeline, StageError, Text, Tool, ToolCall, ToolResult, validate
-from agentctx.testing import assistant, call, result, transcript, user
+from agentctx import Budget, Context, Message, Pipeline, StageError, Text, Tool, ToolCall, ToolResult, count, validate
+from agentctx.formats.registry import format_named
+from agentctx.testing import assistant, call, history, result, transcript, user
 
 pytestmark = pytest.mark.anyio
 
@@ -102,6 +104,15 @@ REFUSED = {
     "ToolCall without an id or a name": put(*round_of("")),
     "is of the user and holds a call": put(Message("user", (ToolCall("zz", "read", "{}"),))),
     "messages: must be a tuple of messages, got int": lambda context, _call: Context(3, context.system),
+    "tools: must be one of each name, got 'x' 2 times": lambda context, _call: Context(
+        context.messages, context.system, (Tool("x"), Tool("x"))
+    ),
+    "tools[0].parameters: must be a JSON schema, got [1]": lambda context, _call: Context(
+        context.messages, context.system, (Tool("x", parameters=[1]),)
+    ),
+    "tools[0]: must have a text as name and description, got Tool(name=5": lambda context, _call: Context(
+        context.messages, context.system, (Tool(5),)
+    ),
     "tools[0]: must be a Tool, got str": lambda context, _call: Context(context.messages, context.system, ("read",)),
 }
 
@@ -141,3 +152,38 @@ async def test_messages_may_come_from_a_generator():
 
     view = await Pipeline(listed, tooled).prepare(transcript("openai-chat", *TURNS), format="openai-chat")
     assert type(view.context.messages) is tuple
+
+
+@pytest.mark.parametrize("format_name", WRITERS)
+async def test_a_tool_that_a_stage_makes_or_changes_goes_out_as_its_definition_says(preparing, format_name):
+    """In the format's own words; one that no stage changed is the caller's own object."""
+    schema = {"type": "object", "properties": {}}
+    passed = [Tool("read", "Read.", schema), Tool("bash", "Run.", schema)]
+    tools = history(format_name, user("task"), tools=passed).tools
+
+    def changed(context, _call):
+        first, second = context.tools
+        return evolve(context, tools=(first, evolve(second, name="run"), Tool("more", "Another.", schema)))
+
+    prepare = preparing(Pipeline(changed, budget=Budget(3_000)), format_name)
+    view = await prepare(transcript(format_name, *TURNS), tools=tools)
+    read = format_named(format_name).read_tools(view.tools)
+    assert list(read) == [passed[0], Tool("run", "Run.", schema), Tool("more", "Another.", schema)]
+    assert view.report.tokens_after == count(view.messages, tools=view.tools, system=view.system, format=format_name)
+
+
+def without_read(context, _call):
+    """Leave out the tool that was called."""
+    return evolve(context, tools=tuple(each for each in context.tools if each.name != "read"))
+
+
+@pytest.mark.parametrize("format_name", WRITERS)
+async def test_a_tool_that_was_called_goes_only_where_the_provider_does_not_ask_for_it(preparing, format_name):
+    """Converse refuses calls whose tool is not defined; elsewhere nothing is left of the tools."""
+    tools = history(format_name, user("task"), tools=[Tool("read", "Read.", {"type": "object"})]).tools
+    prepare = preparing(Pipeline(without_read, budget=Budget(3_000)), format_name)
+    if format_name == "bedrock":
+        with pytest.raises(StageError, match="tools: must have 'read', since a call names it"):
+            await prepare(transcript(format_name, *TURNS), tools=tools)
+    else:
+        assert (await prepare(transcript(format_name, *TURNS), tools=tools)).tools is None
