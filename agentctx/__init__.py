@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         StageReport as StageReport,
         View as View,
     )
-    from agentctx.session.lock import blocking as blocking
+    from agentctx.session.blocking import blocking as blocking
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
@@ -83,7 +83,7 @@ else:
         __name__,
         {
             "agentctx.checking": "count validate warmup",
-            "agentctx.session.lock": "blocking",
+            "agentctx.session.blocking": "blocking",
             "agentctx.clients.http": "async_http_client http_client",
             "agentctx.clients.wrap": "of wrap",
             "agentctx.conversion": "convert",

@@ -17,11 +17,9 @@ rules: of 137 secrets in a log these find all, detect-secrets 23; ``benchmarks/r
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import pairwise
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -40,6 +38,9 @@ _EXAMPLES = ("dist", "example", "sample", "template")
 @cache
 def _data() -> Mapping[str, Any]:
     """Read the shapes of secrets, and the words in their names."""
+    import tomllib  # noqa: PLC0415 - slow to load, and only needed where secrets are looked for
+    from pkgutil import get_data  # noqa: PLC0415 - as above
+
     data = tomllib.loads((get_data("agentctx", "secrets.toml") or b"").decode("utf-8"))
     return data | {name: frozenset(words) for name, words in data["names"].items()}
 

@@ -27,7 +27,7 @@ from agentctx.formats.anthropic import Messages
 from agentctx.formats.registry import api_path
 from agentctx.lazy import unmet
 from agentctx.message import Native
-from agentctx.session.lock import drive
+from agentctx.session.blocking import drive
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from agentctx.errors import AgentctxError, ConfigError, ContextOverflow
 from agentctx.formats.bedrock import Converse
 from agentctx.formats.overflow import classify_error
 from agentctx.message import Native
-from agentctx.session.lock import blocking, drive
+from agentctx.session.blocking import blocking, drive
 
 T = TypeVar("T")
 

@@ -50,7 +50,7 @@ from agentctx.formats.overflow import OVERFLOW
 from agentctx.formats.registry import get
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
-from agentctx.session.lock import drive
+from agentctx.session.blocking import drive
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 

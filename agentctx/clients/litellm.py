@@ -36,7 +36,7 @@ from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
 from agentctx.formats.registry import Adapter
 from agentctx.message import Native
-from agentctx.session.lock import drive
+from agentctx.session.blocking import drive
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.formats.overflow import classify_error
 from agentctx.formats.registry import Adapter, Body, get
 from agentctx.message import Native
-from agentctx.session.lock import blocking, drive
+from agentctx.session.blocking import blocking, drive
 
 P = ParamSpec("P")
 T = TypeVar("T")

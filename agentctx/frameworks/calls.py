@@ -24,8 +24,9 @@ from agentctx.lazy import unmet
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
 from agentctx.reports import Report, View
+from agentctx.session.blocking import blocking
 from agentctx.session.conversations import UnnamedSessions
-from agentctx.session.lock import blocking, works_around
+from agentctx.session.lock import works_around
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 from agentctx.validators import must_be

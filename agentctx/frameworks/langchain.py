@@ -8,7 +8,7 @@ from typing import Any
 from agentctx.frameworks.calls import Converted, ModelCalls, PreparedCall, Request, chat_tool, missing
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
-from agentctx.session.lock import blocking
+from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 
 try:

@@ -29,7 +29,7 @@ from agentctx.frameworks.calls import (
 )
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
-from agentctx.session.lock import blocking
+from agentctx.session.blocking import blocking
 from agentctx.session.sessions import Sessions
 
 try:

@@ -131,7 +131,7 @@ def agentctx_laws() -> HoldToLaws:
 
     It is a plain function, for plain tests and async ones.
     """
-    from agentctx.session.lock import blocking  # noqa: PLC0415 - heavy: when it is used
+    from agentctx.session.blocking import blocking  # noqa: PLC0415 - heavy: when it is used
     from agentctx.testing import check_laws_on  # noqa: PLC0415 - heavy: when it is used
 
     def hold(strategy: ContextStrategy, *sources: str | PathLike[str], **options: Native) -> int:  # as above

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, Pipeline, count
 from agentctx.presets import assistant, coding_agent, general, thrifty
-from agentctx.session.lock import blocking
+from agentctx.session.blocking import blocking
 from agentctx.testing import assistant as says, call, result, transcript, user
 
 PRESETS = [assistant, coding_agent, general, thrifty]

@@ -10,8 +10,8 @@ from agentctx.clients.model_call import Incoming
 from agentctx.errors import StoreUnavailable
 from agentctx.formats.registry import RequestParts, format_named
 from agentctx.proxy import Histories, SharedHistories
+from agentctx.session.blocking import drive
 from agentctx.session.conversations import history_of
-from agentctx.session.lock import drive
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 
