@@ -357,7 +357,7 @@ class TakenMeanwhile(list):
 
 def test_threads_that_want_the_same_idle_loop_get_one_each(monkeypatch):
     """A call whose event loop another thread took in the moment between starts one of its own."""
-    monkeypatch.setattr("agentctx.session.lock._idle", TakenMeanwhile())
+    monkeypatch.setattr("agentctx.session.blocking._idle", TakenMeanwhile())
     assert agentctx.blocking(anyio.sleep, 0) is None
 
 
