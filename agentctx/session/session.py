@@ -379,7 +379,8 @@ class Session:
         above = f"{self.id or 'session'}/"
         own = str(inner.children) if id is None else id.removeprefix(above)
         name = above + own if id is None or tells_apart(self.plan.originals) else id
-        session = Session(self.plan, self.model, self.format, name, self._on_compact, inner.clock)
+        session = Session(self.plan, self.model, self.format, name, clock=inner.clock)
+        session.internals.subscribers = inner.subscribers
         limits_by_model = inner.state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
         session.internals.state = State.empty(self.plan, self.model, self.format, limits_by_model)
         return session

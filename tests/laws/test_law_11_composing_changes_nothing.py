@@ -28,6 +28,7 @@ from agentctx import (
 )
 from agentctx.economics import pays_back
 from agentctx.presets import coding_agent
+from agentctx.session.conversations import beginning_as
 from agentctx.stores import MemoryStore
 from agentctx.strategies import ReuseLines
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
@@ -343,6 +344,20 @@ async def test_each_is_told_once_wherever_it_was_passed():
     )
     await pipeline.session(on_compact=told.append).prepare(messages)
     assert (len(told), len(heard)) == (1, 1)
+
+
+async def test_a_child_of_a_conversation_that_began_beside_another_is_told():
+    """A wrapped client's second conversation has the listeners of the first, and so has a child of it."""
+    messages = transcript("openai-chat", user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?"))
+    told = []
+
+    def shorter(context, _call):
+        return context.with_messages((*context.messages[:1], *context.messages[3:]))
+
+    first = Pipeline(shorter).session(on_compact=told.append)
+    for session in (first.child(Budget(500)), beginning_as(first, "second").child(Budget(500))):
+        await session.prepare(messages)
+    assert len(told) == 2
 
 
 async def test_an_empty_store_that_is_false_is_a_store():
