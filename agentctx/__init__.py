@@ -71,11 +71,10 @@ if TYPE_CHECKING:
         Tiered as Tiered,
         TrimRounds as TrimRounds,
     )
-    from agentctx.strategies.fit_context_window import FitContextWindow as FitContextWindow
+    from agentctx.strategies.fit import FitContextWindow as FitContextWindow, TruncateToolOutputs as TruncateToolOutputs
     from agentctx.strategies.ledger import Ledger as Ledger
     from agentctx.strategies.pack import Pack as Pack
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers as PlaceCacheMarkers
-    from agentctx.strategies.truncate import TruncateToolOutputs as TruncateToolOutputs
     from agentctx.strategies.when import first_of as first_of, over as over, when as when
     from agentctx.unit import Unit as Unit, units as units
 else:
@@ -106,10 +105,9 @@ else:
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",
             "agentctx.strategies.drop_units": "ClearToolResults Tiered TrimRounds",
-            "agentctx.strategies.fit_context_window": "FitContextWindow",
             "agentctx.strategies.pack": "Pack",
             "agentctx.strategies.place_cache_markers": "PlaceCacheMarkers",
-            "agentctx.strategies.truncate": "TruncateToolOutputs",
+            "agentctx.strategies.fit": "FitContextWindow TruncateToolOutputs",
             "agentctx.strategies.when": "first_of over when",
         },
     )

@@ -34,9 +34,8 @@ from agentctx.protocols import (
     inside,
 )
 from agentctx.reports import StepPrepared, StepRefused, View
-from agentctx.session.lock import Work, within
 from agentctx.session.step import take_step
-from agentctx.session.step_context import Given, State
+from agentctx.session.step_context import Given, State, Work, within
 from agentctx.tokens.counting import as_counter
 from agentctx.unit import POLICIES, ProtectRule, ThinkingPolicy
 from agentctx.validators import one_of

@@ -54,13 +54,12 @@ from agentctx.strategies.drop_units import (
     TrimRounds,
     TruncateOldest,
 )
-from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.fit import CompactJson, FitContextWindow, TabulateJson, TruncateToolOutputs
 from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.ledger import Ledger
 from agentctx.strategies.pack import STRATEGIES, Pack, Weights
 from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.summarize import Summarize
-from agentctx.strategies.truncate import CompactJson, TabulateJson, TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.fakes import fixed_summarizer
 from agentctx.testing.writers import History

@@ -37,11 +37,10 @@ from agentctx.reports import OverflowMet, Report, UsageRecorded, View
 from agentctx.rules import find_violations
 from agentctx.session.blocking import blocking
 from agentctx.session.conversations import holding, home_of
-from agentctx.session.lock import Deadlock, Work, within, works_around
 from agentctx.session.record import digest
 from agentctx.session.session import Session, current, forget_limit, recover_call, save
 from agentctx.session.sessions import Sessions
-from agentctx.session.step_context import Given
+from agentctx.session.step_context import Deadlock, Given, Work, within, works_around
 from agentctx.validators import MustBe, a, function, holds
 
 Provider = Literal["openai", "anthropic", "gemini", "bedrock"]

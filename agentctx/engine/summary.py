@@ -32,12 +32,11 @@ from agentctx.engine.shrink import Cut, cut_to_tokens
 from agentctx.errors import ContextOverflow, SummaryError
 from agentctx.formats.native import clean_text
 from agentctx.formats.overflow import classify_error
-from agentctx.hidden_text import NO_WIDTH
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import Recap, is_recap, quoted, recap_of
 from agentctx.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.protocols import Call, Summarizer, name_of
-from agentctx.secrets import Redactor, failing_closed, redact_secrets
+from agentctx.secrets import NO_WIDTH, Redactor, failing_closed, redact_secrets
 from agentctx.unit import has_user_words, units
 from agentctx.users_code import offload
 

@@ -13,9 +13,9 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.cache_markers import CONTROL_MARKERS
 from agentctx.formats.native import (
     ALSO,
+    CONTROL_MARKERS,
     PDF,
     PICTURES,
     Parts,

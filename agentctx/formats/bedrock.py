@@ -17,11 +17,11 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.cache_markers import MOST, for_minutes, ttl_of
 from agentctx.formats.native import (
     ALSO,
     FILMS,
     HEARD,
+    MOST,
     NO_ANSWER,
     NOT_JSON,
     OPEN_MODELS,
@@ -34,6 +34,7 @@ from agentctx.formats.native import (
     fields,
     fields_or_none,
     finite_json,
+    for_minutes,
     json_object,
     json_of,
     mapping_or_none,
@@ -46,6 +47,7 @@ from agentctx.formats.native import (
     spoken,
     string_of,
     tool_as_read,
+    ttl_of,
     with_object,
     words_of,
 )

@@ -19,7 +19,6 @@ from attrs import evolve, field, frozen
 
 from agentctx.errors import InvalidInput
 from agentctx.formats import dialects
-from agentctx.formats.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.formats.dialects import DIALECTS, FRAMEWORK, Dialect, dialect_of
 from agentctx.formats.native import (
     CERTAIN,
@@ -31,8 +30,11 @@ from agentctx.formats.native import (
     PICTURES,
     POSSIBLE,
     SOUNDS,
+    KeyMarkers,
     as_mapping,
+    breakpoint_of,
     clean_text,
+    control,
     finite_json,
     is_strict,
     located,

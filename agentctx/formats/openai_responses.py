@@ -15,7 +15,6 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.errors import InvalidInput
-from agentctx.formats.cache_markers import KeyMarkers, breakpoint_of
 from agentctx.formats.native import (
     CERTAIN,
     IMPOSSIBLE,
@@ -24,7 +23,9 @@ from agentctx.formats.native import (
     PDF,
     PICTURES,
     POSSIBLE,
+    KeyMarkers,
     as_mapping,
+    breakpoint_of,
     fields_of,
     fields_or_none,
     is_strict,

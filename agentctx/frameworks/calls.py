@@ -26,9 +26,9 @@ from agentctx.pipeline import Pipeline
 from agentctx.reports import Report, View
 from agentctx.session.blocking import blocking
 from agentctx.session.conversations import UnnamedSessions
-from agentctx.session.lock import works_around
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
+from agentctx.session.step_context import works_around
 from agentctx.validators import must_be
 
 A = TypeVar("A")

@@ -54,7 +54,7 @@ from agentctx.proxy.upstream import (
 )
 from agentctx.session.conversations import Histories
 from agentctx.stores import ConversationStore
-from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.fit import FitContextWindow
 
 MOST_REASONS = 50
 """For so many reasons the log says why a model call was not prepared."""

@@ -22,7 +22,7 @@ from anyio.from_thread import BlockingPortal
 from agentctx.characters import shown
 from agentctx.errors import ConfigError
 from agentctx.message import Native
-from agentctx.session.lock import blocking_the_thread
+from agentctx.session.step_context import blocking_the_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")

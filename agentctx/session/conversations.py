@@ -34,7 +34,7 @@ from attrs import define, field, frozen
 
 from agentctx.engine.plan import logger
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
-from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import unmarked
 from agentctx.formats.registry import RequestParts, format_named
 from agentctx.message import CONTROL, ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.plain import from_plain, to_plain

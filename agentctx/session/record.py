@@ -19,8 +19,7 @@ from agentctx.changes import Change, ChangeLog, ChangesInForce, Outcome, numbers
 from agentctx.engine.reading import first_unanswered_call, whole_until
 from agentctx.engine.repair import Earlier, names_of
 from agentctx.errors import InvalidInput
-from agentctx.formats.cache_markers import unmarked
-from agentctx.formats.native import BYTES, PLAIN, mapping_or_none, snapshot
+from agentctx.formats.native import BYTES, PLAIN, mapping_or_none, snapshot, unmarked
 from agentctx.marks import recaps, stands_for
 from agentctx.message import ROLES, SYSTEM_ROLES, Message, Native, Noted, ToolCall, noted_in, with_marks
 from agentctx.tokens.media import base64_of

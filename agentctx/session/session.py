@@ -50,9 +50,8 @@ from agentctx.reports import (
     View,
 )
 from agentctx.session.dump import StateForm, dump_state, load_state, opened
-from agentctx.session.lock import AROUND, SessionLock, Work, within, works_around
 from agentctx.session.step import take_step
-from agentctx.session.step_context import Beginning, Given, State
+from agentctx.session.step_context import AROUND, Beginning, Given, SessionLock, State, Work, within, works_around
 from agentctx.users_code import time_of
 
 Take = Callable[[], Awaitable[list[tuple[View, int]]]]

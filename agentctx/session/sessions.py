@@ -27,8 +27,8 @@ from agentctx.message import Native
 from agentctx.protocols import StateStore
 from agentctx.reports import SessionClosed, SessionOpened
 from agentctx.session.keeping import StateKeeper
-from agentctx.session.lock import AROUND, SessionLock, Work
 from agentctx.session.session import Session, refresh, save
+from agentctx.session.step_context import AROUND, SessionLock, Work
 from agentctx.stores.redacting import RedactingStore
 from agentctx.users_code import time_of
 from agentctx.validators import MustBe, a, methods, must_be, numeric, whole_number

@@ -13,9 +13,17 @@ from attrs import evolve
 from agentctx.budget import Budget
 from agentctx.changes import ChangeLog, ChangesInForce, Outcome, first_changed
 from agentctx.economics import bill, found_again
-from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, relief
 from agentctx.engine.cut import lay_out
-from agentctx.engine.guarantee import DropForeignReasoning, guarantee, is_go_on, refuse_empty
+from agentctx.engine.guarantee import (
+    DropForeignReasoning,
+    LiftCacheMarkers,
+    allowed,
+    carries_refused,
+    guarantee,
+    is_go_on,
+    refuse_empty,
+    relief,
+)
 from agentctx.engine.reading import Viewed, begins_at, naming_what_is_too_deep, place_of, tail_of, write_native
 from agentctx.engine.recap import reserved
 from agentctx.engine.repair import (
@@ -31,8 +39,7 @@ from agentctx.engine.repair import (
 )
 from agentctx.engine.run_stages import Adjustment, Trail, keep_originals, mend, run_stage, writes_recap
 from agentctx.errors import ContextOverflow
-from agentctx.formats.cache_markers import Marked, find_marked
-from agentctx.formats.native import snapshot
+from agentctx.formats.native import Marked, find_marked, snapshot
 from agentctx.marks import has_marks
 from agentctx.message import ROLES, Context, Message, Native
 from agentctx.protocols import Call, ContextStrategy, Phase, floor_of, inside

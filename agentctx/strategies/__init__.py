@@ -27,6 +27,11 @@ if TYPE_CHECKING:
         Strict as Strict,
         TruncateOldest as TruncateOldest,
     )
+    from agentctx.strategies.fit import (
+        CompactJson as CompactJson,
+        Offload as Offload,
+        TabulateJson as TabulateJson,
+    )
     from agentctx.strategies.fold_output import FoldOutput as FoldOutput
     from agentctx.strategies.ledger import (
         ArtifactTrail as ArtifactTrail,
@@ -41,11 +46,6 @@ if TYPE_CHECKING:
         LiteLLMSummarizer as LiteLLMSummarizer,
         OpenAISummarizer as OpenAISummarizer,
         Summarize as Summarize,
-    )
-    from agentctx.strategies.truncate import (
-        CompactJson as CompactJson,
-        Offload as Offload,
-        TabulateJson as TabulateJson,
     )
     from agentctx.strategies.values import (
         Extractor as Extractor,
@@ -70,7 +70,7 @@ else:
             "agentctx.strategies.fold_output": "FoldOutput",
             "agentctx.strategies.pack": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
-            "agentctx.strategies.truncate": "CompactJson Offload TabulateJson",
+            "agentctx.strategies.fit": "CompactJson Offload TabulateJson",
             "agentctx.strategies.ledger": "ArtifactTrail Memory Sections trail_in",
             "agentctx.strategies.summarize": ("AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer Summarize"),
             "agentctx.strategies.values": "Extractor Kind Value told_of values_in",

@@ -22,7 +22,7 @@ from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit,
 from agentctx.message import Context, Mark, Message, Part, Text, ToolResult, texts_in
 from agentctx.protocols import Call, TokenCounter, library_stage
 from agentctx.reports import View
-from agentctx.strategies.truncate import RewriteResults
+from agentctx.strategies.fit import RewriteResults
 from agentctx.validators import TEXTS, whole_number
 
 DICTIONARY = (

@@ -26,7 +26,7 @@ from agentctx.lazy import lazy_pattern
 from agentctx.marks import few_numbers, marked, without_blanks
 from agentctx.message import Mark, Text
 from agentctx.protocols import Call, library_stage
-from agentctx.strategies.truncate import AnsweredCall, Pointer, RewriteResults
+from agentctx.strategies.fit import AnsweredCall, Pointer, RewriteResults
 from agentctx.validators import NAMES, as_names, must_be, whole_number
 
 Marking = Callable[[str], str]

@@ -107,6 +107,11 @@ class Ledger(ContextStrategy):
     max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
     redact: Redactor = field(default=redact_secrets, validator=REDACTOR, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
+    _memory: Memory = field(init=False, repr=False, eq=False)
+
+    @_memory.default
+    def _remembering(self) -> Memory:
+        return Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
 
     def reserves(self, call: Call, /) -> int:
         """The room for both sections, less where so little was said that they cannot fill it, more for changed files.
@@ -122,8 +127,7 @@ class Ledger(ContextStrategy):
     def _for_changed(self, start: Context, call: Call) -> int:
         """The room in which all files that were changed so far are named."""
         try:
-            memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
-            told = memory.changed(start.messages, _earlier(call), call.meter.counter)
+            told = self._memory.changed(start.messages, _earlier(call), call.meter.counter)
         except SummaryError:  # nothing new will be told either
             return 0
         return call.meter.counter.count(told) + call.meter.counter.count(_HEADINGS) if told else 0
@@ -163,9 +167,8 @@ class Ledger(ContextStrategy):
             for_handles = 0 if HANDLES in left.recap.sections else room_for_handles(call)
             wanted = min(wanted, room - for_handles - HEADER - besides)
             most = max(0, room - call.count(left.recap.with_section(VALUES, "").with_section(TRAIL, " x").written()))
-        memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
         try:
-            told = memory.after(
+            told = self._memory.after(
                 _originals(left, call),
                 visible if context.system is None else (context.system, *visible),
                 known,

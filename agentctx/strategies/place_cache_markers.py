@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.engine.cache_markers import PlacesMarkers, as_read, in_order
-from agentctx.formats.cache_markers import Marked, find_marked
+from agentctx.engine.guarantee import PlacesMarkers, as_read, in_order
+from agentctx.formats.native import Marked, find_marked
 from agentctx.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
 from agentctx.protocols import Call, When, library_stage
 from agentctx.unit import first_task

@@ -18,8 +18,7 @@ from agentctx.characters import on_one_line
 from agentctx.engine.plan import as_budget
 from agentctx.engine.reading import Reader, reader
 from agentctx.engine.run_stages import UNSAID
-from agentctx.formats.cache_markers import unmarked
-from agentctx.formats.native import as_mapping, mapping_or_none
+from agentctx.formats.native import as_mapping, mapping_or_none, unmarked
 from agentctx.formats.registry import messages_of
 from agentctx.json_text import compact, tabulate
 from agentctx.marks import Recap, is_recap, written_out

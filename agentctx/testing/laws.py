@@ -40,7 +40,7 @@ from agentctx.errors import (
     StageError,
     StoreError,
 )
-from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import unmarked
 from agentctx.message import SYSTEM_ROLES, Context, Message, Native, Text, Thinking
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, CallInternals, ContextStrategy, Listener, Store, TokenCounter

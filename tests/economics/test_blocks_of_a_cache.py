@@ -9,7 +9,7 @@ from attrs import evolve
 from agentctx import Context, Message, Opaque, Pipeline
 from agentctx.economics import CacheSimulator, PromptReader, made_forecast
 from agentctx.engine.reading import reader
-from agentctx.formats.cache_markers import CONTROL_MARKERS
+from agentctx.formats.native import CONTROL_MARKERS
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.protocols import Call

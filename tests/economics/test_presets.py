@@ -25,9 +25,9 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, PromptReader, Usage, cache_cold, cost, pays_back
-from agentctx.engine.cache_markers import PlacesMarkers
+from agentctx.engine.guarantee import PlacesMarkers
 from agentctx.engine.reading import reader
-from agentctx.formats.cache_markers import CONTROL_MARKERS, unmarked
+from agentctx.formats.native import CONTROL_MARKERS, unmarked
 from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, general, thrifty

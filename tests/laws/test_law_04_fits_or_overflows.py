@@ -19,7 +19,7 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import unmarked
 from agentctx.presets import coding_agent
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.laws import Scenario, fits_or_overflows

@@ -39,7 +39,7 @@ from agentctx.engine.cut import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
 from agentctx.engine.run_stages import LEGAL_FIRST
-from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import unmarked
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing.assertions import PassedIn, outcomes, report_errors, text_of, texts_of

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentctx.session.lock import SessionLock, Work
+from agentctx.session.step_context import SessionLock, Work
 
 pytestmark = pytest.mark.both_loops
 

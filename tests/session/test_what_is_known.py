@@ -11,7 +11,7 @@ from histories import histories
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
-from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import unmarked
 from agentctx.message import ROLES
 from agentctx.session.record import Record, UnsaidSince, call_ids
 from agentctx.testing import assistant, transcript, user

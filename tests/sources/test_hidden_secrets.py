@@ -7,7 +7,7 @@ from unicodedata import category
 import pytest
 
 from agentctx import secrets
-from agentctx.hidden_text import joined, without_escapes
+from agentctx.secrets import joined, without_escapes
 from agentctx.sources import redact_secrets
 
 

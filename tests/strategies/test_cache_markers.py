@@ -22,7 +22,7 @@ from agentctx import (
     validate,
 )
 from agentctx.engine.reading import reader
-from agentctx.formats.cache_markers import unmarked
+from agentctx.formats.native import unmarked
 from agentctx.testing.assertions import PassedIn, report_errors
 from agentctx.tokens import FixedCounter
 

@@ -9,10 +9,10 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, count
-from agentctx.later_lines import later_runs, said
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded
+from agentctx.strategies.drop_superseded import later_runs, said
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 
 pytestmark = pytest.mark.anyio

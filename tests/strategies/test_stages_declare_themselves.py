@@ -22,7 +22,7 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.engine.cache_markers import PlacesMarkers
+from agentctx.engine.guarantee import PlacesMarkers
 from agentctx.protocols import Phase
 from agentctx.testing import assistant, transcript, user
 from agentctx.tokens.counting import HeuristicCounter, MessageMeter
