@@ -19,10 +19,9 @@ from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import ClearToolResults, ShrinkArguments
 from agentctx.strategies.fit import CompactJson, FitContextWindow, TabulateJson, TruncateToolOutputs
 from agentctx.strategies.fold_output import FoldOutput
-from agentctx.strategies.ledger import Ledger
+from agentctx.strategies.ledger import Ledger, told_of
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.reuse_lines import ReuseLines
-from agentctx.strategies.values import told_of
 from agentctx.strategies.when import when
 from agentctx.unit import has_user_words
 

@@ -1,7 +1,7 @@
 """What tool calls did: to a file, or by running a command.
 
-It is told by the names and the arguments of well-known tools (``artifacts_in``), and of a shell command as far as its
-words say it (``shell_files``).
+It is told by the names and the arguments of well-known tools (``artifacts_in``, ``tools.toml``), and of a shell command
+as far as its words say it (``shell_files``). ``ArtifactTrail`` tells it on a few lines, which ``trail_in`` reads back.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from itertools import chain
+from pkgutil import get_data
 from posixpath import join, normpath
 from shlex import shlex
+from typing import Any
 from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.errors import ConfigError
+from agentctx.lazy import lazy_pattern
+from agentctx.marks import OPEN_QUOTE, TERM, quoted, unquoted
 from agentctx.message import Message, ToolCall, ToolResult
+from agentctx.protocols import TokenCounter
 
 
 class Did(StrEnum):
@@ -93,6 +99,24 @@ Artifact = FileEvent | RunEvent
 """What a call left behind."""
 
 
+@cache
+def _tools() -> Mapping[str, Any]:
+    """What tools of agents are called, as ``tools.toml`` tells it."""
+    import tomllib  # noqa: PLC0415 - slow to load, and only needed where calls are read
+
+    return tomllib.loads((get_data("agentctx.engine", "tools.toml") or b"").decode("utf-8"))
+
+
+@cache
+def _names(*kinds: str) -> frozenset[str]:
+    return frozenset(name for kind in kinds for name in _tools()[kind])
+
+
+@cache
+def _by_words(kind: str) -> Mapping[str, Did]:
+    return {word: Did(did) for did, words in _tools()[kind].items() for word in words}
+
+
 def in_folder(folder: str, path: str) -> str:
     """A path from the root, when the folder is known."""
     if not folder or path.startswith(("/", "~", "$")) or path[1:2] == ":":
@@ -149,9 +173,6 @@ _WRITES = re.compile(
 _COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*$")
 _OPERATOR = re.compile(r"[();<>|&\n]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_READERS = frozenset(["bat", "cat", "head", "less", "more", "nl", "tail", "wc"])
-_WRAPPERS = frozenset(["builtin", "command", "env", "exec", "nice", "nohup", "sudo", "time", "timeout", "xargs"])
-_FORMATTERS = frozenset(["black", "gofmt", "gofumpt", "goimports", "isort", "prettier", "rustfmt"])
 _NOWHERE = ("/dev/", "&", "$", "-")
 
 
@@ -225,9 +246,9 @@ def _pipelines(command: str) -> Iterator[list[list[str]]]:
 
 def _unwrapped(words: Sequence[str]) -> list[str]:
     place = 0
-    while place < len(words) and (_ASSIGNMENT.match(words[place]) or words[place] in _WRAPPERS):
+    while place < len(words) and (_ASSIGNMENT.match(words[place]) or words[place] in _names("wrappers")):
         place += 1
-        while place < len(words) and words[place - 1] in _WRAPPERS and (words[place][:1] in "-0123456789"):
+        while place < len(words) and words[place - 1] in _names("wrappers") and (words[place][:1] in "-0123456789"):
             place += 1
     return list(words[place:])
 
@@ -269,9 +290,11 @@ def _files_named(words: list[str]) -> Iterator[FileEvent]:
         yield from _moved(files, Did.RENAMED if name == "mv" else Did.CREATED)
     elif name in ("sed", "perl"):
         yield from _of_sed(name, flags, files)
-    elif name in _FORMATTERS and (name in ("black", "isort", "rustfmt") or {"-w", "--write", "-l -w"} & set(flags)):
+    elif name in _names("formatters") and (
+        name in ("black", "isort", "rustfmt") or {"-w", "--write", "-l -w"} & set(flags)
+    ):
         yield from (FileEvent(file, Did.EDITED) for file in files if "." in file.rpartition("/")[2].strip("."))
-    elif name in _READERS:
+    elif name in _names("readers"):
         yield from (FileEvent(file, Did.READ) for file in files if not file.isdigit())
 
 
@@ -316,68 +339,30 @@ _IN_PLACE = re.compile(r"[Enrpse]{0,4}i")
 _SCRIPT = re.compile(r"[\s;{}\\*|^$]|^[\d,$]*[pdq]?$|^s(?P<sign>\W).*(?P=sign)")
 
 
-_QUIET = frozenset(
-    {
-        *("awk", "bat", "cat", "cd", "column", "cut", "date", "diff", "dirname"),
-        *("echo", "env", "file", "find", "grep", "head", "jq", "less", "ls"),
-        *("nl", "printf", "pwd", "rg", "sed", "sort", "stat", "tail", "test"),
-        *("tr", "tree", "true", "uniq", "wc", "which", "xargs"),
-    }
-)
-_QUIET_GIT = frozenset(
-    {
-        *("blame", "branch", "config", "diff", "grep", "log", "ls-files", "remote", "rev-parse"),
-        *("show", "status"),
-    }
-)
-
-
 def runs_something(command: str) -> bool:
     """Whether a command does more than look at what is there."""
     for words in _read_commands(command):
         name = words[0].rpartition("/")[2]
         if name == "git":
-            looks = not _QUIET_GIT.isdisjoint(words[1:4])
+            looks = not _names("quiet_git").isdisjoint(words[1:4])
         elif name == "sed":
             looks = not any(_IN_PLACE.match(word[1:]) for word in words[1:2] if word.startswith("-"))
         else:
-            looks = name in _QUIET
+            looks = name in _names("quiet")
         if not looks:
             return True
     return False
 
 
-_SETTINGS = frozenset(
-    {
-        *(
-            ".",
-            "alias",
-            "cd",
-            "conda",
-            "deactivate",
-            "eval",
-            "export",
-            "hash",
-            "module",
-            "nvm",
-            "popd",
-            "pushd",
-            "pyenv",
-        ),
-        *("set", "shopt", "source", "ulimit", "umask", "unalias", "unset", "workon"),
-    }
-)
-
-
 def settings_in(command: str) -> list[str]:
     """The commands in one that change how later ones run in the same shell: its folder, its environment."""
-    return [" ".join(words) for words in _read_commands(command) if words[0] in _SETTINGS]
+    return [" ".join(words) for words in _read_commands(command) if words[0] in _names("settings")]
 
 
 def prints_once(command: str) -> bool:
     """Whether one thing alone prints in a command: what a pipe ends with."""
     read = _without_heredocs(command)
-    printing = (each for each in _pipelines(read[:LONGEST_COMMAND]) if each[0][0] not in _SETTINGS)
+    printing = (each for each in _pipelines(read[:LONGEST_COMMAND]) if each[0][0] not in _names("settings"))
     return len(read) <= LONGEST_COMMAND and sum(1 for _ in printing) <= 1
 
 
@@ -408,61 +393,22 @@ def ran_through(result: ToolResult | None) -> bool:
 def names_file(call: ToolCall) -> bool:
     """Whether a call names a file for a tool that is no shell."""
     arguments = _arguments(call)
-    return not isinstance(arguments, str) and not shell_run_of(call)[0] and bool(_first(arguments, _PATHS))
-
-
-_SEARCHES = frozenset(["egrep", "fgrep", "grep", "rg", "ripgrep", "search", "zgrep"])
+    return not isinstance(arguments, str) and not shell_run_of(call)[0] and bool(_first(arguments, "paths"))
 
 
 def is_search(call: ToolCall) -> bool:
     """Whether a call looks for lines in files, and does nothing else."""
     command, _ = shell_run_of(call)
     if not command:
-        return bool(_SEARCHES & set(_words(call.name)))
+        return bool(_names("searches") & set(_words(call.name)))
     named = (words[1:2] if words[0] == "git" else [words[0].rpartition("/")[2]] for words in _read_commands(command))
-    return not runs_something(command) and any(_SEARCHES & set(each) for each in named)
+    return not runs_something(command) and any(_names("searches") & set(each) for each in named)
 
 
 ArtifactRule = Callable[[ToolCall, ToolResult | None], Iterable[Artifact] | None]
 """What a call of one's own tool did; None: what the library takes it for."""
 
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_VERBS: Mapping[str, Did] = {
-    **dict.fromkeys(("read", "view", "open", "cat", "get", "show", "load"), Did.READ),
-    **dict.fromkeys(("write", "save", "put", "overwrite"), Did.WRITTEN),
-    **dict.fromkeys(
-        ("edit", "replace", "insert", "update", "patch", "modify", "append", "apply", "multi", "undo"), Did.EDITED
-    ),
-    **dict.fromkeys(("create", "add", "new", "touch", "make"), Did.CREATED),
-    **dict.fromkeys(("delete", "remove", "rm", "unlink"), Did.DELETED),
-    **dict.fromkeys(("rename", "move", "mv"), Did.RENAMED),
-}
-_EDITOR_COMMANDS: Mapping[str, Did] = {
-    "view": Did.READ,
-    "create": Did.CREATED,
-    "str_replace": Did.EDITED,
-    "insert": Did.EDITED,
-    "undo_edit": Did.EDITED,
-    "delete": Did.DELETED,
-    "rename": Did.RENAMED,
-    "write": Did.WRITTEN,
-}
-_PATHS = (
-    *("file_path", "path", "filename", "file_name", "filepath", "filePath", "file", "target_file", "TargetFile"),
-    *("AbsolutePath", "absolute_path", "relative_path", "relative_workspace_path", "notebook_path", "old_path"),
-    *("source", "src", "uri"),
-)
-_MAY_BE_TEXT = frozenset(("file", "source", "src", "uri"))
-"""Of these arguments one that is long, or has lines, is no path."""
-_NEW_PATHS = ("new_path", "destination", "dest", "dst", "target", "new_name", "to", "newPath")
-_COMMANDS = ("command", "cmd", "CommandLine", "script", "code", "input", "shell_command")
-_FOLDERS = ("workdir", "cwd", "working_directory", "Cwd", "directory")
-_SHELLS = frozenset(
-    {
-        *("bash", "shell", "sh", "zsh", "exec", "execute", "run"),
-        *("command", "terminal", "cmd", "python", "ipython", "code", "powershell", "script"),
-    }
-)
 _OPEN_FILE = re.compile(r"\(Open file: (?P<path>[^)\n]{1,400})\)")
 _REFUSED = re.compile(
     r"(?i)\A\W{0,4}(?:error|failed|could not|cannot|no replacement|string to replace not found|file has not been read|"
@@ -602,13 +548,13 @@ class _Reader:
             refused = result.is_error or bool(in_words)
         if isinstance(arguments, str):
             arguments = {"input": arguments}
-        editor = _EDITOR_COMMANDS.get(_text(arguments.get("command")))
-        if editor is not None and _first(arguments, _PATHS):
+        editor = _by_words("editor").get(_text(arguments.get("command")))
+        if editor is not None and _first(arguments, "paths"):
             yield from _on_files(arguments, editor, refused=refused)
         elif patch := _patch(words, arguments):
             yield from (_unless(refused, event) for event in patch)
-        elif _SHELLS & set(words) and (command := _command(arguments)):
-            events = shell_files(command, _text(_first(arguments, _FOLDERS)))
+        elif _names("shells") & set(words) and (command := _command(arguments)):
+            events = shell_files(command, _text(_first(arguments, "folders")))
             yield from (
                 event for event in events if 0 < len(event.path) <= LONGEST_PATH and _PLAIN_PATH.match(event.path)
             )
@@ -617,9 +563,9 @@ class _Reader:
         elif "stdin" in words and ended and not ended.startswith("running"):
             name = str(arguments.get("session_id", ""))
             yield RunEvent(self.running.get(name, f"session {name}"), ended, times=0)
-        elif did := next((_VERBS[word] for word in words if word in _VERBS), None):
+        elif did := next((_by_words("verbs")[word] for word in words if word in _by_words("verbs")), None):
             yield from _on_files(arguments, did, refused=refused)
-            if did is Did.EDITED and not _first(arguments, _PATHS):  # the tool edits the file that is open
+            if did is Did.EDITED and not _first(arguments, "paths"):  # the tool edits the file that is open
                 open_file = None if result is None else _OPEN_FILE.search(result.text[-_TAIL:])
                 if path := self.opened if open_file is None else open_file["path"]:
                     yield _unless(refused, FileEvent(path, did))
@@ -657,8 +603,8 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _first(arguments: Mapping[str, object], keys: Sequence[str]) -> object:
-    return next((arguments[key] for key in keys if arguments.get(key)), None)
+def _first(arguments: Mapping[str, object], kind: str) -> object:
+    return next((arguments[key] for key in _tools()[kind] if arguments.get(key)), None)
 
 
 def command_of(call: ToolCall) -> str:
@@ -669,16 +615,16 @@ def command_of(call: ToolCall) -> str:
 def shell_run_of(call: ToolCall) -> tuple[str, str]:
     """The same of a tool that is a shell; empty for others, which may have arguments that are named alike."""
     arguments, words = _arguments(call), _words(call.name)
-    if isinstance(arguments, str) or not _SHELLS & set(words) or _patch(words, arguments):
+    if isinstance(arguments, str) or not _names("shells") & set(words) or _patch(words, arguments):
         return "", ""
-    is_editor = _text(arguments.get("command")) in _EDITOR_COMMANDS and _first(arguments, _PATHS)
+    is_editor = _text(arguments.get("command")) in _by_words("editor") and _first(arguments, "paths")
     return ("", "") if is_editor else run_of(call)
 
 
 def run_of(call: ToolCall) -> tuple[str, str]:
     """The command that a call names for a shell, and the folder; empty where it names none."""
     arguments = _arguments(call)
-    return ("", "") if isinstance(arguments, str) else (_command(arguments), _text(_first(arguments, _FOLDERS)))
+    return ("", "") if isinstance(arguments, str) else (_command(arguments), _text(_first(arguments, "folders")))
 
 
 _BESIDES = re.compile(
@@ -690,13 +636,17 @@ def rest_of_run(call: ToolCall) -> str:
     """What else a call says of where and how its command runs; not why, how long that may take, or who allows it."""
     arguments = _arguments(call)
     given = {} if isinstance(arguments, str) else arguments
-    rest = {key: each for key, each in given.items() if key not in (*_COMMANDS, *_FOLDERS) and not _BESIDES.search(key)}
+    rest = {
+        key: each
+        for key, each in given.items()
+        if key not in _names("commands", "folders") and not _BESIDES.search(key)
+    }
     return json.dumps([call.name, rest], sort_keys=True, default=str)
 
 
 def _command(arguments: Mapping[str, object]) -> str:
     """The command of a shell tool; a list of words may be how a shell is started."""
-    found = _first(arguments, _COMMANDS)
+    found = _first(arguments, "commands")
     if isinstance(found, list) and all(isinstance(word, str) for word in found):
         return str(found[-1]) if len(found) == 3 and found[1].startswith("-") else " ".join(found)
     return _text(found)
@@ -714,7 +664,7 @@ def _unless(refused: bool, event: FileEvent) -> FileEvent:  # noqa: FBT001 - pri
 
 
 def _on_files(arguments: Mapping[str, object], did: Did, *, refused: bool) -> Iterator[FileEvent]:
-    to = _named(_text(_first(arguments, _NEW_PATHS)))
+    to = _named(_text(_first(arguments, "new_paths")))
     for path in _paths(arguments):
         yield _unless(refused, FileEvent(path, did, to if did is Did.RENAMED else ""))
 
@@ -724,9 +674,9 @@ def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
     listed = arguments.get("files", arguments.get("paths"))
     for given in (arguments, *(listed if isinstance(listed, list) else ())):
         told = given if isinstance(given, Mapping) else {"path": given}
-        key = next((key for key in _PATHS if told.get(key)), "path")
+        key = next((key for key in _tools()["paths"] if told.get(key)), "path")
         found = _text(told.get(key))
-        if found.strip() and not (key in _MAY_BE_TEXT and (len(found) > LONGEST_PATH or "\n" in found)):
+        if found.strip() and not (key in _names("may_be_text") and (len(found) > LONGEST_PATH or "\n" in found)):
             yield _named(found)
 
 
@@ -741,3 +691,292 @@ def _named(path: str) -> str:
 
 _PLAIN_PATH = re.compile(r"(?!\$)(?=[^\n]*\S)(?:(?!\$\()[^`*\n])+\Z")
 """A word of a command that is a path as it stands: no pattern, no variable, nothing that the shell computes."""
+
+
+@frozen
+class ArtifactTrail:
+    """What was done to files, and what ran: the latest of each, oldest first.
+
+    Args:
+        files: By path.
+        runs: By command.
+        left_out: How many changed files were too many to be named.
+
+    Example:
+        >>> from agentctx.strategies import Did, FileEvent, RunEvent, ArtifactTrail
+        >>> trail = ArtifactTrail().after([FileEvent("a.py", Did.EDITED), RunEvent("pytest -q", "failed")])
+        >>> print(trail.text())
+        edited: a.py
+        ran: "pytest -q" failed
+    """
+
+    files: Mapping[str, FileTrail] = field(factory=dict)
+    runs: Mapping[str, RunTrail] = field(factory=dict)
+    left_out: int = 0
+
+    def after(self, done: Iterable[Artifact]) -> ArtifactTrail:
+        """The trail with what was done since."""
+        files, runs = dict(self.files), dict(self.runs)
+        for each in done:
+            if isinstance(each, FileEvent):
+                known = files.pop(each.path, None)
+                files[each.path] = _file_after(known, each)
+            else:
+                _note_run(runs, each)
+        return ArtifactTrail(files, runs, self.left_out)
+
+    @property
+    def changed(self) -> tuple[FileTrail, ...]:
+        """The files that were changed, or should have been, oldest first."""
+        return tuple(file for file in self.files.values() if file.did.changes)
+
+    def text(self, tokens: int | None = None, counter: TokenCounter | None = None, most: int | None = None) -> str:
+        """The trail on a few lines, which ``trail_in`` reads back.
+
+        Files that were changed are always named; what ran, and what was read, as far as there is room.
+
+        Args:
+            tokens: The room; None: everything is told.
+            counter: Counts tokens; needed when there is a limit.
+            most: The room when changed files alone need more than ``tokens``; None: they take what they need.
+        """
+        if tokens is None or counter is None:
+            return "\n".join((*_file_lines(self.changed, self.left_out), *self._run_lines(), *_file_lines(self._read)))
+        return self._fitted(tokens, counter, most)
+
+    @property
+    def _read(self) -> tuple[FileTrail, ...]:
+        return tuple(file for file in self.files.values() if not file.did.changes)
+
+    @property
+    def changes(self) -> str:
+        """All files that were changed, on lines that ``trail_in`` reads back."""
+        return "\n".join(_file_lines(self.changed, self.left_out))
+
+    def knowing(self, changes: str) -> ArtifactTrail:
+        """The trail with all files of which it names some; ``changes`` are those of a trail that named them all."""
+        if not changes:
+            return self
+        whole = trail_in(changes)
+        read = {path: file for path, file in self.files.items() if not file.did.changes}
+        return ArtifactTrail({**read, **whole.files}, self.runs, whole.left_out)
+
+    def _fitted(self, tokens: int, counter: TokenCounter, most: int | None) -> str:
+        changed, lines = self._changed_lines(tokens, counter, most)
+        room = tokens - sum(counter.count(f"{line}\n") for line in lines)
+        for run in self._by_weight():
+            line = _run_line(run)
+            cost = counter.count(f"{line}\n")
+            if cost <= room:
+                lines.append(line)
+                room -= cost
+        lines += self._read_lines(room, counter)
+        while len(lines) > changed and counter.count("\n".join(lines)) > tokens:
+            lines.pop()
+        return "\n".join(lines)
+
+    def _changed_lines(self, tokens: int, counter: TokenCounter, most: int | None) -> tuple[int, list[str]]:
+        """The lines of changed files: whole names when they take half of the room, else with shared folders."""
+        files = self.changed
+        lines = _file_lines(files, self.left_out)
+        if counter.count("\n".join(lines)) > tokens // 2:
+            lines = _file_lines(files, self.left_out, shared=True)
+        limit = None if most is None else max(most, tokens)
+        while limit is not None and files and counter.count("\n".join(lines)) > limit:
+            files = files[max(1, len(files) // 8) :]
+            left_out = self.left_out + len(self.changed) - len(files)
+            lines = _file_lines(files, left_out, shared=True)
+        return len(lines), lines
+
+    def _by_weight(self) -> list[RunTrail]:
+        """What ran: tests, builds and what changes the history first, the latest first."""
+        latest = tuple(self.runs.values())[::-1]
+        return sorted(latest, key=lambda run: not _IMPORTANT.search(run.command))
+
+    def _read_lines(self, room: int, counter: TokenCounter) -> list[str]:
+        taken: list[FileTrail] = []
+        room -= counter.count("read: \n")
+        for file in reversed(self._read):
+            cost = counter.count(f", {_file_term(file)}")
+            if cost > room:
+                break
+            room -= cost
+            taken.append(file)
+        return _file_lines(taken[::-1]) if taken else []
+
+    def _run_lines(self) -> list[str]:
+        return [_run_line(run) for run in reversed(tuple(self.runs.values()))]
+
+
+@frozen
+class FileTrail:
+    """What is known of a file.
+
+    Args:
+        path: The file.
+        did: What was last done to it; reading, and a failed edit, are told only while nothing else was done.
+        times: How often it was changed; 1 for a file that was only read.
+        to: Its new name, when it was renamed.
+    """
+
+    path: str
+    did: Did
+    times: int = 1
+    to: str = ""
+
+
+@frozen
+class RunTrail:
+    """What is known of a command.
+
+    Args:
+        command: The command, on one line.
+        ended: How it ended when it last ran; empty when that is not known.
+        times: How often it ran, beside what is still to be seen; 0 when only its end is told.
+    """
+
+    command: str
+    ended: str = ""
+    times: int = 1
+
+
+def _file_after(known: FileTrail | None, event: FileEvent) -> FileTrail:
+    """What is known of a file after something else was done to it."""
+    if known is None or (event.did.changes and not known.did.changes):
+        return FileTrail(event.path, event.did, 1, event.to)
+    if not event.did.changes:
+        return known
+    if event.did is Did.FAILED:
+        return evolve(known, times=known.times + (known.did is Did.FAILED))
+    new = known.did is Did.CREATED and event.did in (Did.EDITED, Did.WRITTEN)
+    return FileTrail(event.path, Did.CREATED if new else event.did, known.times + 1, event.to)
+
+
+def _note_run(runs: dict[str, RunTrail], event: RunEvent) -> None:
+    command = _shown_command(event.command)
+    known = runs.pop(command, None)
+    times = event.times + (0 if known is None else known.times)
+    runs[command] = RunTrail(command, event.ended or ("" if known is None else known.ended), times)
+
+
+LONGEST_RUN = 160
+"""Characters of a command that are told; the rest is said to be left out."""
+
+
+_AROUND = lazy_pattern(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:tail|head)(?: -n)?(?: ?-?\d{1,6})?)*\Z")
+"""What stands around a command and is not part of what it does."""
+
+
+def _shown_command(command: str) -> str:
+    """A command on one line, cut to what is told of it."""
+    line = _AROUND.sub("", " ".join(command[: 4 * LONGEST_RUN].split()))
+    return line if len(line) <= LONGEST_RUN else f"{line[: LONGEST_RUN - 1]}…"
+
+
+_IMPORTANT = lazy_pattern(
+    r"\b(?:test|tests|pytest|jest|vitest|tox|nox|unittest|lint|check|build|make|mypy|ruff|tsc|clippy|vet|commit|push|"
+    r"merge|rebase|install|deploy|migrate)\b"
+)
+
+
+_DONE_IN_ORDER = (Did.CREATED, Did.WRITTEN, Did.EDITED, Did.RENAMED, Did.DELETED, Did.FAILED, Did.READ)
+
+
+def _file_lines(files: Sequence[FileTrail], left_out: int = 0, *, shared: bool = False) -> list[str]:
+    """A line for each thing that was done, the latest file first."""
+    lines = []
+    for did in _DONE_IN_ORDER:
+        found = [file for file in reversed(files) if file.did is did]
+        if found:
+            lines.append(f"{did.value}: {', '.join(_by_folder(found) if shared else map(_file_term, found))}")
+    return [*lines, f"and {left_out} more changed files"] if left_out else lines
+
+
+def _file_term(file: FileTrail, path: str | None = None) -> str:
+    times = f" x{file.times}" if file.times > 1 and file.did.changes else ""
+    to = f" -> {quoted(file.to)}" if file.to else ""
+    return f"{quoted(file.path if path is None else path)}{to}{times}"
+
+
+def _by_folder(files: Sequence[FileTrail]) -> Iterator[str]:
+    """Terms in which files of one folder share its name: ``src/{a.py, b.py x2}``."""
+    folders: dict[str, list[FileTrail]] = {}
+    for file in files:
+        folders.setdefault(_folder(file), []).append(file)
+    for folder, inside in folders.items():
+        if folder and len(inside) > 1:
+            yield f"{folder}{{{', '.join(_file_term(file, file.path[len(folder) :]) for file in inside)}}}"
+        else:
+            yield from map(_file_term, inside)
+
+
+def _folder(file: FileTrail) -> str:
+    """The folder that a file may share with others; empty when its name has to be quoted."""
+    before, slash, name = file.path.rpartition("/")
+    return f"{before}/" if slash and name and quoted(file.path) == file.path and not file.to else ""
+
+
+def _run_line(run: RunTrail) -> str:
+    times = f" x{run.times}" if run.times > 1 else ""
+    return f"{'ran' if run.times else 'ended'}: {_in_quotes(run.command)}{run.ended and ' ' + run.ended}{times}"
+
+
+def _in_quotes(text: str) -> str:
+    term = quoted(text)
+    return term if term.startswith('"') else f'"{term}"'
+
+
+def trail_in(text: str) -> ArtifactTrail:
+    """The trail that a text tells; lines that are none of its own say nothing.
+
+    Example:
+        >>> from agentctx.strategies import trail_in
+        >>> sorted(trail_in("edited: src/{app.py, view.py}").files)
+        ['src/app.py', 'src/view.py']
+    """
+    files: list[FileTrail] = []
+    runs: list[RunTrail] = []
+    left_out = 0
+    for line in text.splitlines():
+        if found := _FILES.fullmatch(line):
+            files += _files_in(Did(found["did"]), found["files"])
+        elif found := _RAN.fullmatch(line):
+            times = 0 if found["what"] == "ended" else int(found["times"] or 1)
+            runs.append(RunTrail(unquoted(found["command"]), found["ended"] or "", times))
+        elif found := _MORE.fullmatch(line):
+            left_out += int(found["more"])
+    return ArtifactTrail(
+        {file.path: file for file in reversed(files)}, {run.command: run for run in reversed(runs)}, left_out
+    )
+
+
+_FILES = lazy_pattern(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
+
+
+_RAN = lazy_pattern(
+    r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")"
+    r"(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
+    r"(?: x(?P<times>\d{1,6}))?"
+)
+
+
+_MORE = lazy_pattern(r"and (?P<more>\d{1,9}) more changed files")
+
+
+_FILE_TERM = lazy_pattern(
+    rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
+    rf"(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?|{OPEN_QUOTE}"
+)
+
+
+def _files_in(did: Did, text: str) -> Iterator[FileTrail]:
+    folder = ""
+    for found in _FILE_TERM.finditer(text):
+        if found["open"]:
+            folder = found["open"]
+        elif found["close"]:
+            folder = ""
+        elif found["path"]:
+            yield FileTrail(
+                folder + unquoted(found["path"]), did, int(found["times"] or 1), unquoted(found["to"] or "")
+            )

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from agentctx.engine.tool_calls import (
         Artifact as Artifact,
         ArtifactRule as ArtifactRule,
+        ArtifactTrail as ArtifactTrail,
         Did as Did,
         FileEvent as FileEvent,
         RunEvent as RunEvent,
         artifacts_in as artifacts_in,
+        trail_in as trail_in,
     )
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.compress_layers import CompressLayers as CompressLayers, decompress as decompress
@@ -34,10 +36,13 @@ if TYPE_CHECKING:
     )
     from agentctx.strategies.fold_output import FoldOutput as FoldOutput
     from agentctx.strategies.ledger import (
-        ArtifactTrail as ArtifactTrail,
+        Extractor as Extractor,
+        Kind as Kind,
         Memory as Memory,
         Sections as Sections,
-        trail_in as trail_in,
+        Value as Value,
+        told_of as told_of,
+        values_in as values_in,
     )
     from agentctx.strategies.pack import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
@@ -47,20 +52,15 @@ if TYPE_CHECKING:
         OpenAISummarizer as OpenAISummarizer,
         Summarize as Summarize,
     )
-    from agentctx.strategies.values import (
-        Extractor as Extractor,
-        Kind as Kind,
-        Value as Value,
-        told_of as told_of,
-        values_in as values_in,
-    )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.engine.summary": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
-            "agentctx.engine.tool_calls": "Artifact ArtifactRule Did FileEvent RunEvent artifacts_in",
+            "agentctx.engine.tool_calls": (
+                "Artifact ArtifactRule ArtifactTrail Did FileEvent RunEvent artifacts_in trail_in"
+            ),
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.compress_layers": "CompressLayers decompress",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
@@ -71,8 +71,7 @@ else:
             "agentctx.strategies.pack": "Weights",
             "agentctx.strategies.reuse_lines": "ReuseLines",
             "agentctx.strategies.fit": "CompactJson Offload TabulateJson",
-            "agentctx.strategies.ledger": "ArtifactTrail Memory Sections trail_in",
+            "agentctx.strategies.ledger": "Extractor Kind Memory Sections Value told_of values_in",
             "agentctx.strategies.summarize": ("AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer Summarize"),
-            "agentctx.strategies.values": "Extractor Kind Value told_of values_in",
         },
     )

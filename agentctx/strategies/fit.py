@@ -33,7 +33,7 @@ from agentctx.engine.shrink import (
 from agentctx.engine.summary import Asking
 from agentctx.errors import NoBudget
 from agentctx.formats.native import is_json
-from agentctx.json_text import compact, may_be_json, tabulate
+from agentctx.json_text import SHORTER, compact, may_be_json, tabulate
 from agentctx.marks import joined, marked, written_out
 from agentctx.message import Context, Mark, Media, Message, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import (
@@ -204,7 +204,7 @@ class TabulateJson(RewriteResults):
 
     def rewritten(self, text: Text, _call: Call, _pointer: Pointer, _asked: AnsweredCall, /) -> Text:
         """The text with tables, if it is JSON with objects of one shape, and without quotes that need not be."""
-        return evolve(text, text=tabulate(text.text))
+        return marked(text, tabulate(text.text), [Mark(SHORTER)])
 
 
 TOLD = 0.4

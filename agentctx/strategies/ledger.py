@@ -1,25 +1,39 @@
 """The ledger: what was done to files, what ran, and exact values out of what was left out, told within some tokens.
 
-``Ledger`` is the stage, and says how much room there is. ``Memory`` finds what is told, and writes both ``Sections``;
-``ArtifactTrail`` is the section of files and commands, which ``trail_in`` reads back at the next cut.
+``Ledger`` is the stage, and says how much room there is. ``Memory`` finds what is told, and writes both ``Sections``:
+the trail of files and commands (``engine/tool_calls.py``), and exact values, which a later step may need to the letter
+and can no longer read where they stood. Those that are likeliest to be needed are told, on lines that are read back at
+the next cut.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from enum import StrEnum
+from functools import cache, lru_cache
+from heapq import nsmallest
 from typing import ClassVar
 
-from attrs import evolve, field, frozen
+from attrs import define, field, frozen
 from attrs.validators import gt, lt
 
 from agentctx.engine.plan import REDACTOR
 from agentctx.engine.recap import HANDLES, HEADER, Gone, gone, room_for_handles, with_sections
-from agentctx.engine.tool_calls import Artifact, ArtifactRule, Did, FileEvent, ReadCall, RunEvent, done_by, read_calls
-from agentctx.errors import NoBudget, SummaryError
-from agentctx.json_text import untabulate
+from agentctx.engine.tool_calls import (
+    Artifact,
+    ArtifactRule,
+    FileEvent,
+    ReadCall,
+    RunEvent,
+    done_by,
+    read_calls,
+    trail_in,
+)
+from agentctx.errors import ConfigError, NoBudget, SummaryError
+from agentctx.json_text import SHORTER, untabulate
 from agentctx.lazy import lazy_pattern
 from agentctx.marks import (
     OPEN_QUOTE,
@@ -37,24 +51,382 @@ from agentctx.marks import (
 from agentctx.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.protocols import Call, ContextStrategy, TokenCounter, When, floor_of, library_stage
 from agentctx.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
-from agentctx.strategies.values import (
-    Candidate,
-    Extractor,
-    Value,
-    candidate_of,
-    carried,
-    error_lines,
-    said_in,
-    value_lines,
-    values_in,
-)
 from agentctx.validators import as_tuple, function, list_of, numeric, whole_number
+
+LONGEST = 240
+"""Characters of the longest value; what is longer is content, not a value."""
+
+
+class Kind(StrEnum):
+    """What a value is.
+
+    Example:
+        >>> from agentctx.strategies import Kind
+        >>> Kind("path")
+        <Kind.PATH: 'path'>
+    """
+
+    PATH = "path"
+    FILE = "file"
+    URL = "url"
+    EMAIL = "email"
+    ID = "id"
+    NUMBER = "number"
+    DATE = "date"
+    NAME = "name"
+    SYMBOL = "symbol"
+    ERROR = "error"
+    RULE = "rule"
+    OTHER = "other"
+
+
+@frozen
+class Value:
+    """A value as it stands in a text.
+
+    Args:
+        text: Its characters.
+        kind: What it is.
+
+    Example:
+        >>> from agentctx.strategies import values_in
+        >>> [value.text for value in values_in("open src/app.py at line 1742")]
+        ['src/app.py', '1742']
+    """
+
+    text: str
+    kind: Kind = Kind.OTHER
+
+
+Extractor = Callable[[str], Iterable[str | Value]]
+"""Finds values of one's own in a text."""
+
+_WORD = lazy_pattern(
+    r"(?P<url>\b[a-z][a-z0-9+]{1,9}://[^\s\"'`<>\\^{}|]++)|(?P<word>[^\s\"'`<>()\[\]{}|\\,;*!?=&^$\x00-\x1f]++)"
+)
+_KEY_ENDS = ('":', '\\":')
+"""What stands behind a key in JSON: the name of a field is no value, and stands in every record of its kind."""
+_LINE_NUMBER = lazy_pattern(r"(?::\d{1,7}){1,2}:?\Z|[:.]+\Z")
+_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = lazy_pattern(r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
+_DATE = lazy_pattern(
+    r"\d{4}-\d\d-\d\d(?:T[\d:.]{4,15}(?:Z|[+-]\d\d:?\d\d)?)?|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"
+)
+_EMAIL = lazy_pattern(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+_FILE = lazy_pattern(
+    r"[\w.@+-]{0,100}\.(?:bash|bat|c|cc|cfg|conf|cpp|cs|css|csv|diff|env|ex|exs|gif|go|gradle|h|hpp|html?|ini|ipynb|"
+    r"java|jpe?g|jsx?|json|jsonl|kts?|lock|log|lua|m|md|mjs|mod|patch|pdf|php|png|pony|proto|pyi?|rb|rs|rst|scala|"
+    r"sh|sql|sum|svelte|svg|swift|tar|tf|toml|tsx?|txt|vue|xml|ya?ml|zig|zip|zsh)"
+)
+_PIECE = lazy_pattern(r"#?[^\W_](?:[\w-]*\w)?|_[\w-]*\w")
+_CODE = lazy_pattern(r"#?(?=[A-Z#-]*\d)[A-Z]{0,8}[A-Z0-9-]{3,23}|[A-Z]{2,10}-\d{1,7}")
+_SYMBOL = lazy_pattern(r"_*[A-Za-z]\w*(?:_\w|(?<=[a-z0-9])[A-Z]|[A-Z][a-z])\w*")
+_SAFE_PATH = lazy_pattern(r"(?:[A-Za-z]:)?[\w./@+~%-]*[A-Za-z][\w./@+~%-]*")
+
+
+def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value]:
+    """The values in a text in their order, also those that stand there twice; then those of the extractors.
+
+    The work grows with the text. Nothing is left out because it may be secret: give it text without secrets.
+
+    Args:
+        text: Any text.
+        extractors: Callables that find values of one's own.
+
+    Raises:
+        ConfigError: If an extractor gives something else than texts and values.
+
+    Example:
+        >>> from agentctx.strategies import values_in
+        >>> [(value.text, value.kind.value) for value in values_in("See src/app.py and #4711.")]
+        [('src/app.py', 'path'), ('#4711', 'id')]
+    """
+    for found in _WORD.finditer(text):
+        word = found[0]
+        if word.islower() and word.isalpha() and word.isascii():
+            continue  # most words of a text; no value is a plain one
+        if len(word) <= LONGEST and not (text.startswith(_KEY_ENDS, found.end()) and _SYMBOL.fullmatch(word)):
+            if found["url"]:
+                url = word.rstrip(".,:;!?)]*")
+                if len(url) > url.index("://") + 5:
+                    yield Value(url, Kind.URL)
+            else:
+                yield from _of_word(word)
+    for extractor in extractors:
+        extracted: object = extractor(text)
+        values = None if isinstance(extracted, (str, bytes)) or not isinstance(extracted, Iterable) else [*extracted]
+        if values is None or not all(isinstance(each, (str, Value)) for each in values):
+            msg = f"extractors: one gave {extracted!r}; expected a list of texts or values"
+            raise ConfigError(msg)
+        for value in values:
+            if (value if isinstance(value, str) else value.text).strip():
+                yield Value(value) if isinstance(value, str) else value
+
+
+@lru_cache(maxsize=8_192)  # of all sessions, some megabytes: what tools print says the same few words again and again
+def _of_word(word: str) -> tuple[Value, ...]:
+    """The values in a run of characters without blanks, quotes and brackets."""
+    return tuple(_in_word(word))
+
+
+def _in_word(word: str) -> Iterator[Value]:
+    bare = _LINE_NUMBER.sub("", word).lstrip(":+-%").rstrip("-+%:.,/" if word.endswith("//") else "-+%:.,")
+    whole = _whole(bare)
+    if whole is not None:
+        if len(bare) > 3:
+            yield Value(bare, whole)
+    elif ":" in bare:
+        for part in bare.split(":"):
+            yield from _in_word(part)
+    else:
+        yield from _pieces(bare)
+
+
+def _whole(word: str) -> Kind | None:
+    """What a word is as a whole; None when values may stand in it."""
+    if _DATE.fullmatch(word):
+        return Kind.DATE
+    if "/" in word and ":" not in word[2:]:
+        return Kind.PATH if _is_path(word) else None
+    if "@" in word and _EMAIL.fullmatch(word):
+        return Kind.EMAIL
+    if "." in word and _FILE.fullmatch(word):
+        return Kind.FILE
+    return Kind.ID if _UUID.fullmatch(word) else None
+
+
+def _is_path(word: str) -> bool:
+    if _SAFE_PATH.fullmatch(word) is None or "//" in word:
+        return False
+    last = word.rstrip("/").rpartition("/")[2]
+    return word.startswith(("/", "~/", "./", "../")) or word.count("/") > 1 or "." in last or "_" in word or "-" in word
+
+
+def _pieces(word: str) -> Iterator[Value]:
+    """Ids, numbers and identifiers in a word that is none as a whole: ``store.saveState`` holds one."""
+    for found in _PIECE.finditer(word):
+        piece = found[0]
+        kind = _kind(piece)
+        if kind is not None:
+            yield Value(piece, kind)
+        elif "-" in piece:
+            yield from (Value(part, kind) for part in piece.split("-") if (kind := _kind(part)) is not None)
+
+
+def _kind(piece: str) -> Kind | None:
+    if piece.isascii() and piece.isdigit():
+        return Kind.NUMBER if len(piece) > 3 else None
+    if len(piece) < 5:
+        return None
+    if _HEX.fullmatch(piece) or _UUID.fullmatch(piece) or _CODE.fullmatch(piece):
+        return Kind.ID
+    if "-" not in piece and _SYMBOL.fullmatch(piece):
+        return Kind.SYMBOL
+    return None
+
+
+_ERROR = lazy_pattern(r"(?:[A-Z]\w{0,60}(?:Error|Exception)|(?i:\berror|\bfatal|\bpanic|\bfailed|\bfailure))\b(?!s)")
+_RULE = lazy_pattern(
+    r"(?i)\b(?:never|must|mustn't|always|only|don't|do not|not before|not after|no later|at least|at most|before|"
+    r"after|until|without|instead of|make sure|prefer|required?|deadline|budget|avoid|keep|decided?|agreed)\b"
+)
+_CLAUSE = lazy_pattern(r"[^\n.!?;]++(?:[.](?=\w)[^\n.!?;]++)*+")
+_NAME = lazy_pattern(r"\b[A-Z][a-z]{1,20}(?:[ ][A-Z](?:[a-z]{1,20}|\.)){1,2}\b")
+_AMOUNT = lazy_pattern(r"[$€£]\d[\d,]{0,12}(?:\.\d\d)?|\b\d{1,2}(?::\d\d)? ?[AaPp]\.?[Mm]\b")
+_SHORTEST_RULE = 12
+
+
+def error_lines(text: str) -> Iterator[Value]:
+    """The lines of a tool's result that say what went wrong; long ones are no values."""
+    for line in text.splitlines():
+        said = line.strip()
+        if len(said) <= LONGEST and _ERROR.search(said):
+            yield Value(said, Kind.ERROR)
+
+
+def said_in(text: str) -> Iterator[Value]:
+    """What a user decided, asked for or forbade, clause by clause; names, amounts and times of day."""
+    for clause in _CLAUSE.findall(text):
+        said = clause.strip(" \t,:-*#>")
+        if _SHORTEST_RULE <= len(said) <= LONGEST and _RULE.search(said):
+            yield Value(said, Kind.RULE)
+    yield from (Value(found[0], Kind.NAME) for found in _NAME.finditer(text))
+    yield from (Value(found[0], Kind.NUMBER) for found in _AMOUNT.finditer(text))
+
+
+@define
+class Candidate:
+    """What is known of a value that may be told.
+
+    Args:
+        kind: What it is.
+        calls: In how many calls it was an argument.
+        results: In how many results it stood.
+        said: In how many messages of the model.
+        asked: In how many messages of the user.
+        age: How long ago it last stood somewhere: 0 for the last message that is gone, 1 for the first, more for what
+            an earlier ledger told.
+        called: The same of the last call that used it; None when none did.
+        order: Its place among those that an earlier ledger told; 0 when none did.
+    """
+
+    kind: Kind
+    calls: int = 0
+    results: int = 0
+    said: int = 0
+    asked: int = 0
+    age: float = 0.0
+    called: float | None = None
+    order: float = 0.0
+
+    def features(self, text: str) -> tuple[float, ...]:
+        """What its score is made of."""
+        return (
+            1.0,
+            math.log1p(self.calls),
+            0.0 if self.called is None else math.exp(-2 * self.called),
+            math.exp(-2 * self.age),
+            math.exp(-8 * self.age),
+            math.log1p(self.said),
+            min(self.asked, 2),
+            math.log1p(self.results),
+            float(self.calls > 0),
+            math.log(len(text)),
+            self.order,
+        )
+
+
+def candidate_of(found: dict[str, Candidate], value: Value, age: float) -> Candidate:
+    """What is known of a value, which now stands somewhere of this age; it is one of those that were found then."""
+    known = found.get(value.text)
+    if known is None:
+        known = found[value.text] = Candidate(value.kind)
+    known.age = age
+    return known
+
+
+_WEIGHTS = (-4.53, 0.46, 1.53, 1.05, 0.32, 0.3, -0.45, -0.22, 0.94, -0.06, -0.26)
+
+_KINDS: Mapping[Kind, float] = {
+    Kind.FILE: 1.19,
+    Kind.SYMBOL: 0.08,
+    Kind.PATH: -0.08,
+    Kind.URL: -0.02,
+    Kind.DATE: -0.51,
+    Kind.NAME: -0.63,
+    Kind.NUMBER: -0.94,
+    Kind.EMAIL: -1.02,
+    Kind.ID: -2.6,
+    Kind.RULE: 2.0,
+    Kind.ERROR: -1.0,
+}
+"""Fitted to half of many recorded sessions: what makes a value be used again (``benchmarks/retention.py``)."""
+
+_DEARER = 0.5
+"""How much less a value counts that takes more characters: this power of their number."""
+
+
+def score(text: str, known: Candidate) -> float:
+    """How much is won, for what it costs, when a value is told."""
+    sum_ = sum(weight * each for weight, each in zip(_WEIGHTS, known.features(text), strict=True))
+    return math.pow(len(text), -_DEARER) / (1 + math.exp(-sum_ - _KINDS.get(known.kind, 0.0)))
+
+
+USED, SEEN, SAID, ERRORS = "used", "seen", "said by the user", "errors"
+"""The lines of a ledger: what calls used, what else was there, what the user said, what went wrong."""
+
+
+def value_lines(
+    found: Mapping[str, Candidate], shown: Callable[[str], bool], tokens: int, counter: TokenCounter, redact: Redactor
+) -> str:
+    """The lines that tell values, of those that were found as many as fit, the likeliest first."""
+    lines: dict[str, dict[str, int]] = {USED: {}, SEEN: {}, SAID: {}, ERRORS: {}}
+    left = {name: int(_PARTS.get(name, 1) * tokens) for name in lines}
+    room = tokens - counter.count(": \n".join(lines))
+    taken = ""
+    likeliest = nsmallest(_LOOKED_AT * tokens, found.items(), key=lambda each: (-score(*each), each[0]))
+    for text, known in likeliest:
+        if room <= 1:
+            break
+        if text in taken or shown(text) or redact(text, "") != text:
+            continue
+        name = {Kind.RULE: SAID, Kind.ERROR: ERRORS}.get(known.kind, USED if known.calls else SEEN)
+        term = quoted(text)
+        cost = counter.count(f" {term}")
+        if cost <= min(room, left[name]):
+            lines[name][term] = cost
+            room, left[name], taken = room - cost, left[name] - cost, f"{taken}\n{text}"
+            end = term
+            while end := end.partition("/")[2]:  # a path names the paths that it ends with
+                room += sum(line.pop(end, 0) for line in lines.values())
+    while True:  # tokens of terms do not add up exactly
+        written = "\n".join(f"{name}: {' '.join(terms)}" for name, terms in lines.items() if terms)
+        if not written or counter.count(written) <= tokens:
+            return written
+        max(lines.values(), key=len).popitem()
+
+
+_PARTS = {SAID: 0.25, ERRORS: 0.1}
+"""The most of the room that sentences take: of the user, and of what went wrong."""
+
+_LOOKED_AT = 8
+"""So many values are looked at for each token of the room, so that many that are shown anyway cost little."""
+
+
+def carried(text: str) -> Iterator[tuple[str, Candidate]]:
+    """The values that a ledger tells, the likeliest first."""
+    for line in text.splitlines():
+        if (found := _LINE.fullmatch(line)) is not None:
+            terms = [unquoted(each["term"]) for each in _TERM.finditer(found["terms"]) if each["term"]]
+            for place, term in enumerate(terms):
+                name, order = found["name"], (place + 1) / len(terms)
+                if name in (SAID, ERRORS):
+                    yield term, Candidate(Kind.RULE if name == SAID else Kind.ERROR, age=_CARRIED, order=order)
+                    continue
+                kind = next((value.kind for value in values_in(term) if value.text == term), Kind.OTHER)
+                called = _CARRIED if name == USED else None
+                yield term, Candidate(kind, calls=int(name == USED), age=_CARRIED, called=called, order=order)
+
+
+_LINE = lazy_pattern(rf"(?P<name>{USED}|{SEEN}|{SAID}|{ERRORS}): (?P<terms>.+)")
+
+_TERM = lazy_pattern(rf"(?P<term>{TERM})|{OPEN_QUOTE}")
+
+_CARRIED = 1.3
+"""The age of what an earlier ledger told."""
+
+
+_READ = 1_000
+"""So many characters of a text are read for each token that is told of it."""
+
+
+def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
+    """Exact values in a text that is cut, those first that are likeliest to be needed, in at most so many tokens.
+
+    Args:
+        text: The text.
+        staying: What stays of it: what stands there is not told again.
+        tokens: The room.
+        counter: Counts tokens.
+
+    Example:
+        >>> from agentctx.strategies import told_of
+        >>> from agentctx.tokens import TiktokenCounter
+        >>> told_of("saved as src/app.py, commit 4c1f09d", "saved as ...", 30, TiktokenCounter())
+        'src/app.py 4c1f09d'
+    """
+    found: dict[str, Candidate] = {}
+    for value in values_in(redact_secrets(text[: _READ * tokens], "")):
+        candidate_of(found, value, 0).results = 1
+    told = value_lines(found, lambda value: value in staying, tokens, counter, redact_secrets)
+    return told.removeprefix(f"{SEEN}: ")
+
 
 TRAIL, VALUES = "Files and commands", "Exact values"
 """The headings of what a ledger writes into the recap."""
 
 
-_RULE = function("a function of a call and its result").or_none
+_ARTIFACT_RULE = function("a function of a call and its result").or_none
 _EXTRACTORS = list_of(function("a function from a text to texts or values"), "functions")
 
 
@@ -103,7 +475,7 @@ class Ledger(ContextStrategy):
 
     share: float = field(default=0.03, validator=numeric("a share of the window above 0 and below 1", gt(0), lt(1)))
     extractors: tuple[Extractor, ...] = field(default=(), converter=as_tuple, validator=_EXTRACTORS)
-    rule: ArtifactRule | None = field(default=None, validator=_RULE)
+    rule: ArtifactRule | None = field(default=None, validator=_ARTIFACT_RULE)
     max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
     redact: Redactor = field(default=redact_secrets, validator=REDACTOR, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
@@ -311,7 +683,7 @@ class Memory:
     """
 
     extractors: tuple[Extractor, ...] = field(default=(), converter=as_tuple, validator=_EXTRACTORS)
-    rule: ArtifactRule | None = field(default=None, validator=_RULE)
+    rule: ArtifactRule | None = field(default=None, validator=_ARTIFACT_RULE)
     redact: Redactor = field(default=redact_secrets, validator=REDACTOR)
 
     def after(
@@ -455,7 +827,8 @@ have written it, and a few lines can stand for gigabytes."""
 def _said(text: Text) -> str:
     """A text as it was said: in no codes, no tables, and with no marks of ours."""
     bare = without_marks(text)
-    return untabulate(bare, _LONGER * len(bare))
+    in_tables = any(mark.text == SHORTER for mark in text.marks)
+    return untabulate(SHORTER + bare.removeprefix("\n"), _LONGER * len(bare)) if in_tables else bare
 
 
 def _secret_file(read: ReadCall | None) -> str:
@@ -494,285 +867,3 @@ def _texts(message: Message) -> Iterator[str]:
     yield from words_of(message)
     for call in message.calls:
         yield from _leaves(call.arguments)
-
-
-@frozen
-class ArtifactTrail:
-    """What was done to files, and what ran: the latest of each, oldest first.
-
-    Args:
-        files: By path.
-        runs: By command.
-        left_out: How many changed files were too many to be named.
-
-    Example:
-        >>> from agentctx.strategies import Did, FileEvent, RunEvent, ArtifactTrail
-        >>> trail = ArtifactTrail().after([FileEvent("a.py", Did.EDITED), RunEvent("pytest -q", "failed")])
-        >>> print(trail.text())
-        edited: a.py
-        ran: "pytest -q" failed
-    """
-
-    files: Mapping[str, FileTrail] = field(factory=dict)
-    runs: Mapping[str, RunTrail] = field(factory=dict)
-    left_out: int = 0
-
-    def after(self, done: Iterable[Artifact]) -> ArtifactTrail:
-        """The trail with what was done since."""
-        files, runs = dict(self.files), dict(self.runs)
-        for each in done:
-            if isinstance(each, FileEvent):
-                known = files.pop(each.path, None)
-                files[each.path] = _file_after(known, each)
-            else:
-                _note_run(runs, each)
-        return ArtifactTrail(files, runs, self.left_out)
-
-    @property
-    def changed(self) -> tuple[FileTrail, ...]:
-        """The files that were changed, or should have been, oldest first."""
-        return tuple(file for file in self.files.values() if file.did.changes)
-
-    def text(self, tokens: int | None = None, counter: TokenCounter | None = None, most: int | None = None) -> str:
-        """The trail on a few lines, which ``trail_in`` reads back.
-
-        Files that were changed are always named; what ran, and what was read, as far as there is room.
-
-        Args:
-            tokens: The room; None: everything is told.
-            counter: Counts tokens; needed when there is a limit.
-            most: The room when changed files alone need more than ``tokens``; None: they take what they need.
-        """
-        if tokens is None or counter is None:
-            return "\n".join((*_file_lines(self.changed, self.left_out), *self._run_lines(), *_file_lines(self._read)))
-        return self._fitted(tokens, counter, most)
-
-    @property
-    def _read(self) -> tuple[FileTrail, ...]:
-        return tuple(file for file in self.files.values() if not file.did.changes)
-
-    @property
-    def changes(self) -> str:
-        """All files that were changed, on lines that ``trail_in`` reads back."""
-        return "\n".join(_file_lines(self.changed, self.left_out))
-
-    def knowing(self, changes: str) -> ArtifactTrail:
-        """The trail with all files of which it names some; ``changes`` are those of a trail that named them all."""
-        if not changes:
-            return self
-        whole = trail_in(changes)
-        read = {path: file for path, file in self.files.items() if not file.did.changes}
-        return ArtifactTrail({**read, **whole.files}, self.runs, whole.left_out)
-
-    def _fitted(self, tokens: int, counter: TokenCounter, most: int | None) -> str:
-        changed, lines = self._changed_lines(tokens, counter, most)
-        room = tokens - sum(counter.count(f"{line}\n") for line in lines)
-        for run in self._by_weight():
-            line = _run_line(run)
-            cost = counter.count(f"{line}\n")
-            if cost <= room:
-                lines.append(line)
-                room -= cost
-        lines += self._read_lines(room, counter)
-        while len(lines) > changed and counter.count("\n".join(lines)) > tokens:
-            lines.pop()
-        return "\n".join(lines)
-
-    def _changed_lines(self, tokens: int, counter: TokenCounter, most: int | None) -> tuple[int, list[str]]:
-        """The lines of changed files: whole names when they take half of the room, else with shared folders."""
-        files = self.changed
-        lines = _file_lines(files, self.left_out)
-        if counter.count("\n".join(lines)) > tokens // 2:
-            lines = _file_lines(files, self.left_out, shared=True)
-        limit = None if most is None else max(most, tokens)
-        while limit is not None and files and counter.count("\n".join(lines)) > limit:
-            files = files[max(1, len(files) // 8) :]
-            left_out = self.left_out + len(self.changed) - len(files)
-            lines = _file_lines(files, left_out, shared=True)
-        return len(lines), lines
-
-    def _by_weight(self) -> list[RunTrail]:
-        """What ran: tests, builds and what changes the history first, the latest first."""
-        latest = tuple(self.runs.values())[::-1]
-        return sorted(latest, key=lambda run: not _IMPORTANT.search(run.command))
-
-    def _read_lines(self, room: int, counter: TokenCounter) -> list[str]:
-        taken: list[FileTrail] = []
-        room -= counter.count("read: \n")
-        for file in reversed(self._read):
-            cost = counter.count(f", {_file_term(file)}")
-            if cost > room:
-                break
-            room -= cost
-            taken.append(file)
-        return _file_lines(taken[::-1]) if taken else []
-
-    def _run_lines(self) -> list[str]:
-        return [_run_line(run) for run in reversed(tuple(self.runs.values()))]
-
-
-@frozen
-class FileTrail:
-    """What is known of a file.
-
-    Args:
-        path: The file.
-        did: What was last done to it; reading, and a failed edit, are told only while nothing else was done.
-        times: How often it was changed; 1 for a file that was only read.
-        to: Its new name, when it was renamed.
-    """
-
-    path: str
-    did: Did
-    times: int = 1
-    to: str = ""
-
-
-@frozen
-class RunTrail:
-    """What is known of a command.
-
-    Args:
-        command: The command, on one line.
-        ended: How it ended when it last ran; empty when that is not known.
-        times: How often it ran, beside what is still to be seen; 0 when only its end is told.
-    """
-
-    command: str
-    ended: str = ""
-    times: int = 1
-
-
-def _file_after(known: FileTrail | None, event: FileEvent) -> FileTrail:
-    """What is known of a file after something else was done to it."""
-    if known is None or (event.did.changes and not known.did.changes):
-        return FileTrail(event.path, event.did, 1, event.to)
-    if not event.did.changes:
-        return known
-    if event.did is Did.FAILED:
-        return evolve(known, times=known.times + (known.did is Did.FAILED))
-    new = known.did is Did.CREATED and event.did in (Did.EDITED, Did.WRITTEN)
-    return FileTrail(event.path, Did.CREATED if new else event.did, known.times + 1, event.to)
-
-
-def _note_run(runs: dict[str, RunTrail], event: RunEvent) -> None:
-    command = _shown_command(event.command)
-    known = runs.pop(command, None)
-    times = event.times + (0 if known is None else known.times)
-    runs[command] = RunTrail(command, event.ended or ("" if known is None else known.ended), times)
-
-
-LONGEST_RUN = 160
-"""Characters of a command that are told; the rest is said to be left out."""
-
-_BESIDES = lazy_pattern(r"\A(?:cd [\w./~-]{1,200} && )+|(?: 2>&1)?(?: ?\| ?(?:tail|head)(?: -n)?(?: ?-?\d{1,6})?)*\Z")
-"""What stands around a command and is not part of what it does."""
-
-
-def _shown_command(command: str) -> str:
-    """A command on one line, cut to what is told of it."""
-    line = _BESIDES.sub("", " ".join(command[: 4 * LONGEST_RUN].split()))
-    return line if len(line) <= LONGEST_RUN else f"{line[: LONGEST_RUN - 1]}…"
-
-
-_IMPORTANT = lazy_pattern(
-    r"\b(?:test|tests|pytest|jest|vitest|tox|nox|unittest|lint|check|build|make|mypy|ruff|tsc|clippy|vet|commit|push|"
-    r"merge|rebase|install|deploy|migrate)\b"
-)
-
-
-_DONE_IN_ORDER = (Did.CREATED, Did.WRITTEN, Did.EDITED, Did.RENAMED, Did.DELETED, Did.FAILED, Did.READ)
-
-
-def _file_lines(files: Sequence[FileTrail], left_out: int = 0, *, shared: bool = False) -> list[str]:
-    """A line for each thing that was done, the latest file first."""
-    lines = []
-    for did in _DONE_IN_ORDER:
-        found = [file for file in reversed(files) if file.did is did]
-        if found:
-            lines.append(f"{did.value}: {', '.join(_by_folder(found) if shared else map(_file_term, found))}")
-    return [*lines, f"and {left_out} more changed files"] if left_out else lines
-
-
-def _file_term(file: FileTrail, path: str | None = None) -> str:
-    times = f" x{file.times}" if file.times > 1 and file.did.changes else ""
-    to = f" -> {quoted(file.to)}" if file.to else ""
-    return f"{quoted(file.path if path is None else path)}{to}{times}"
-
-
-def _by_folder(files: Sequence[FileTrail]) -> Iterator[str]:
-    """Terms in which files of one folder share its name: ``src/{a.py, b.py x2}``."""
-    folders: dict[str, list[FileTrail]] = {}
-    for file in files:
-        folders.setdefault(_folder(file), []).append(file)
-    for folder, inside in folders.items():
-        if folder and len(inside) > 1:
-            yield f"{folder}{{{', '.join(_file_term(file, file.path[len(folder) :]) for file in inside)}}}"
-        else:
-            yield from map(_file_term, inside)
-
-
-def _folder(file: FileTrail) -> str:
-    """The folder that a file may share with others; empty when its name has to be quoted."""
-    before, slash, name = file.path.rpartition("/")
-    return f"{before}/" if slash and name and quoted(file.path) == file.path and not file.to else ""
-
-
-def _run_line(run: RunTrail) -> str:
-    times = f" x{run.times}" if run.times > 1 else ""
-    return f"{'ran' if run.times else 'ended'}: {_in_quotes(run.command)}{run.ended and ' ' + run.ended}{times}"
-
-
-def _in_quotes(text: str) -> str:
-    term = quoted(text)
-    return term if term.startswith('"') else f'"{term}"'
-
-
-def trail_in(text: str) -> ArtifactTrail:
-    """The trail that a text tells; lines that are none of its own say nothing.
-
-    Example:
-        >>> from agentctx.strategies import trail_in
-        >>> sorted(trail_in("edited: src/{app.py, view.py}").files)
-        ['src/app.py', 'src/view.py']
-    """
-    files: list[FileTrail] = []
-    runs: list[RunTrail] = []
-    left_out = 0
-    for line in text.splitlines():
-        if found := _FILES.fullmatch(line):
-            files += _files_in(Did(found["did"]), found["files"])
-        elif found := _RAN.fullmatch(line):
-            times = 0 if found["what"] == "ended" else int(found["times"] or 1)
-            runs.append(RunTrail(unquoted(found["command"]), found["ended"] or "", times))
-        elif found := _MORE.fullmatch(line):
-            left_out += int(found["more"])
-    return ArtifactTrail(
-        {file.path: file for file in reversed(files)}, {run.command: run for run in reversed(runs)}, left_out
-    )
-
-
-_FILES = lazy_pattern(rf"(?P<did>{'|'.join(did.value for did in Did)}): (?P<files>.+)")
-_RAN = lazy_pattern(
-    r"(?P<what>ran|ended): (?P<command>\"(?:[^\"\\\n]|\\.)*+\")"
-    r"(?: (?P<ended>ok|failed|exit -?\d{1,3}|running \w{1,40}))?"
-    r"(?: x(?P<times>\d{1,6}))?"
-)
-_MORE = lazy_pattern(r"and (?P<more>\d{1,9}) more changed files")
-_FILE_TERM = lazy_pattern(
-    rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
-    rf"(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?|{OPEN_QUOTE}"
-)
-
-
-def _files_in(did: Did, text: str) -> Iterator[FileTrail]:
-    folder = ""
-    for found in _FILE_TERM.finditer(text):
-        if found["open"]:
-            folder = found["open"]
-        elif found["close"]:
-            folder = ""
-        elif found["path"]:
-            yield FileTrail(
-                folder + unquoted(found["path"]), did, int(found["times"] or 1), unquoted(found["to"] or "")
-            )

@@ -11,7 +11,7 @@ from agentctx.engine.tool_calls import shell_files
 from agentctx.errors import ConfigError
 from agentctx.marks import Recap, recap_of
 from agentctx.strategies import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
-from agentctx.strategies.values import carried
+from agentctx.strategies.ledger import carried
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()

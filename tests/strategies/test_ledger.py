@@ -25,12 +25,13 @@ from agentctx import (
 )
 from agentctx.economics import Condition
 from agentctx.engine.reading import reader
+from agentctx.engine.tool_calls import trail_in
 from agentctx.marks import recap_of
 from agentctx.presets import assistant as chatting, coding_agent, thrifty
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.strategies import Did, FileEvent, ReuseLines, Summarize, told_of
-from agentctx.strategies.ledger import TRAIL, VALUES, trail_in
+from agentctx.strategies.ledger import TRAIL, VALUES
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.tokens import TiktokenCounter
 from agentctx.unit import has_user_words

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.strategies import Kind, Memory, Sections, Value, values_in
-from agentctx.strategies.values import _of_word, carried, error_lines, said_in
+from agentctx.strategies.ledger import _of_word, carried, error_lines, said_in
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()
