@@ -22,8 +22,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentctx.models.profile import CLOSED_WEIGHTS, HOSTS_WITH_OWN_WINDOWS, OPEN_WEIGHT_WINDOWS
-from agentctx.models.table import ALIKE, families_of, forms_of, key_of, read_name
+from agentctx.models.profile import CLOSED_WEIGHTS
+from agentctx.models.table import (
+    ALIKE,
+    families_of,
+    forms_of,
+    key_of,
+    open_weight_windows,
+    own_windows,
+    read_name,
+)
 
 TARGET = Path(__file__).parents[1] / "agentctx" / "models" / "models.json"
 
@@ -172,7 +180,7 @@ def cautious(table: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, 
     made = dict(table)
     for name, row in table.items():
         before = earlier.get(name, {})
-        if row.get("litellm_provider") in HOSTS_WITH_OWN_WINDOWS and usable(row) and usable(before):
+        if row.get("litellm_provider") in own_windows() and usable(row) and usable(before):
             made[name] = {**row, "max_input_tokens": min(row["max_input_tokens"], before["max_input_tokens"])}
     return made
 
@@ -266,7 +274,7 @@ def differing(
             kept := {
                 key: row
                 for key, row in rows.items()
-                if host in HOSTS_WITH_OWN_WINDOWS or own.get(key) != row or stretched(key, row)
+                if host in own_windows() or own.get(key) != row or stretched(key, row)
             }
         )
     }
@@ -274,7 +282,7 @@ def differing(
 
 def stretched(key: str, row: Mapping[str, Any]) -> bool:
     """Whether a host serves open weights with more than they were trained for."""
-    trained = next((OPEN_WEIGHT_WINDOWS[each] for each in families_of(key) if each in OPEN_WEIGHT_WINDOWS), None)
+    trained = next(filter(None, map(open_weight_windows().get, families_of(key))), None)
     return trained is not None and not key.endswith("-latest") and row["window"] * ALIKE > trained
 
 

@@ -1,7 +1,7 @@
 """The model table: what is known of a model, found by any of the names that it goes by.
 
-``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``profile.py`` what the
-providers' pages say of whole families.
+``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``families.toml`` and
+``profile.py`` what the providers' pages say of whole families.
 
 One model has many spellings: its maker's, a gateway's with the maker before it (``openrouter/anthropic/…``), a cloud's
 with region, vendor and version (``us.anthropic.…-v1:0``), a tool's (``openai:gpt-4o``, ``…[1m]``), a file's with its
@@ -27,20 +27,15 @@ from agentctx.models.profile import (
     BOUND_THINKING,
     CL100K,
     CLOSED_WEIGHTS,
-    HOSTS_WITH_OWN_WINDOWS,
-    IMAGES,
     NO_PREFILL,
-    OPEN_WEIGHT_WINDOWS,
-    RETIRED_WINDOWS,
     SYSTEM_IN_MESSAGES,
-    TOKEN_PERCENT,
-    TOOL_OVERHEAD,
     WINDOWS_ON_REQUEST,
     ImageRule,
     ModelProfile,
     Prices,
-    first_match,
+    families,
     most_input,
+    of_family,
 )
 from agentctx.validators import must_be
 
@@ -206,7 +201,7 @@ def percent_for(name: str) -> int:
 
     Never fails: a model that nobody knows is counted as its encoding counts.
     """
-    return first_match(TOKEN_PERCENT, _plain(family_of(name)), 100)
+    return int(of_family("token_percent", _plain(family_of(name)))["percent"])
 
 
 def _encoding(plain: str) -> str:
@@ -263,7 +258,7 @@ def _serves(said: ModelName, named: ModelName) -> bool:
     keys = tuple(forms_of(named.plain))
     hosts = [each for each in others if each in named.hosts]
     known = (_first(_table()["hosts"].get(host, {}), keys) for host in hosts)
-    return HOSTS_WITH_OWN_WINDOWS.isdisjoint(hosts) and all(each is None for each in known)
+    return own_windows().isdisjoint(hosts) and all(each is None for each in known)
 
 
 @lru_cache(1024)
@@ -300,7 +295,7 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
     return ModelProfile(
         plain,
         encoding=_encoding(plain),
-        image=first_match(IMAGES, plain, ImageRule("openai-tiles")),
+        image=ImageRule(**of_family("images", plain)["rule"]),
         window=window or None,
         max_output=row.get("output") or None,
         prices=Prices(**row.get("prices", {})),
@@ -317,7 +312,7 @@ def _habits(plain: str) -> dict[str, Any]:
     if not plain.startswith("claude"):
         return {}
     return {
-        "tool_overhead": first_match(TOOL_OVERHEAD, plain, 0),
+        "tool_overhead": of_family("tool_overhead", plain)["tokens"],
         "bound_thinking": bool(BOUND_THINKING.match(plain)),
         "adaptive_thinking": bool(ADAPTIVE_THINKING.match(plain)),
         "system_in_messages": bool(SYSTEM_IN_MESSAGES.match(plain)),
@@ -331,7 +326,7 @@ def _row(name: ModelName) -> tuple[str, Row] | None:
     own = _own_row(name, keys)
     told = [found for host in name.hosts if (found := _first(_table()["hosts"].get(host, {}), keys)) is not None]
     if not told:
-        return None if own is None or HOSTS_WITH_OWN_WINDOWS.intersection(name.hosts) else own[1:]
+        return None if own is None or own_windows().intersection(name.hosts) else own[1:]
     place, least = min(told, key=lambda found: found[1]["window"])
     if own is None:
         return name.plain, least
@@ -347,7 +342,7 @@ def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | N
     were trained for, no name that does not say who serves them stretches.
     """
     models: Mapping[str, Row] = _table()["models"]
-    trained = _first(OPEN_WEIGHT_WINDOWS, tuple(families_of(name.plain)))
+    trained = _first(open_weight_windows(), tuple(families_of(name.plain)))
     most = None if trained is None or name.plain.endswith("-latest") else trained[1]  # that is a maker's own service
     if name.given in models:
         return 0, name.plain, _within(models[name.given], most if name.given == name.plain else None)
@@ -361,8 +356,8 @@ def _own_row(name: ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | N
         if known := [window for window in windows if window is not None]:
             plain = name.plain if found is None else _spelled(found)
             return place, plain, _within({**row, "window": min(known)}, most)
-    if (older := _first(RETIRED_WINDOWS, keys)) is not None:
-        return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
+    if (older := _first(_retired(), keys)) is not None:
+        return older[0], name.plain, {"window": older[1]["window"], "output": older[1]["longest"]}
     return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
 
 
@@ -407,53 +402,27 @@ def _table() -> Mapping[str, Any]:
     return table
 
 
-_HOSTS: dict[str, str] = {
-    alias: host
-    for host, aliases in {
-        "azure": "azure_openai azure-openai azureopenai azure_text",
-        "azure_ai": "azure-ai azureai azure_foundry",
-        "github_copilot": "copilot github-copilot",
-        "github": "github_models github-models",
-        "gemini": "google google-gla google_genai google-genai google_ai_studio googleai google-generative-ai",
-        "vertex_ai": "vertex vertexai google-vertex google_vertexai google-vertex-ai google_vertex vertex_ai_beta",
-        "bedrock": "bedrock_converse bedrock-converse amazon-bedrock amazon_bedrock aws-bedrock aws converse",
-        "together_ai": "together togetherai together-ai",
-        "fireworks_ai": "fireworks fireworks-ai",
-        "openai": "openai-chat openai_chat openai-responses openai_responses text-completion-openai openai-api",
-        "anthropic": "claude",
-        "mistral": "mistralai",
-        "cohere": "cohere_chat",
-        "xai": "x-ai grok",
-        "moonshot": "moonshotai",
-        "zai": "z-ai",
-        "vercel_ai_gateway": "vercel vercel-ai-gateway",
-        "litellm_proxy": "litellm gateway portkey helicone",
-        "openrouter": "",
-        "huggingface": "hf",
-        "ollama": "ollama_chat ollama-chat",
-        "lm_studio": "lmstudio lm-studio",
-        "vllm": "hosted_vllm hosted-vllm sglang llamacpp llama_cpp tgi mlx",
-        "perplexity": "pplx",
-        "codestral": "text-completion-codestral",
-        "qwen_ai_platform": "alibaba",
-        "cloudflare": "@cf @hf workers-ai workers_ai cloudflare-workers-ai",
-    }.items()
-    for alias in (host, *aliases.split())
-}
+@cache
+def own_windows() -> frozenset[str]:
+    """The hosts that serve models with windows of their own."""
+    return frozenset(families()["own_windows"])
 
-_MADE_BY: dict[str, tuple[str, ...]] = {
-    "openai": ("gpt", "chatgpt", "o1", "o3", "o4", "codex", "computer-use"),
-    "anthropic": ("claude",),
-    "gemini": ("gemini", "gemma"),
-    "mistral": ("mistral", "ministral", "magistral", "devstral", "pixtral", "codestral"),
-    "cohere": ("command",),
-    "xai": ("grok",),
-    "moonshot": ("kimi", "moonshot"),
-    "deepseek": ("deepseek",),
-    "perplexity": ("sonar",),
-    "zai": ("glm",),
-}
-"""How the models begin that a host makes itself: of those it is no gateway."""
+
+@cache
+def open_weight_windows() -> Mapping[str, int]:
+    """Windows of families of open weights, as trained, by ``families_of``."""
+    return {name: row["window"] for row in families()["open_weights"] for name in row["names"]}
+
+
+@cache
+def _retired() -> Mapping[str, Mapping[str, int]]:
+    return {name: row for row in families()["retired"] for name in row["names"]}
+
+
+@cache
+def _hosts_by_alias() -> Mapping[str, str]:
+    return {alias: host for host, aliases in families()["hosts"].items() for alias in (host, *aliases)}
+
 
 _NOBODY = frozenset({"models", "publishers"})
 """What stands before names and says nothing of who serves them."""
@@ -537,7 +506,7 @@ def read_name(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelN
 
 
 def _host(text: str, more: frozenset[str]) -> str | None:
-    return _HOSTS.get(text, text if text in more else None)
+    return _hosts_by_alias().get(text, text if text in more else None)
 
 
 def _as_served(path: tuple[str, ...], given: str, window: int | None, more: frozenset[str]) -> ModelName:
@@ -556,7 +525,11 @@ def _as_served(path: tuple[str, ...], given: str, window: int | None, more: froz
     hosts = tuple(host for each in path if (host := _host(each, more)))
     cloud = ("bedrock",) if vendor and "bedrock" not in hosts else ()
     named = (_host(each, more) or each for each in path)
-    before = tuple(each for each in named if each not in _NOBODY and not plain.startswith(_MADE_BY.get(each, ())))
+    before = tuple(
+        each
+        for each in named
+        if each not in _NOBODY and not plain.startswith(tuple(families()["made_by"].get(each, ())))
+    )
     return ModelName(hosts, plain, given, window, before + cloud)
 
 

@@ -9,8 +9,7 @@ from hypothesis.strategies import integers, sampled_from
 
 from agentctx import Budget, UnknownModel
 from agentctx.models import ImageRule, ModelProfile, Prices, register_model, table
-from agentctx.models.profile import OPEN_WEIGHT_WINDOWS
-from agentctx.models.table import encoding_for, families_of, find, profile
+from agentctx.models.table import encoding_for, families_of, find, open_weight_windows, profile
 
 TABLE = files("agentctx.models") / "models.json"
 NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))
@@ -116,10 +115,7 @@ def test_a_window_in_the_name_never_makes_it_larger(name, window):
 
 def test_no_bare_name_of_open_weights_is_stretched():
     """What a name without a host is given is no more than the weights were trained for, whatever anyone serves."""
-    trained = {
-        key: next((OPEN_WEIGHT_WINDOWS[each] for each in families_of(key) if each in OPEN_WEIGHT_WINDOWS), None)
-        for key in OPEN
-    }
+    trained = {key: next(filter(None, map(open_weight_windows().get, families_of(key))), None) for key in OPEN}
     assert [key for key, most in trained.items() if most and (window_of(key) or 0) * 0.95 > most] == []
 
 
