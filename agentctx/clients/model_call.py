@@ -29,7 +29,7 @@ from agentctx.formats.bedrock import Converse
 from agentctx.formats.gemini import GenerateContent
 from agentctx.formats.openai_chat import ChatCompletions
 from agentctx.formats.openai_responses import Responses
-from agentctx.formats.overflow import SENTENCES, Overflow, classify_error
+from agentctx.formats.overflow import Overflow, classify_error, refusal_sentence
 from agentctx.formats.registry import Adapter, Body, RequestParts, format_named
 from agentctx.message import Native
 from agentctx.pipeline import Pipeline
@@ -196,7 +196,7 @@ def too_large(api: Api, error: ContextOverflow) -> Failure:
 
 def too_large_text(adapter: Adapter, error: ContextOverflow) -> str:
     """Return the words of an overflow: agents know one by the sentence that its provider begins with."""
-    return f"{SENTENCES[adapter.format].format(prompt=error.tokens, limit=error.limit)} (agentctx: {error})"
+    return f"{refusal_sentence(adapter.format, prompt=error.tokens, limit=error.limit)} (agentctx: {error})"
 
 
 def failure(provider: Provider, status: int, message: str, *, overflow: bool = False) -> Failure:

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import getattr_static
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -225,7 +225,7 @@ def _judge(lines: Iterable[str], source: str = "") -> tuple[bool, Overflow | Non
     """Whether the lines decide the question, and the overflow that they tell of.
 
     The first row of the table that recognises the lines decides. Of each amount the first one counts: the rows come
-    before ``AMOUNTS``.
+    before those of ``amount_patterns``.
     """
     lines = [line for line in dict.fromkeys(lines) if line.strip()]
     text = "\n".join(map(plain, lines))
@@ -233,12 +233,15 @@ def _judge(lines: Iterable[str], source: str = "") -> tuple[bool, Overflow | Non
         Refusal("window", wire.overflow_words, provider=wire.name) for wire in FORMATS.values() if wire.overflow_words
     ]
     rows = [
-        row for row in (*added, *REFUSALS) if row.pattern.search(text) and not (row.unless and row.unless.search(text))
+        row
+        for row in (*added, *refusals())
+        if row.pattern.search(text) and not (row.unless and row.unless.search(text))
     ]
     if not rows or rows[0].kind is None:
         return bool(rows), None
     amounts: dict[str, int] = {}
-    for hit in (hit for pattern in (*(row.pattern for row in rows), *AMOUNTS) for hit in pattern.finditer(text)):
+    patterns = (*(row.pattern for row in rows), *amount_patterns())
+    for hit in (hit for pattern in patterns for hit in pattern.finditer(text)):
         read = {name: _as_number(digits) for name, digits in hit.groupdict().items() if digits}
         size = read.get("requested", read.get("prompt", 0) + read.get("answer", 0))
         too_small = 0 < size <= read.get("limit", 0) and rows[0].kind != "rate"
@@ -285,414 +288,54 @@ class Refusal:
     unless: re.Pattern[str] | None = None
 
 
-def _row(kind: Kind | None, words: str, *examples: str, provider: str = "", unless: str = "") -> Refusal:
-    return Refusal(kind, lazy_pattern(words), examples, provider, lazy_pattern(unless) if unless else None)
+@cache
+def _data() -> Mapping[str, Any]:
+    """Read the words in which providers refuse."""
+    import tomllib  # noqa: PLC0415 - slow to load, and only needed where an error is read
+    from pkgutil import get_data  # noqa: PLC0415 - as above
+
+    return tomllib.loads((get_data("agentctx.formats", "refusals.toml") or b"").decode("utf-8"))
 
 
-SENTENCES: Mapping[str, str] = {
-    "openai-chat": "This model's maximum context length is {limit} tokens. However, your messages resulted in {prompt} "
-    "tokens. Please reduce the length of the messages.",
-    "openai-responses": "Your input exceeds the context window of this model. Please adjust your input and try again. "
-    "This model's maximum context length is {limit} tokens. However, your messages resulted in {prompt} tokens.",
-    "anthropic": "prompt is too long: {prompt} tokens > {limit} maximum",
-    "gemini": "The input token count ({prompt}) exceeds the maximum number of tokens allowed ({limit}).",
-    "bedrock": "Input is too long for requested model. prompt is too long: {prompt} tokens > {limit} maximum",
-}
-"""The sentence by which each API refuses a prompt: agents compact by its words."""
-
-_N = r"(?<![\w./-])\d(?:[,_]?\d){0,24}+(?:[km](?![a-z]))?+"
-_LIMIT, _REQUESTED, _PROMPT, _ANSWER, _EXCESS = (
-    rf"(?P<{name}>{_N})" for name in ("limit", "requested", "prompt", "answer", "excess")
-)
-_STATUS = r"(?m:^)\W{0,9}(?:[a-z_]{0,16}(?:http|error|status|code)\W{1,3}){0,3}"
-_SIZE = r"(?:window|length|lenght|size|limit|space)"
-_WINDOW = (
-    rf"(?:context[ _-]?{_SIZE}|(?:max|maximum) context\b|n_ctx|max_(?:seq|input|context)_len(?:gth)?"
-    rf"|(?:max|maximum|specified|model'?s?) (?:\w+ ){{0,2}}(?:prompt|model|input|sequence|seq)[ _]{_SIZE})"
-)
-_OVER = (
-    r"(?:exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
-    r"|too (?:long|large|big) (?:for|in)|must be less|>=?)"
-)
-_MONEY = r"insufficient|\bcredits?\b|billing|balance|\bafford\b"
-_BUSY = (
-    r"rate[ _-]?limit|too many requests|\bper[ _-](?:min|minute|day|hour|second|month)\b|\b[tr]p[mds]\b|throttl|quota"
-    r"|please wait|(?:try again|retry) (?:in|after) \d|resource[ _]?exhausted|usage limit|token rate|overloaded"
-    r"|at capacity|\btrial\b|\bfree (?:tier|plan)\b|\bupgrade\b|your (?:account|plan|subscription)|monthly|daily"
-)
-_LONG_TEXT = r"(?P<limit>\d(?:,?\d){4,24}|[89],?\d{3})\b"
-
-REFUSALS = (
-    # No smaller request helps, or a part of the request has its own limit.
-    _row(None, rf"{_STATUS}40[1-4]\b", "Error code: 403 - the prompt is too long", "HTTP 404"),
-    _row(
-        "rate",
-        rf"(?:{_BUSY}).{{0,200}}?\blimit:? {_LIMIT}.{{0,200}}?\brequested:? {_REQUESTED}",
-        "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit {limit}, Requested "
-        "{requested}. The input or output tokens must be reduced in order to run successfully.",
-    ),
-    _row(
-        "characters",
-        r"string too long\. expected a string with maximum length "
-        rf"{_LONG_TEXT}(?:, but got a string with length {_REQUESTED})?",
-        "Invalid 'input[3].output': string too long. Expected a string with maximum length {limit}, but got a "
-        "string with length {requested} instead.",
-    ),
-    _row(
-        "characters",
-        rf"expected maxlength: {_LONG_TEXT}, actual: {_REQUESTED}",
-        "Malformed input request: expected maxLength: {limit}, actual: {requested}, please reformat your input.",
-        provider="bedrock",
-    ),
-    _row(
-        None,
-        r"string too long\. expected a string with maximum length|expected maxlength: \d",
-        "Invalid 'user': string too long. Expected a string with maximum length 64",
-    ),
-    _row(
-        None,
-        r"max(?:imum)?[ _]?(?:output[ _]?|completion[ _]?|new[ _]?)?tokens?\b"
-        r"|requested for (?:the )?(?:output|completion)|\b(?:output|completion) (?:tokens?|length|limit)",
-        "max_tokens is too large: 65535. This model supports at most 16384 completion tokens, whereas you "
-        "provided 65535.",
-        "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
-        unless=r"\b(?:inputs?|prompt|messages|context)\b|\btokens in request\b|\b(?:prompt|input)_tokens?\b"
-        r"|at least 1, got -\d|max tokens of [\d,]+ exceeded",
-    ),
-    # The request exceeds the model's window, in the words of one provider.
-    _row(
-        "window",
-        rf"too many input tokens\. max input tokens: {_LIMIT}, request input token count: {_PROMPT}",
-        "Too many input tokens. Max input tokens: {limit}, request input token count: {prompt}",
-        provider="bedrock",
-    ),
-    _row(
-        "window",
-        r"the model returned the following errors: (?:input (?:is too long|tokens exceeded|length and)|prompt is too)"
-        r"|too long for requested model",
-        SENTENCES["bedrock"],
-        "The model returned the following errors: Input is too long for requested model.",
-        provider="bedrock",
-    ),
-    _row(
-        "window",
-        rf"prompt is too long: {_PROMPT} tokens > {_LIMIT}",
-        SENTENCES["anthropic"],
-        provider="anthropic",
-    ),
-    _row(
-        "window",
-        rf"exceed context limit:? (?:\(i\.?e\.?,? )?{_PROMPT} \+ {_ANSWER} > {_LIMIT}",
-        "input length and `max_tokens` exceed context limit: {prompt} + {answer} > {limit}, decrease input length "
-        "or `max_tokens` and try again",
-        provider="anthropic",
-    ),
-    _row(
-        "window",
-        rf"input token count(?: is)?(?: \(?{_PROMPT}\)?)? (?:but model only supports up to|exceeds the maximum number "
-        rf"of tokens allowed) \(?{_LIMIT}|text fields that are too large",
-        SENTENCES["gemini"],
-        "Unable to submit request because the input token count is {prompt} but model only supports up to {limit}.",
-        provider="gemini",
-    ),
-    _row(
-        "window",
-        rf"this endpoint's maximum context length is {_LIMIT}(?:.{{0,99}}?\({_PROMPT} of text input\))?",
-        "This endpoint's maximum context length is {limit} tokens. However, you requested about {requested} tokens "
-        "(155 of text input, 20 of tool input, {answer} in the output). Please reduce the length of either one.",
-        provider="openrouter",
-    ),
-    _row(
-        "window",
-        rf"prompt contains {_PROMPT} tokens and \d+ draft tokens, too large for model with {_LIMIT}",
-        "Prompt contains {prompt} tokens and 0 draft tokens, too large for model with {limit} maximum context length",
-        provider="mistral",
-    ),
-    _row(
-        "window",
-        rf"maximum prompt length is {_LIMIT} but the request contains {_REQUESTED}",
-        "This model's maximum prompt length is {limit} but the request contains {requested} tokens.",
-        provider="xai",
-    ),
-    _row(
-        "window",
-        rf"size limit exceeded by {_EXCESS} tokens(?:.{{0,150}}?limit for this model is {_LIMIT})?",
-        "too many tokens: size limit exceeded by {excess} tokens. The limit for this model is {limit} tokens.",
-        "too many tokens: minimal context could not be added to prompt (size limit exceeded by {excess} tokens)",
-        provider="cohere",
-    ),
-    _row(
-        "window",
-        rf"tokens (?:\(prompt and prediction\)|in the prompt) cannot exceed {_LIMIT} - received {_REQUESTED}",
-        "too many tokens: total number of tokens (prompt and prediction) cannot exceed {limit} - received "
-        "{requested}. Try using a shorter prompt or a smaller max_tokens value.",
-        provider="cohere",
-    ),
-    _row(
-        "window",
-        rf"must be <= {_LIMIT}\. given: {_PROMPT} `?inputs`? tokens and {_ANSWER}",
-        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {prompt} `inputs` "
-        "tokens and {answer} `max_new_tokens`",
-        provider="tgi",
-    ),
-    _row(
-        "window",
-        rf"`inputs` must have less than {_LIMIT} tokens(?:\. given: {_PROMPT})?",
-        "Input validation error: `inputs` must have less than {limit} tokens. Given: {prompt}",
-        provider="tgi",
-    ),
-    _row(
-        "window",
-        rf"is too large: {_ANSWER}\. this model's maximum context length is {_LIMIT} tokens and your request has "
-        rf"{_PROMPT} input tokens",
-        "'max_tokens' or 'max_completion_tokens' is too large: {answer}. This model's maximum context length is "
-        "{limit} tokens and your request has {prompt} input tokens ({answer} > {limit} - {prompt}).",
-        provider="vllm",
-    ),
-    _row(
-        "window",
-        rf"passed {_PROMPT} input tokens and requested {_ANSWER} output tokens\. however, the model's context length "
-        rf"is only {_LIMIT}",
-        "You passed {prompt} input tokens and requested {answer} output tokens. However, the model's context "
-        "length is only {limit} tokens, resulting in a maximum input length of 12 tokens.",
-        provider="vllm",
-    ),
-    _row(
-        "window",
-        rf"output tokens and your prompt contains at least {_PROMPT} input tokens, for a total of at least "
-        rf"{_REQUESTED}",
-        "This model's maximum context length is {limit} tokens. However, you requested {answer} output tokens and "
-        "your prompt contains at least {prompt} input tokens, for a total of at least {requested} tokens.",
-        provider="vllm",
-    ),
-    _row(
-        "window",
-        r"at least 1, got -(?P<excess>\d(?:,?\d){1,24})",
-        "max_tokens must be at least 1, got -{excess}.",
-        provider="vllm",
-    ),
-    _row(
-        "window",
-        r"prompt (?:\(|length).{0,150}?max_model_len|decoder prompt",
-        "The decoder prompt (length {prompt}) is longer than the maximum model length of {limit}. Make sure that "
-        "`max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
-        "The engine prompt length {prompt} exceeds the max_model_len {limit}. Please reduce prompt.",
-        provider="vllm",
-    ),
-    _row(
-        "window",
-        r"available context size|exceed_?context_?size",
-        "the request exceeds the available context size. try increasing the context size or enable context shift",
-        "request ({prompt} tokens) exceeds the available context size ({limit} tokens), try increasing it",
-        provider="llama.cpp",
-    ),
-    _row(
-        "window",
-        rf"n_keep\W{{1,3}}{_PROMPT}\)? ?>= ?n_ctx\W{{1,3}}{_LIMIT}|tokens to keep from the initial prompt",
-        "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: "
-        "{prompt}>= n_ctx: {limit}). Try to load the model with a larger context length.",
-        provider="lmstudio",
-    ),
-    _row(
-        "window",
-        rf"keep the first {_PROMPT} tokens when.{{0,100}}?context length of only {_LIMIT}",
-        "Trying to keep the first {prompt} tokens when context the overflows. However, the model is loaded with "
-        "context length of only {limit} tokens, which is not enough.",
-        provider="lmstudio",
-    ),
-    _row(
-        "window",
-        rf"exceeded max context length by {_EXCESS}",
-        "prompt too long; exceeded max context length by {excess} tokens",
-        provider="ollama",
-    ),
-    _row(
-        "window",
-        rf"range of input length should be \[\d+, {_LIMIT}",
-        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {limit}]",
-        provider="qwen",
-    ),
-    _row(
-        "window",
-        rf"exceeded model token limit(?:: {_LIMIT}(?: \(requested: {_REQUESTED})?)?",
-        "Invalid request: Your request exceeded model token limit: {limit} (requested: {requested})",
-        provider="moonshot",
-    ),
-    _row(
-        "window",
-        r"context window exceeds limit",
-        "invalid params, context window exceeds limit (2013)",
-        provider="minimax",
-    ),
-    _row(
-        "window",
-        rf"current length is {_REQUESTED} while limit is {_LIMIT}",
-        "Please reduce the length of the messages or completion. Current length is {requested} while limit is {limit}",
-        provider="cerebras",
-    ),
-    _row(
-        "window",
-        rf"number of input tokens {_PROMPT} cannot exceed the total tokens limit {_LIMIT}",
-        "Failed to generate: the number of input tokens {prompt} cannot exceed the total tokens limit {limit} for "
-        "this model",
-        provider="watsonx",
-    ),
-    _row(
-        "window",
-        r"prompt exceeds max length|(?m:^)1261$|['\"\[]1261['\"\]]",
-        "Error code: 400 - {{'error': {{'code': '1261', 'message': 'Prompt exceeds max length'}}}}",
-        provider="zhipu",
-    ),
-    # The request exceeds the model's window, in the words of several providers.
-    _row(
-        "window",
-        rf"exceeds? (?:the )?configured limit of {_LIMIT}",
-        "Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {prompt} tokens.",
-    ),
-    _row("window", rf"max tokens of {_LIMIT} exceeded", "400 '\"max tokens of {limit} exceeded\"'"),
-    _row(
-        "window",
-        rf"too large for [\w.\-/:]+ model\. max size: {_LIMIT} tokens|tokens_limit_reached",
-        "Request body too large for gpt-4o model. Max size: {limit} tokens.",
-    ),
-    _row(
-        "window",
-        rf"{_WINDOW}[^.]{{0,32}}?(?:exceed|overflow|\bfull\b)|{_OVER}[^.]{{0,48}}?{_WINDOW}"
-        rf"|(?:maximum|max) (?:(?:context|prompt|model|input) {_SIZE}\b|context of \d)|context {_SIZE} is only"
-        rf"|(?:context|model) {_SIZE}[^.\d]{{0,24}}\d[\d,]*k?(?: tokens)?,? (?:but|however|while|you requested)"
-        r"|context[ _-]?(?:overflow|too[ _]?(?:large|long))|context is (?:too (?:long|large)|full)"
-        r"|(?:no room left in|not enough|handle the requested) (?:the )?context"
-        r"|long context (?:requests|beta is not yet available)",
-        "This model's maximum context length is {limit} tokens. However, you requested {requested} tokens (12 in "
-        "the messages, {answer} in the completion). Please reduce the length of the messages or completion.",
-        SENTENCES["openai-chat"],
-        "Your input exceeds the context window of this model. Please adjust your input and try again.",
-        "Requested tokens ({requested}) exceed context window of {limit}",
-        "context_length_exceeded",
-        "model_context_window_exceeded",
-    ),
-    _row(
-        "window",
-        r"(?:prompt|(?<!tool )(?<!audio )(?<!video )(?<!image )input)[ _]?(?:\([^)]*\) )?"
-        r"(?:is |tokens? |token length )?too[ _]?(?:long|large|big)"
-        r"|(?:all messages|conversation|chat history|request input|(?<!stop )sequence) (?:is )?too long"
-        r"|too large for (?:this |the )?model|not fit in(?:to)? the model|exceed max message tokens"
-        r"|(?:prompt|input|request) (?:has|had|contains) \d[\d,]* (?:input )?tokens,? (?:but|which|while)"
-        r"|(?:input|prompt|(?<!stop )sequence) length\b[^.]{0,30}?exceed|input tokens;? this model accepts"
-        r"|length of (?:the )?(?:prompt|messages|input)[^.]{0,60}?exceed|(?m:^)length limit exceeded"
-        r"|max_prompt_tokens_exceeded|the max input characters is|cannot be longer than|only process up to \d"
-        r"|reduce the length of (?:the |your )?(?:input|prompt|messages?|either)"
-        r"|tokens in request more than max tokens allowed|exceed model maximum(?! output)"
-        r"|input tokens \(?\d[\d,]*\)? (?:cannot|must not) exceed|too many tokens in (?:the )?(?:prompt|request|input)",
-        "Prompt is too long",
-        "Please reduce the length of the messages or completion.",
-        "tokens in request more than max tokens allowed",
-        "prompt tokens ({prompt}) exceed model maximum ({limit}) for openai.gpt-5.5",
-        "Input length ({prompt} tokens) exceeds the maximum allowed length ({limit} tokens).",
-    ),
-    _row(
-        "window",
-        r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|压缩上下文"
-        r"|输入[^。]{0,6}(?:过长|超长|超限|超出|超过)|token[^。]{0,6}超(?:过|出)|prompt ?超长",
-        "上下文长度超限",
-        "输入长度超限请减少输入内容",
-        "Prompt超长",
-    ),
-    # The body has too many bytes.
-    _row(
-        "bytes",
-        r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
-        "request_too_large: Request exceeds the maximum allowed number of bytes.",
-        provider="anthropic",
-        unless=_MONEY,
-    ),
-    _row(
-        "bytes",
-        rf"(?:sent|(?<!client: )received) message larger than max \({_REQUESTED} vs\.? {_LIMIT}",
-        "RESOURCE_EXHAUSTED: SERVER: Received message larger than max ({requested} vs. {limit})",
-    ),
-    _row(
-        "bytes",
-        r"(?<!response )(?:payload|entity|content|body|request) (?:is |was )?too large"
-        r"|(?<!response )(?:request body|body size|payload)(?: size)?\b[^.]{0,40}?exceed"
-        r"|request size(?: limit| (?:of )?\d[\d,]*(?: bytes)?)? exceed|message size \d[\d,]* exceeds limit"
-        r"|too many total text bytes|max bytes to request body",
-        "413 Request Entity Too Large",
-        "Request payload size exceeds the limit: {limit} bytes.",
-        "total message size {requested} exceeds limit {limit}",
-        unless=_MONEY,
-    ),
-    # The caller has to wait or to pay.
-    _row(
-        None,
-        rf"{_BUSY}|{_MONEY}|{_STATUS}429\b",
-        "Rate limit reached for gpt-5 on requests per min (RPM): Limit 500, Used 500, Requested 1.",
-        "Too many tokens, please wait before trying again.",
-        "You exceeded your current quota, please check your plan and billing details.",
-    ),
-    # Vague words, which count where no row above decides.
-    _row(
-        "window",
-        r"\b4(?:00|13) (?:status code )?\(no body\)|(?m:^)error code: 400(?m:$)(?!(?:\n\S+)*?\n\S+ )",
-        "400 status code (no body)",
-    ),
-    _row(
-        "window",
-        r"too many (?:input )?tokens(?! in stop)|tokens? limit\b[^.]{0,20}?exceed"
-        r"|exceed\w* (?:the )?(?:maximum )?(?:token limit|number of (?:input |prompt )?tokens)"
-        r"|number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed"
-        r"|(?:input|prompt|request(?:ed)?|messages?|total)(?: input)?[ _]?tokens?(?: count)?\b"
-        r"[^.]{0,40}?(?:exceed|over the model|>)"
-        r"|\b(?:prompt|inputs?|messages?|request|text|conversation)\b[^.]{0,48}?(?:too long|too large|exceed\w*)\b"
-        r"[^.]{0,48}?\b(?:tokens?|context|model)\b",
-        "too many tokens: {requested} > {limit}",
-        unless=r"\b(?:logit_bias|stop sequences?|images?|files?|audio|video|pdf|documents?|pages|pixels|dimensions?"
-        r"|resolution)\b|\b(?:session|access|auth\w*|refresh|bearer|api) (?:token|key)|\bjwt\b|\bexpired?\b",
-    ),
-    _row("bytes", rf"{_STATUS}413\b", "Error code: 413"),
-)
-"""The table of refusals. The first row that recognises an error decides."""
-
-_BIG = r"(?=[\d,]{3}|\d+[km])"
-_GAP = r"[^\d>\n]"
-_MORE = rf"(?:{_OVER}|too (?:long|large)|\bbut\b|maximum|\blimit\b)"
-_SENT = (  # of the prompt where the words before it speak of that alone
-    r"(?:(?:(?:prompt|input)(?:s|_tokens)?\b|number of tokens(?= \())"
-    rf"(?:(?!output|completion|exceed)[^.,;\d>\n]){{0,40}}?{_BIG}{_PROMPT}|(?<!by ){_BIG}{_REQUESTED})"
-)
-_AT_MOST = (
-    rf"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx|context(?: {_SIZE})?"
-    rf"|batch size){_GAP}{{0,60}}?{_BIG}{_LIMIT}"
-)
-_BUT = r"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded)"
-_LIMIT_IS = (
-    rf"(?:(?:context|(?:maximum|max) (?:prompt|model|input)) {_SIZE}(?: of [\w./-]+(?= is))?(?: is| of)?:?"
-    r"(?: only)?[ (]+"
-    r"|(?:maximum|max) number of (?:input |prompt )?tokens (?:allowed )?\(?|exceeds? (?:the )?limit(?: of)?:? "
-    rf"|\blimit:? |at most |(?:n_ctx|max_(?:model|seq|input|context)_len(?:gth)?)\W{{1,4}}){_LIMIT}"
-)
-_SUM = (
-    rf"(?:prompt|input)[ _]?(?:tokens?)? \({_PROMPT}(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
-    rf"\({_ANSWER}\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?{_LIMIT}"
-)
-
-AMOUNTS = tuple(
-    lazy_pattern(words)
-    for words in (
-        _SUM,
-        rf"resulted in {_PROMPT} tokens",
-        rf"requested {_PROMPT} tokens in the messages",
-        rf"request has {_PROMPT} input",
-        rf"request \({_PROMPT} tokens",
-        rf"n_prompt_tokens={_PROMPT}",
-        rf"(?:prompt|input) (?:contains |has |is too long:? \(?)(?:at least )?{_PROMPT}",
-        rf"requested:? (?:a total of |tokens |token count |about )?\(?{_REQUESTED}(?! output)",
-        rf"will take {_REQUESTED} tokens",
-        rf"{_ANSWER}(?: tokens)? (?:in|for) the (?:completion|output)",
-        rf"(?={_SENT}{_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?<!by ){_BIG}{_LIMIT})",
-        rf"(?={_AT_MOST}{_GAP}{{0,60}}?{_BUT}{_GAP}{{0,40}}?{_REQUESTED})",
-        _LIMIT_IS,
-        rf"max(?:imum)?(?: of|:)? {_LIMIT}(?: tokens|\))",
+@cache
+def refusals() -> tuple[Refusal, ...]:
+    """The table of refusals. The first row that recognises an error decides."""
+    sentences = _data()["sentences"]
+    return tuple(
+        Refusal(
+            row.get("kind"),
+            _pattern(row["words"]),
+            tuple(sentences.get(example, example) for example in row["examples"]),
+            row.get("provider", ""),
+            _pattern(row["unless"]) if "unless" in row else None,
+        )
+        for row in _data()["refusals"]
     )
-)
-"""Numbers in the words of several providers: the first pattern that matches counts."""
+
+
+@cache
+def amount_patterns() -> tuple[re.Pattern[str], ...]:
+    """The patterns of numbers in the words of several providers. The first that matches counts."""
+    return tuple(map(_pattern, _data()["amounts"]["words"]))
+
+
+def _pattern(words: Iterable[str]) -> re.Pattern[str]:
+    return lazy_pattern(_with_pieces("".join(words)))
+
+
+def _with_pieces(words: str) -> str:
+    """Put the pieces of patterns in the place of their names: ``<LIMIT>``."""
+    pieces = _data()["pieces"]
+    return re.sub("<([A-Z_]+)>", lambda hit: _with_pieces("".join(pieces[hit[1]])), words)
+
+
+def refusal_sentence(api: str, *, prompt: int, limit: int) -> str:
+    """The sentence by which an API refuses a prompt: agents compact by its words.
+
+    Args:
+        api: The name of its format.
+        prompt: The tokens of the prompt.
+        limit: The most tokens that the model takes.
+    """
+    sentence: str = _data()["sentences"][api]
+    return sentence.format(prompt=prompt, limit=limit)

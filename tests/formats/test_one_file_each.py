@@ -11,7 +11,6 @@ from agentctx.formats.registry import _PROVIDERS
 ROOT = Path(agentctx.__file__).parent
 KNOWING = {
     "formats/registry.py": "the one table",
-    "formats/overflow.py": "the sentences with which each API refuses a request that is too large",
     "wire_format.py": "what stands for messages that every format would write alike",
     "models/profile.py": "families of models, and formulas of pictures",
     "models/table.py": "who serves a model",

@@ -19,7 +19,7 @@ def patterns_in(value):
         yield from patterns_in([value.pattern, value.unless])
 
 
-PATTERNS = sorted({*patterns_in([*vars(overflow).values()])})
+PATTERNS = sorted({*patterns_in([*vars(overflow).values(), overflow.refusals(), overflow.amount_patterns()])})
 
 
 def test_there_are_patterns():

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import classify_error
-from agentctx.formats.overflow import REFUSALS, SENTENCES, plain
+from agentctx.formats.overflow import plain, refusal_sentence, refusals
 from agentctx.formats.registry import FORMATS
 
-EXAMPLES = [pytest.param(row, example, id=example[:60]) for row in REFUSALS for example in row.examples]
+EXAMPLES = [pytest.param(row, example, id=example[:60]) for row in refusals() for example in row.examples]
 
 SHAPES = {
     "text": str,
@@ -43,7 +43,7 @@ def filled(example, amounts, form="d"):
 
 def test_every_row_has_an_example():
     """Words that no provider uses have no place in the table."""
-    assert [row.pattern.pattern for row in REFUSALS if not row.examples] == []
+    assert [row.pattern.pattern for row in refusals() if not row.examples] == []
 
 
 @pytest.mark.parametrize(("row", "example"), EXAMPLES)
@@ -70,7 +70,6 @@ def test_an_example_is_read_by_its_row(row, example, amounts, form, shape):
 
 def test_every_api_refuses_in_a_sentence_that_is_read():
     """The library's own refusals are in the words of the provider, with their numbers."""
-    assert SENTENCES.keys() == FORMATS.keys()
-    for sentence in SENTENCES.values():
-        overflow = classify_error(sentence.format(prompt=9_000, limit=8_000))
+    for api in FORMATS:
+        overflow = classify_error(refusal_sentence(api, prompt=9_000, limit=8_000))
         assert (overflow.kind, overflow.prompt, overflow.requested, overflow.limit) == ("window", 9_000, 9_000, 8_000)

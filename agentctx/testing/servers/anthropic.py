@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from agentctx.checking import count
 from agentctx.engine.reading import known_profile
-from agentctx.formats.overflow import SENTENCES
+from agentctx.formats.overflow import refusal_sentence
 from agentctx.message import Native
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, frames, unknown_field
 
@@ -220,7 +220,7 @@ def _usage(body: Mapping[str, Any], said: Said, found: Verdict) -> Object:
 
 def _overflow(body: Mapping[str, Any], found: Verdict) -> Object:
     if found.tokens > found.window:
-        return _error(SENTENCES["anthropic"].format(prompt=found.tokens, limit=found.window))
+        return _error(refusal_sentence("anthropic", prompt=found.tokens, limit=found.window))
     return _error(
         f"input length and `max_tokens` exceed context limit: {found.tokens} + {body['max_tokens']} > {found.window}, "
         "decrease input length or `max_tokens` and try again"

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.formats.overflow import SENTENCES
+from agentctx.formats.overflow import refusal_sentence
 from agentctx.testing.servers.anthropic import broken, drops, sign
 from agentctx.testing.servers.desk import Asked, Desk, Said, Sent, Verdict, body_of, frames
 
@@ -117,4 +117,4 @@ def _usage(said: Said, found: Verdict) -> Object:
 
 
 def _overflow(found: Verdict) -> str:
-    return _MODEL + SENTENCES["anthropic"].format(prompt=found.tokens, limit=found.window)
+    return _MODEL + refusal_sentence("anthropic", prompt=found.tokens, limit=found.window)

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
-from agentctx.formats.overflow import SENTENCES
+from agentctx.formats.overflow import refusal_sentence
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, dotted, events, unknown_field
 
 Object = dict[str, Any]
@@ -90,7 +90,7 @@ def _usage(said: Said, found: Verdict) -> Object:
 
 
 def _overflow(found: Verdict) -> Mapping[str, Any]:
-    return _error(SENTENCES["gemini"].format(prompt=found.tokens, limit=found.window))
+    return _error(refusal_sentence("gemini", prompt=found.tokens, limit=found.window))
 
 
 def _error(message: str) -> Mapping[str, Any]:

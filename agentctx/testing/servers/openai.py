@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.formats.overflow import SENTENCES
+from agentctx.formats.overflow import refusal_sentence
 from agentctx.testing.servers.desk import (
     Asked,
     Desk,
@@ -107,7 +107,7 @@ def _chat_usage(said: Said, tokens: int) -> Object:
 
 
 def _chat_overflow(found: Verdict) -> Object:
-    message = SENTENCES["openai-chat"].format(prompt=found.tokens, limit=found.window)
+    message = refusal_sentence("openai-chat", prompt=found.tokens, limit=found.window)
     return _error(message, "messages", "context_length_exceeded")
 
 
