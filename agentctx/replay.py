@@ -21,8 +21,7 @@ from agentctx.errors import ContextOverflow
 from agentctx.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.pipeline import Pipeline
 from agentctx.reports import View
-from agentctx.rules import validator
-from agentctx.rules.rule import Validator
+from agentctx.rules import find_violations
 from agentctx.session.session import Session
 from agentctx.wire_format import Violation
 
@@ -153,7 +152,7 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
     """
     source = reader_of(recording, model)
     session = pipeline.session(model=model or recording.model, format=source.wire.name, id=recording.id)
-    walk = _Walk(recording, source, session, validator(source.wire, source.profile))
+    walk = _Walk(recording, source, session)
     fresh = 0
     for number, index in enumerate(calls_of(recording, model=model), 1):
         yield await walk.step(number, index, fresh)
@@ -227,7 +226,6 @@ class _Walk:
     recording: Recording
     source: Reader
     session: Session
-    validator: Validator
 
     async def step(self, number: int, index: int, fresh: int) -> Step:
         """The call that saw the first ``index`` messages, of which the call before had seen ``fresh``."""
@@ -264,7 +262,8 @@ class _Walk:
         """The provider's rules that the request sent would break."""
         wire, system = self.source.wire, self.recording.system
         request = wire.keys.request(view.messages, system, view.tools)
-        return self.validator(request, wire.keys.request(given, system, self.recording.tools))
+        before = wire.keys.request(given, system, self.recording.tools)
+        return find_violations(wire, request, self.source.profile, before)
 
 
 @frozen

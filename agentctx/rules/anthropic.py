@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
-from operator import attrgetter
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentctx.formats.anthropic import REASONING, Traits, traits
 from agentctx.formats.native import mapping_or_none, string_of
@@ -24,22 +23,15 @@ from agentctx.rules.rule import (
     NOTHING,
     Comparison,
     Entry,
-    GrowingRequest,
     LaidOut,
-    Natives,
     Place,
     Rule,
-    Rules,
-    Seen,
     Severity,
     Turn as TurnOf,
     checked,
     entries_of,
-    entry_of,
     in_order,
-    looked_at,
     refusing,
-    rounds_of_two,
     turns_of,
 )
 from agentctx.tokens.media import image_size
@@ -722,7 +714,7 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 def violations(
-    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+    _wire: WireFormat, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its messages; never raises."""
     original = None if before is None else lay_out(before, profile)
@@ -892,105 +884,3 @@ def string_bytes(value: object, enough: int) -> int:
         else:
             open_ids.discard(opened.pop()[0])
     return total
-
-
-_RULES = tuple(rule for rule in RULES if rule is not request_size)
-
-
-class GrowingMessages(GrowingRequest[MessagesRequest]):
-    """Finds what ``violations`` finds in the requests of a conversation.
-
-    A round is a message of the assistant's with calls, and one with nothing but a result for each, between a message
-    of the user's and one of the assistant's.
-    """
-
-    messages_key = "messages"
-    keys = frozenset({"model", "messages", "system", "tools"})
-    anew = staticmethod(violations)
-
-    def opened(self, request: Mapping[str, Any], natives: Natives) -> MessagesRequest:
-        """A request of which only these messages are looked at."""
-        entries = tuple(entry_of(native, index, mapping_or_none, _blocks) for index, native in natives)
-        whole = lay_out({**request, "messages": []}, self.profile)
-        return evolve(whole, data=request, entries=entries, turns=tuple(turns_of(entries)))
-
-    def found(self, request: MessagesRequest, before: MessagesRequest | None) -> tuple[Violation, ...]:
-        """What the rules find; all that came before is read where reasoning is bound to it."""
-        rest = string_bytes({**request.data, "messages": None}, MOST_BYTES)
-        large = rest + sum(map(attrgetter("size"), self._sent.seen)) > MOST_BYTES
-        violated = checked(RULES if large else _RULES, request)
-        if before is not None and request.model.bound_thinking:
-            request, before = lay_out(request.data, self.profile), lay_out(before.data, self.profile)
-        return in_order((*violated, *checked((), request, RULES_OF_WHAT_CAME_BEFORE, before)))
-
-    def read(self, native: dict[str, Any]) -> Seen:
-        """What is known of a message; what its reasoning was signed with is known again."""
-        entry = entry_of(native, 0, mapping_or_none, _blocks)
-        calls = tuple(_calls(entry))
-        seals = tuple(name for block in entry.blocks if (name := _seal(block)) is not None)
-        part = _part(entry)
-        return looked_at(
-            native,
-            part,
-            quiet=part in {"call", "answer"},
-            calls=calls,
-            answers=tuple(block.string("tool_use_id") for block in entry.blocks) if part == "answer" else (),
-            marks=frozenset(seals),
-            unique=calls,
-            once=seals,
-            size=string_bytes(native, MOST_BYTES),
-        )
-
-    def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
-        """Calls with their results; none where the first message holds nothing: a rule asks what the first block is."""
-        return rounds_of_two(seen, start) if seen[0].part else iter(())
-
-    def rounds_before(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
-        """The halves of rounds, each alone; any other message may hold what the provider has encrypted."""
-        return ((place, place + 1) for place in range(start, len(seen)) if seen[place].quiet)
-
-
-def _part(entry: Message) -> str:
-    """What a message is to its round: calls, or results, in which no rule finds anything; else who says something."""
-    if isinstance(entry.data.get("content"), list) and entry.blocks:
-        if entry.role == "assistant" and all(map(_legal_call, entry.blocks)):
-            return "call" if any(block.kind == "tool_use" for block in entry.blocks) else "assistant"
-        if entry.role == "user" and all(map(_legal_result, entry.blocks)):
-            return "answer"
-    return entry.role if entry.blocks else ""
-
-
-def _seal(block: ContentBlock) -> str | None:
-    return (seal(block) or None) if block.kind in THINKING else None
-
-
-def _legal_call(block: ContentBlock) -> bool:
-    """Whether no rule finds anything in a block of an assistant message that calls tools, wherever it stands."""
-    if CONTROL in block.data:
-        return False
-    if block.kind == "text":
-        return _says(block) and "citations" not in block.data
-    if block.kind == "tool_use":
-        return _named(block, "id") and bool(block.string("name")) and isinstance(block.data.get("input"), dict)
-    return _seal(block) is not None
-
-
-def _legal_result(block: ContentBlock) -> bool:
-    """Whether it is the result of a tool, in words, in which no rule finds anything."""
-    if block.kind != "tool_result" or CONTROL in block.data or not _named(block, "tool_use_id"):
-        return False
-    return all(inner.kind == "text" and _says(inner) and CONTROL not in inner.data for inner in block.inner)
-
-
-def _says(block: ContentBlock) -> bool:
-    words = block.string("text")
-    return bool(words) and not str(words).isspace()
-
-
-def _named(block: ContentBlock, key: str) -> bool:
-    return re.fullmatch(ID[1:-1], block.string(key) or "") is not None
-
-
-def rules_of(_wire: WireFormat) -> Rules:
-    """Return the rules of the API."""
-    return Rules(violations, GrowingMessages)

@@ -9,7 +9,7 @@ The requests of one conversation are validated without a look at all of their me
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -22,20 +22,13 @@ from agentctx.rules import anthropic as anthropic_rules
 from agentctx.rules.rule import (
     NOTHING,
     Entry,
-    GrowingRequest,
     LaidOut,
-    Natives,
     Rule,
-    Rules,
-    Seen,
     Turn as TurnOf,
     checked,
     entries_of,
-    entry_of,
     in_order,
-    looked_at,
     refusing,
-    rounds_of_two,
     turns_of,
 )
 from agentctx.tokens.media import image_size
@@ -458,7 +451,7 @@ _CHANGES_TOOLS = frozenset({"toolAddition", "toolRemoval"})
 
 
 def violations(
-    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+    _wire: WireFormat, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its messages; never raises."""
     laid, original = lay_out(request, profile), None if before is None else lay_out(before, profile)
@@ -563,11 +556,6 @@ RULES: tuple[Rule[ConverseRequest], ...] = (
     messages_given, role, first_user, alternation, content, text, cache_points, *TOOL_RULES, *MEDIA_RULES,
 )  # fmt: skip
 
-RULES_OF_ALL_MESSAGES: tuple[Rule[ConverseRequest], ...] = (
-    messages_given, first_user, alternation, cache_points, unanswered, excess, unique_calls, config_there, config,
-)  # fmt: skip
-"""Those that look at more than one message, or at none; the others say of each message what they say of it alone."""
-
 
 def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]:
     if block.kind != "text":
@@ -581,79 +569,3 @@ def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]
             "again."
         )
         yield refused("text_blank", block, wrong, severity="warn" if within_result else "error")
-
-
-_EACH = tuple(rule for rule in RULES if rule not in RULES_OF_ALL_MESSAGES)
-
-
-class GrowingConverse(GrowingRequest[ConverseRequest]):
-    """Finds what ``violations`` finds in the requests of a conversation.
-
-    A round is a message of the assistant's with calls, and one with nothing but a result for each, between a message
-    of the user's and one of the assistant's.
-    """
-
-    messages_key = "messages"
-    keys = frozenset({"messages", "system", "toolConfig"})
-    anew = staticmethod(violations)
-
-    def opened(self, request: Mapping[str, Any], natives: Natives) -> ConverseRequest:
-        """A request of which only these messages are looked at."""
-        entries = tuple(entry_of(native, index, fields_or_none, blocks_of) for index, native in natives)
-        whole = lay_out({**request, "messages": []}, self.profile)
-        return evolve(whole, data=request, entries=entries, turns=tuple(turns_of(entries)))
-
-    def found(self, request: ConverseRequest, before: ConverseRequest | None) -> tuple[Violation, ...]:
-        """What the rules find."""
-        return in_order((*checked(RULES, request), *reasoning(request, before)))
-
-    def read(self, native: dict[str, Any]) -> Seen | None:
-        """What is known of a message; None where reasoning is bound to all that stands before it."""
-        alone = self.opened({}, ((0, native),))
-        (entry,) = alone.entries
-        seals = tuple(found for block in entry.blocks if (found := seal(block)) is not None)
-        if seals and self.profile is not None and self.profile.bound_thinking:
-            return None
-        names = tuple(block.call for block in entry.blocks if block.call is not None)
-        part = _part(entry)
-        return looked_at(
-            native,
-            part,
-            quiet=next(checked(_EACH, alone), None) is None,
-            calls=names if part == "call" else (),
-            answers=names if part == "answer" else (),
-            marks=frozenset(seals),
-            unique=tuple(block.call for block in entry.blocks if block.kind == "toolUse" and block.call is not None),
-            once=seals,
-        )
-
-    def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
-        """Calls with their results."""
-        return rounds_of_two(seen, start)
-
-
-def _part(entry: Message) -> str:
-    """What a message is to its round: calls, or nothing but results; else who says it."""
-    if entry.role == "assistant" and all(map(_may_call, entry.blocks)):
-        return "call" if any(block.kind == "toolUse" for block in entry.blocks) else "assistant"
-    if entry.role == "user" and entry.blocks and all(map(_answers, entry.blocks)):
-        return "answer"
-    return entry.role
-
-
-def _may_call(block: BlockAt) -> bool:
-    """Whether no rule about more than its message finds anything in it, beside calls."""
-    if block.kind == "toolUse":
-        return block.call is not None
-    return block.kind == "text" or seal(block) is not None
-
-
-def _answers(block: BlockAt) -> bool:
-    return (
-        block.kind == "toolResult" and block.call is not None and all(each.kind != "cachePoint" for each in block.inner)
-    )
-
-
-def rules_of(_wire: WireFormat) -> Rules:
-    """Return the rules of the API."""
-    return Rules(violations, GrowingConverse)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentctx.formats.gemini import (
     as_contents,
-    bare_parts,
     data_key,
     generation_of,
     signature_of,
@@ -30,16 +28,10 @@ from agentctx.message import Native
 from agentctx.models.profile import ModelProfile
 from agentctx.rules.rule import (
     NOTHING,
-    GrowingRequest,
-    Natives,
     Rule,
-    Rules,
-    Seen,
     checked,
     in_order,
-    looked_at,
     refusing,
-    rounds_of_two,
 )
 from agentctx.wire_format import Violation, WireFormat
 
@@ -245,7 +237,7 @@ _SAME_NUMBER = (
 
 
 def violations(
-    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+    _wire: WireFormat, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its contents; never raises."""
     original = None if before is None else lay_out(before, profile)
@@ -396,74 +388,7 @@ RULES: tuple[Rule[GenerateRequest], ...] = (
     alternation, cached_end, first_signed,
 )  # fmt: skip
 
-RULES_OF_ALL_CONTENTS: tuple[Rule[GenerateRequest], ...] = (
-    contents_given, call_position, count, ids, names, alternation, cached_end, first_signed,
-)  # fmt: skip
-"""Those that look at more than one content, or at none; the others say of each content what they say of it alone."""
-
 
 def _with_next(request: GenerateRequest) -> Iterator[tuple[ContentAt, ContentAt | None]]:
     """Each content with the one after it."""
     return ((content, after) for content, after in pairwise((*request.contents, None)) if content is not None)
-
-
-_EACH = tuple(rule for rule in RULES if rule not in RULES_OF_ALL_CONTENTS)
-
-
-class GrowingContents(GrowingRequest[GenerateRequest]):
-    """Finds what ``violations`` finds in the requests of a conversation.
-
-    A round is a content of the model's with calls, and one with a response for each, between one that is not the
-    model's and one that is.
-    """
-
-    messages_key = "contents"
-    keys = frozenset({"contents", "tools", "system_instruction", "systemInstruction"})
-    anew = staticmethod(violations)
-
-    def opened(self, request: Mapping[str, Any], natives: Natives) -> GenerateRequest:
-        """A request of which only these contents are looked at."""
-        contents = tuple(content_at(native, index) for index, native in natives)
-        return evolve(lay_out({**request, "contents": []}, self.profile), data=request, contents=contents)
-
-    def found(self, request: GenerateRequest, before: GenerateRequest | None) -> tuple[Violation, ...]:
-        """What the rules find."""
-        return in_order(checked(RULES, request, (signatures_kept,), before))
-
-    def read(self, native: dict[str, Any]) -> Seen | None:
-        """What is known of a content; None for a part that stands without one."""
-        if bare_parts(native) is not None:
-            return None
-        content = content_at(native, 0)
-        alone = self.opened({}, ((0, native),))
-        if content.by_model:
-            part = "call" if content.calls else "assistant"
-        else:
-            part = "answer" if content.parts and len(content.parts) == len(content.responses) else "user"
-        # The first call of a content has to be signed in the current turn.
-        unsigned = content.by_model and bool(content.calls) and not content.calls[0].signature
-        return looked_at(
-            native,
-            part,
-            quiet=next(checked(_EACH, alone), None) is None and not (unsigned and (alone.generation or 0) >= 3),
-            calls=tuple((call.id, call.name) for call in content.calls) if content.by_model else (),
-            answers=() if content.by_model else tuple((answer.id, answer.name) for answer in content.responses),
-            marks=frozenset(found for each in content.parts if (found := checked_signature(each)) is not None),
-        )
-
-    def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
-        """Calls with the responses to them."""
-        return rounds_of_two(seen, start, _agree)
-
-
-def _agree(calls: Sequence[Any], answers: Sequence[Any]) -> bool:
-    """Whether there is one response for each call, of its name, with its id where both have one."""
-    names = Counter(name for _, name in calls) == Counter(name for _, name in answers)
-    given = [each for each, _ in answers if each is not None]
-    asked = {each for each, _ in calls}
-    return names and (None in asked or (asked.issuperset(given) and len(set(given)) == len(given)))
-
-
-def rules_of(_wire: WireFormat) -> Rules:
-    """Return the rules of the API."""
-    return Rules(violations, GrowingContents)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from agentctx.formats.dialects import Dialect
 from agentctx.formats.native import clean_text, mapping_or_none, string_of
@@ -27,7 +27,7 @@ from agentctx.formats.openai_chat import (
 )
 from agentctx.message import BREAKPOINT, CONTROL
 from agentctx.models.profile import ModelProfile
-from agentctx.rules.rule import GrowingRequest, Natives, Rule, Rules, Seen, Validator, checked, in_order, looked_at
+from agentctx.rules.rule import Rule, checked, in_order
 from agentctx.wire_format import Violation, WireFormat
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
@@ -567,78 +567,6 @@ RULES: tuple[Rule[ChatRequest], ...] = (
 )  # fmt: skip
 """Each looks at the whole request and yields what it finds wrong."""
 
-RULES_OF_ALL_MESSAGES: tuple[Rule[ChatRequest], ...] = (
-    messages_present, rounds, tools, tool_choice, function_call, json_word, reasoning_bytes,
-)  # fmt: skip
-"""Those that look at more than one message, or at none; the others say of each message what they say of it alone."""
-
-
-def violations(
-    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
-) -> tuple[Violation, ...]:
-    """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
-    model = None if profile is None else profile.family
-    origin = None if before is None else opened(before, model)
-    return in_order(checked(RULES, opened(request, model, origin)), whole="last")
-
-
-_EACH = tuple(rule for rule in RULES if rule not in RULES_OF_ALL_MESSAGES)
-_RULES = tuple(rule for rule in RULES if rule is not messages_present)
-
-
-class GrowingChat(GrowingRequest[ChatRequest]):
-    """Finds what ``violations`` finds in the requests of a conversation.
-
-    A round is a message with calls and the tool messages behind it, one for each; or any other message, which is
-    nothing to those around it.
-    """
-
-    messages_key = "messages"
-    keys = frozenset({"messages", "tools", "system"})
-    anew = staticmethod(violations)
-
-    def opened(self, request: Mapping[str, Any], natives: Natives) -> ChatRequest:
-        """A request of which only these messages are looked at."""
-        whole = opened({**request, "messages": []}, self.family)
-        return evolve(whole, body=request, messages=tuple(natives))
-
-    def found(self, request: ChatRequest, before: ChatRequest | None) -> tuple[Violation, ...]:
-        """What the rules find."""
-        return in_order(checked(_RULES, evolve(request, before=before)), whole="last")
-
-    def read(self, native: dict[str, Any]) -> Seen:
-        """What is known of a message; what it reasoned is known again."""
-        alone = opened({"messages": [native]}, self.family)
-        asked = [call.get("id") for _, call in calls(native)]
-        answering = native.get("role") == "tool"
-        return looked_at(
-            native,
-            "answer" if answering else "call" if asked else "other",
-            quiet=next(checked(_EACH, alone), None) is None,
-            calls=tuple(name for name in asked if isinstance(name, str)),
-            answers=(name,) if answering and isinstance(name := native.get("tool_call_id"), str) else (),
-            marks=frozenset(reasoning_in(native)),
-        )
-
-    def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
-        """Calls with all their answers, and what is neither."""
-        while start < len(seen):
-            stop = start + 1
-            while stop < len(seen) and seen[stop].part == "answer":
-                stop += 1
-            calling, answers = seen[start], seen[start + 1 : stop]
-            names = {name for each in answers for name in each.answers}
-            if calling.part == "other" and calling.quiet:
-                yield start, start + 1
-            elif (
-                calling.part == "call"
-                and all(each.quiet for each in seen[start:stop])
-                and names == set(calling.calls)
-                and len(names) == len(answers) == len(calling.calls)
-            ):
-                yield start, stop
-            start = stop
-
 
 _SYSTEM = ("system", "developer")
 _SPEAKING = ("user", "assistant")
@@ -780,30 +708,17 @@ _DIALECT_RULES: tuple[DialectRule, ...] = (
 )  # fmt: skip
 
 
-def _all(
-    found: Iterable[Violation], request: Mapping[str, Any], profile: ModelProfile | None, spoken: Dialect
+def violations(
+    wire: WireFormat, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
-    """What is found by the rules of all, as far as they hold in the dialect, and by its own; never raises."""
-    held = [each for each in found if spoken.shortens_ids or each.rule != "chat.call_id_length"]
-    model = string_of(request, "model") if profile is None else profile.family
-    view, dialect = opened(request, model), spoken.of_model(model)
+    """Return every rule that the request breaks, those of the request as a whole last; those of its dialect, too."""
+    model = None if profile is None else profile.family
+    origin = None if before is None else opened(before, model)
+    found = checked(RULES, opened(request, model, origin))
+    if not isinstance(wire, ChatDialect):
+        return in_order(found, whole="last")
+    held = (each for each in found if wire.spoken.shortens_ids or each.rule != "chat.call_id_length")
+    model = model or string_of(request, "model")
+    view, dialect = opened(request, model), wire.spoken.of_model(model)
     own = (violation for rule in _DIALECT_RULES for violation in rule(view, dialect))
     return in_order((*held, *own), whole="last")
-
-
-def rules_of(wire: WireFormat) -> Rules:
-    """Return the rules of the API; in a dialect with its own, which are looked for in all of a conversation."""
-    if not isinstance(wire, ChatDialect):
-        return Rules(violations, GrowingChat)
-    spoken = wire.spoken
-
-    def of_request(
-        request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
-    ) -> tuple[Violation, ...]:
-        return _all(violations(request, profile, before), request, profile, spoken)
-
-    def validator(profile: ModelProfile | None) -> Validator:
-        growing = GrowingChat(profile)
-        return lambda request, before: _all(growing(request, before), request, profile, spoken)
-
-    return Rules(of_request, validator)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentctx.formats.native import clean_text, mapping_or_none
 from agentctx.formats.openai_chat import NAME, NAME_MAX
@@ -19,7 +19,6 @@ from agentctx.formats.openai_responses import (
     CACHEABLE,
     CALL_ID_MAX,
     CALLS,
-    REFERENCE,
     ROLES,
     SETTINGS,
     TEXTS,
@@ -39,7 +38,7 @@ from agentctx.rules.openai_chat import (
     name_text,
     type_text,
 )
-from agentctx.rules.rule import GrowingRequest, Natives, Rule, Rules, Seen, checked, in_order, looked_at
+from agentctx.rules.rule import Rule, checked, in_order
 from agentctx.wire_format import Violation, WireFormat
 
 
@@ -599,133 +598,11 @@ RULES: tuple[Rule[ResponsesRequest], ...] = (
 )  # fmt: skip
 """Each looks at the whole request and yields what it finds wrong."""
 
-RULES_OF_ALL_ITEMS: tuple[Rule[ResponsesRequest], ...] = (
-    input_present, pairs, item_ids, missing_reasoning, unfollowed, not_stored, sealed, same_family, trigger_last, chain,
-    json_word, tools, tool_choice, cache_key,
-)  # fmt: skip
-"""Those that look at more than one item, or at none; the others say of each item what they say of it alone."""
-
 
 def violations(
-    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+    _wire: WireFormat, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
     model = None if profile is None else profile.family
     origin = None if before is None else opened(before, None)
     return in_order(checked(RULES, opened(request, model, origin)), whole="last")
-
-
-_EACH = tuple(rule for rule in RULES if rule not in RULES_OF_ALL_ITEMS)
-_RULES = tuple(rule for rule in RULES if rule is not input_present)
-_REASONING = frozenset({"signed", "unsigned"})
-"""What items of reasoning are to their round: the provider knows what it has signed again."""
-
-
-class GrowingResponses(GrowingRequest[ResponsesRequest]):
-    """Finds what ``violations`` finds in the requests of a conversation.
-
-    A round is all that signed reasoning has led to, up to the next reasoning or to what the model did not make; behind
-    no such reasoning, it is calls with their answers, or an item of the model.
-    """
-
-    messages_key = "input"
-    keys = frozenset({"input", "tools", "instructions"})
-    anew = staticmethod(violations)
-
-    def opened(self, request: Mapping[str, Any], natives: Natives) -> ResponsesRequest:
-        """A request of which only these items are looked at."""
-        whole = opened({**request, "input": []}, self.family)
-        items = tuple(Item(index, kind_of(native), native) for index, native in natives)
-        return evolve(whole, body=request, items=items, total=len(request["input"]))
-
-    def found(self, request: ResponsesRequest, before: ResponsesRequest | None) -> tuple[Violation, ...]:
-        """What the rules find."""
-        rules = RULES if request.total > ITEMS_MAX else _RULES
-        return in_order(checked(rules, evolve(request, before=before)), whole="last")
-
-    def read(self, native: dict[str, Any]) -> Seen:
-        """What is known of an item."""
-        item = Item(0, kind_of(native), native)
-        name = item.call_id if isinstance(item.call_id, str) else None
-        alone = evolve(opened({"input": []}, self.family), items=(item,), total=1)
-        if item.kind == "reasoning":
-            part = "signed" if is_signed(item) else "unsigned"
-        elif item.is_call or item.is_output:
-            part = "call" if item.is_call else "answer"
-        else:
-            part = "model" if item.by_model else "user"
-        ids = () if item.id is None else (("id", item.id),)
-        thought = (("reasoning", name_of(item)),) if part == "signed" else ()
-        return looked_at(
-            native,
-            part,
-            quiet=item.kind not in (REFERENCE, "compaction_trigger") and next(checked(_EACH, alone), None) is None,
-            calls=((name, CALLS[item.kind].output),) if item.is_call and name is not None else (),
-            answers=((name, item.kind),) if item.is_output and name is not None else (),
-            marks=frozenset(_marks(item)),
-            unique=(*ids, *(() if name is None else ((item.is_call, name),))),
-            once=ids or thought,  # by which the rules tell what reasoning has led to: they know the last that bears it
-        )
-
-    def rounds(self, seen: Sequence[Seen], start: int) -> Iterator[tuple[int, int]]:
-        """What signed reasoning has led to; calls with all their answers, and other items of the model."""
-        while start < len(seen):
-            stop = start
-            if led := _begins(seen, start):
-                stop += 1
-                while stop < len(seen) and seen[stop].part != "user" and not _begins(seen, stop):
-                    stop += 1
-            elif seen[start].part in ("model", "unsigned"):
-                stop += 1
-            else:
-                for part in ("call", "answer"):
-                    while stop < len(seen) and seen[stop].part == part:
-                        stop += 1
-            if stop > start and _complete(seen[start:stop], led=led):
-                yield start, stop
-            start = max(stop, start + 1)
-
-    rounds_before = rounds
-
-
-def _marks(item: Item) -> Iterator[Hashable]:
-    """By what the rules know an item again; what the model made is told from all else."""
-    if item.by_model:
-        yield "made", id(item.data)
-    if item.id is not None:
-        yield "id", item.id
-    if item.is_call:
-        yield "call", str(item.call_id)
-    if item.kind == "reasoning":
-        yield "reasoning", name_of(item)
-    if (seal := seal_of(item)) is not None:
-        yield "seal", seal
-
-
-def _begins(seen: Sequence[Seen], place: int) -> bool:
-    """Whether reasoning begins there of which something is signed."""
-    if seen[place].part not in _REASONING or (place and seen[place - 1].part in _REASONING):
-        return False
-    while place < len(seen) and seen[place].part == "unsigned":
-        place += 1
-    return place < len(seen) and seen[place].part == "signed"
-
-
-def _complete(each: Sequence[Seen], *, led: bool) -> bool:
-    """Whether nothing is found in it: each call has its answer behind it, and signed reasoning what it led to."""
-    waiting: set[Hashable] = set()
-    for place, seen in enumerate(each):
-        waiting.update(seen.calls)
-        if not seen.quiet or not waiting.issuperset(seen.answers):
-            return False
-        waiting.difference_update(seen.answers)
-        if led and seen.part in _REASONING:
-            after = next((later.part for later in each[place:] if later.part not in _REASONING), None)
-            if after not in ("call", "model"):
-                return False
-    return not waiting
-
-
-def rules_of(_wire: WireFormat) -> Rules:
-    """Return the rules of the API."""
-    return Rules(violations, GrowingResponses)

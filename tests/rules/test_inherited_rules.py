@@ -1,7 +1,7 @@
 """A format of a user's that inherits one of the library's has its rules, and adds its own."""
 
 from agentctx.formats.openai_chat import OpenAIChat
-from agentctx.rules import find_violations, validator
+from agentctx.rules import find_violations
 from agentctx.wire_format import Violation
 
 REQUEST = {"messages": [{"role": "tool", "tool_call_id": "a", "content": "late"}]}
@@ -19,10 +19,3 @@ def test_both_are_told_of_one_request():
     """The inherited rules come first."""
     assert [one.rule for one in find_violations(Short(), REQUEST)] == ["chat.tool_orphan", "short.refused"]
     assert [one.rule for one in find_violations(OpenAIChat(), REQUEST)] == ["chat.tool_orphan"]
-
-
-def test_both_are_told_of_each_request_of_a_conversation():
-    """Also where messages are remembered from call to call."""
-    violations = validator(Short(), None)
-    for _ in range(2):
-        assert [one.rule for one in violations(REQUEST)] == ["chat.tool_orphan", "short.refused"]
