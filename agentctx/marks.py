@@ -36,6 +36,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, filterfalse, groupby
 from json.encoder import encode_basestring
 from operator import sub
@@ -582,7 +583,7 @@ _MARK = lazy_pattern(
     re.escape(WITHIN)
     + r"(?P<start>\d{1,7})-(?P<stop>\d{1,7}) of (?P<which>this|the(?: (?:\d{1,2}\w\w )?last)?)"
     + rf" (?P<name>[A-Za-z_]\w{{0,31}} of (?:{TERM})) above, from (?P<words>{TERM}) on"
-    + r"(?P<how>, numbered from (?P<first>\d{1,7}) on|, without numbers)?; (?P<sum>[0-9a-f]{8})\]"
+    + r"(?P<how>, numbered from (?P<first>\d{1,7}) on|, without numbers)?; [0-9a-f]{8}\]"
 )
 _HEAD, _TAIL, _WORDS = 16, 32, 20
 """Characters that are said of a call, from its beginning and from its end, and of a line."""
@@ -715,7 +716,8 @@ def mark(
     place = f"{start + 1}-{start + len(lines)}"
     text = f"{WITHIN}{place} of {which} {name} above, from {_words(lines[0])} on{how}; "
     said = "\n".join(here or lines)
-    return Mark(f"{text}{_sum(text, here or lines)}]", len(said))
+    digest = digest_of(said)
+    return Mark(f"{text}{digest[:8]}]", len(said), digest)
 
 
 def numbered_from(number: int) -> str:
@@ -742,17 +744,18 @@ def _called(outputs: Iterator[T]) -> Iterator[tuple[str, T]]:
         yield f"the {number}{ending} last", each
 
 
-def _sum(text: str, lines: Sequence[str]) -> str:
-    return f"{crc32((text + chr(10).join(lines)).encode(errors='surrogatepass')):08x}"
+def digest_of(text: str) -> str:
+    """What tells a text from any other, also from one that somebody makes to be taken for it."""
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
-def references_in(result: ToolResult) -> Iterator[tuple[int, int, str]]:
+def references_in(result: ToolResult) -> Iterator[tuple[int, int, Mark]]:
     """The references in a result, in no codes: at which line, at which character, and the reference."""
     text, at, place = text_of(result), 0, 0
     for start, _, mark in spans_of(text):
         if mark.text.startswith(WITHIN):
             at, place = at + text.text.count("\n", place, start), start
-            yield at, start, mark.text
+            yield at, start, mark
 
 
 _FOLDED = " lines left out"
@@ -767,7 +770,7 @@ SHOWN_AGAIN = "shown again later"
 """What is in every text that stands for what a later output shows."""
 
 LATER = lazy_pattern(
-    rf"\[(?:(?P<lines>[\d,]{{1,9}}) lines? |(?P<reminder>reminder ))?{SHOWN_AGAIN} #(?P<sum>\d{{6}}(?:\d{{6}})?)"
+    rf"\[(?:(?P<lines>[\d,]{{1,9}}) lines? |(?P<reminder>reminder ))?{SHOWN_AGAIN} #(?P<sum>\d{{6}}(?:\d{{3}})?)"
     r"(?P<pointer>[^\[\]\n]*)\]"
 )
 """Such a text: how many lines it stands for, if not for all, or that it is a reminder, and their checksum."""
@@ -865,34 +868,33 @@ class Standing:
         """Whether a reference may name this output: it is among the latest of its name."""
         return any(each is output for each in self._outputs[output.name][-SAME:])
 
-    def meant(self, line: str, name: str = "", above: Sequence[str] = ()) -> list[str] | None:
+    def meant(self, reference: Mark, name: str = "", above: Sequence[str] = ()) -> list[str] | None:
         """The lines that a reference stands for; None where it is none, or they are not there.
 
         Args:
-            line: A line of an output.
+            reference: A mark in an output.
             name: What the output is known by.
             above: The lines of it that stand before.
         """
-        found = _MARK.fullmatch(line)
-        return None if found is None else next((lines for _, lines in self._meant(found, name, above)), None)
+        return next((lines for *_, lines in self._meant(reference, name, above)), None)
 
-    def is_right(self, line: str, name: str = "", above: Sequence[str] = ()) -> bool:
+    def is_right(self, reference: Mark, name: str = "", above: Sequence[str] = ()) -> bool:
         """Whether a reference names lines that are there, and no others may be taken for them; see ``meant``."""
-        found = _MARK.fullmatch(line)
-        if found is None:
-            return False
-        return any(which == found["which"] for which, _ in self._meant(found, name, above))
+        return any(which == told for told, which, _ in self._meant(reference, name, above))
 
-    def _meant(self, found: re.Match[str], name: str, above: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """What a reference stands for, and what an output is called that has it."""
-        start, stop, text = int(found["start"]) - 1, int(found["stop"]), found.string[: found.start("sum")]
+    def _meant(self, reference: Mark, name: str, above: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+        """What a reference calls an output, what an output is called that has the lines, and the lines."""
+        found = _MARK.fullmatch(reference.text)
+        if found is None:
+            return
+        start, stop = int(found["start"]) - 1, int(found["stop"])
         first = None if found["first"] is None else int(found["first"])
         for which, lines in self._outputs_with(found["name"], start, stop, found["words"], name, above):
             there = list(lines[start:stop])
             here = (there,) if found["how"] is None else numbered(there, first)
-            meant = next((each for each in here if _sum(text, each) == found["sum"]), None)
+            meant = next((each for each in here if digest_of("\n".join(each)) == reference.digest), None)
             if meant is not None:
-                yield which, meant
+                yield found["which"], which, meant
 
     def _outputs_with(
         self, wanted: str, start: int, stop: int, words: str, name: str, above: Sequence[str]
@@ -957,9 +959,9 @@ def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
             if text is None:
                 continue
             name, lines, whole = standing.name_of(result), text.split("\n"), []
-            references = {at for at, _, _ in references_in(result)}
+            references = {at: reference for at, _, reference in references_in(result)}
             for place, line in enumerate(lines):
-                found = standing.meant(line, name, lines[:place]) if place in references else None
+                found = standing.meant(references[place], name, lines[:place]) if place in references else None
                 whole += [line] if found is None else found
             standing.add(message, result, text)
             yield whole

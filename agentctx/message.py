@@ -27,10 +27,12 @@ class Mark:
     Args:
         text: The characters, with the blanks around them that were written with them.
         length: The number of characters of the text that it stands for; its own, where that is not counted.
+        digest: What tells that text from any other, where another place in the request has it; else empty.
     """
 
     text: str
     length: int = Factory(lambda self: len(self.text), takes_self=True)
+    digest: str = ""
 
 
 def _marks() -> tuple[Mark, ...]:

@@ -14,7 +14,7 @@ from attrs.validators import ge, le
 from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.lazy import unmet
-from agentctx.marks import refers, standing_alone
+from agentctx.marks import digest_of, refers, standing_alone
 from agentctx.message import Context, Mark, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage, room_to_grow
 from agentctx.strategies.drop_superseded import SHORTEST, Meant, checksum_of
@@ -47,7 +47,7 @@ _VALUE = re.compile(
 )
 """A time, a UUID, an id, a number."""
 
-_DIFFERS = re.compile(r", [^\[\]\n#]+ #(?P<sum>\d{6})(?P<pointer>[^\[\]\n]*)\]")
+_DIFFERS = re.compile(r", [^\[\]\n#]+ #\d{6}(?P<pointer>[^\[\]\n]*)\]")
 """The end of the line that stands for a similar result."""
 
 
@@ -112,14 +112,14 @@ class CollapseRepeats(ContextStrategy):
             fits = call.limit is not None and call.size(context) <= call.limit
             similar = None if fits else similar
         shorter: dict[int, dict[int, ToolResult]] = defaultdict(dict)
-        for (index, number, tool, result), difference in _repeats(context.messages, similar):
+        for (index, number, tool, result), difference, digest in _repeats(context.messages, similar):
             if index in staying:
                 continue
-            text = self._mark(tool, result, _checksum(result.content))
+            text = self._mark(tool, result, checksum_of(digest))
             if difference:
                 pointer = call.pointer(context.messages[index], result)
-                text = f"{_came_again(tool, result)}{difference}{pointer}]"
-            line = result.with_content((standing_alone(Mark(text, len(result.text))),))
+                text = f"{_came_again(tool, result)}{difference} #{checksum_of(digest)}{pointer}]"
+            line = result.with_content((standing_alone(Mark(text, len(result.text), digest)),))
             if call.meter.parts((line,)) < call.meter.parts((result,)):
                 shorter[index][number] = line
         why = "the same result stands further down"
@@ -166,24 +166,21 @@ class CollapseRepeats(ContextStrategy):
         """Read the lines that stand for results, the last first, each with the content that stands further down."""
         marks, contents = [], dict[_Meant, tuple[Part, ...]]()
         for index, number, tool, result in _latest_first(messages):
-            begin, pointer = _came_again(tool, result), None
-            line = next((mark.text for mark in result.marks if mark.text == result.text), "")
-            similar = _DIFFERS.fullmatch(line, len(begin)) if line.startswith(begin) else None
-            if similar is not None:
-                checksums, pointer = [similar["sum"]], similar["pointer"]
-            else:
-                named = re.findall(r" #(\d{6})", line)
-                checksums = [checksum for checksum in named if line == self._mark(tool, result, checksum)]
-            if checksums and len(result.content) == 1:
-                meant = (tool, result.is_error, checksums[0])
+            begin = _came_again(tool, result)
+            line = next((mark for mark in result.marks if mark.digest and mark.text == result.text), Mark(""))
+            similar = _DIFFERS.fullmatch(line.text, len(begin)) if line.text.startswith(begin) else None
+            equal = line.digest and line.text == self._mark(tool, result, checksum_of(line.digest))
+            if (similar or equal) and len(result.content) == 1:
+                pointer = None if similar is None else similar["pointer"]
+                meant = (tool, result.is_error, line.digest)
                 marks.append(_Mark(index, number, meant, contents.get(meant), pointer))
             else:
-                contents.setdefault((tool, result.is_error, _checksum(result.content)), result.content)
+                contents.setdefault((tool, result.is_error, _digest(result.content)), result.content)
         return marks
 
 
 _Meant = tuple[str, bool, str]
-"""The tool, whether the tool failed, and the checksum of the content of its result."""
+"""The tool, whether the tool failed, and the digest of the content of its result."""
 
 
 class _Mark(NamedTuple):
@@ -209,9 +206,9 @@ def _came_again(tool: str, result: ToolResult) -> str:
     return f"[the same {'error' if result.is_error else 'output'} of {tool} came again later"
 
 
-def _checksum(content: Sequence[Part]) -> str:
-    """Work out the checksum of the content of a result."""
-    return checksum_of("\0".join([part.text if isinstance(part, Text) else repr(part) for part in content]))
+def _digest(content: Sequence[Part]) -> str:
+    """Work out the digest of the content of a result."""
+    return digest_of("\0".join([part.text if isinstance(part, Text) else repr(part) for part in content]))
 
 
 def _with(message: Message, results: Mapping[int, ToolResult]) -> Message:
@@ -234,24 +231,24 @@ def _latest_first(messages: Sequence[Message]) -> list[_Placed]:
     return results[::-1]
 
 
-def _repeats(messages: Sequence[Message], similar: float | None) -> Iterator[tuple[_Placed, str]]:
-    """Yield the results that a later one repeats, which stays, with how they differ: empty where they do not."""
+def _repeats(messages: Sequence[Message], similar: float | None) -> Iterator[tuple[_Placed, str, str]]:
+    """Yield the results that a later one repeats, with how they differ, if they do, and the digest of the later one."""
     equal = set[tuple[str, bool, tuple[Part, ...]]]()
     but_for_values: dict[tuple[object, ...], tuple[list[str], ToolResult]] = {}
     newest = defaultdict[tuple[str, bool], deque[tuple[str, ToolResult]]](lambda: deque(maxlen=NEWEST))
     for placed in _latest_first(messages):
         _, _, tool, result = placed
         if (tool, result.is_error, result.content) in equal:
-            yield placed, ""
+            yield placed, "", _digest(result.content)
             continue
-        difference = ""
+        difference, nearest = "", result
         if similar is not None and not refers(result.text):  # other numbers in a reference are another reference
             pieces, values = without_values(result.text)
             rest = tuple(part for part in result.content if not isinstance(part, Text))
             beside = (tool, result.is_error, pieces, rest)
             if beside in but_for_values:
-                later_values, later = but_for_values[beside]
-                difference = _but_for(values, later_values, later, len(result.text))
+                later_values, nearest = but_for_values[beside]
+                difference = _but_for(values, later_values, len(result.text))
             if not difference and similar < 1 and not rest:
                 is_prose = sum(map(len, values)) <= OF_VALUES * len(result.text)
                 text = "#".join(pieces) if is_prose else result.text
@@ -259,25 +256,25 @@ def _repeats(messages: Sequence[Message], similar: float | None) -> Iterator[tup
                 alike = [(_likeness(text, other, similar), later) for other, later in compared]
                 share, nearest = max(alike, key=lambda pair: pair[0], default=(0.0, result))
                 if share:
-                    difference = f", {100 * share:.0f} % alike #{_checksum(nearest.content)}"
+                    difference = f", {100 * share:.0f} % alike"
                 else:
                     compared.append((text, result))
             if not difference:
                 but_for_values[beside] = values, result
         if difference:
-            yield placed, difference
+            yield placed, difference, _digest(nearest.content)
         else:
             equal.add((tool, result.is_error, result.content))
 
 
-def _but_for(values: Sequence[str], later_values: Sequence[str], later: ToolResult, length: int) -> str:
+def _but_for(values: Sequence[str], later_values: Sequence[str], length: int) -> str:
     """Write which values of a result are others in a later one; empty for so many that they are what it says."""
     pairs = zip(values, later_values, strict=True)
     differing = list(dict.fromkeys(value for value, other in pairs if value != other))
     if len(differing) > NAMED and sum(map(len, differing)) > OF_VALUES * length:
         return ""
     more = f" and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
-    return f", but for {', '.join(differing[:NAMED])}{more} #{_checksum(later.content)}"
+    return f", but for {', '.join(differing[:NAMED])}{more}"
 
 
 def without_values(text: str) -> tuple[tuple[str, ...], list[str]]:

@@ -17,7 +17,7 @@ from posixpath import normpath
 from typing import ClassVar, NamedTuple
 from zlib import crc32
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
 from agentctx.engine.tool_calls import (
@@ -36,6 +36,7 @@ from agentctx.engine.tool_calls import (
 from agentctx.marks import (
     LATER,
     SHOWN_AGAIN,
+    digest_of,
     fold,
     has_marks,
     joined,
@@ -148,20 +149,21 @@ class Meant(NamedTuple):
 
     Args:
         lines: How many lines; 0: all that a result says.
-        checksum: Of what is meant.
+        checksum: Of what is meant, by which it is looked for.
+        digest: What tells what is meant from all else; of lines, what they say, and then how they stand.
         reminder: Whether it is a reminder.
     """
 
     lines: int
     checksum: str
+    digest: str = ""
     reminder: bool = False
 
-    @property
-    def mark(self) -> str:
-        """The text."""
+    def mark(self, length: int) -> Mark:
+        """The text that stands for so many characters."""
         lines = f"{self.lines:,} line{'s' * (self.lines > 1)} "
         what = "reminder " if self.reminder else lines if self.lines else ""
-        return f"[{what}{SHOWN_AGAIN} #{self.checksum}]"
+        return Mark(f"[{what}{SHOWN_AGAIN} #{self.checksum}]", length, self.digest)
 
     def gone(self, pointer: str) -> list[str]:
         """What stands for what is not shown any more, the longest first."""
@@ -199,32 +201,35 @@ def marks_in(text: Text) -> Iterator[MarkPlace]:
         found = LATER.fullmatch(mark.text)
         if found is not None:
             lines = int((found["lines"] or "0").replace(",", "") or 0)
-            meant = Meant(lines, found["sum"], bool(found["reminder"]))
+            meant = Meant(lines, found["sum"], mark.digest, bool(found["reminder"]))
             yield MarkPlace(start, stop, meant, found["pointer"], mark.length)
 
 
-def checksum_of(text: str) -> str:
-    """A checksum of a text."""
-    return f"{crc32(text.encode(errors='surrogatepass')) % 10**6:06}"  # few tokens
+def checksum_of(digest: str) -> str:
+    """What is said of a digest where the model reads it."""
+    return f"{int(digest, 16) % 10**6:06}"  # few tokens
 
 
-def content_checksum(text: str, result: ToolResult) -> str:
-    """A checksum of what a result says, of which all text is ``text``."""
-    return checksum_of("\0".join([text, *(repr(part) for part in result.content if not isinstance(part, Text))]))
+def meaning(text: str, *, reminder: bool = False) -> Meant:
+    """What stands for a reminder, or for all that a result says."""
+    digest = digest_of(text)
+    return Meant(0, checksum_of(digest), digest, reminder)
 
 
-def lines_checksum(lines: Sequence[str], read: Sequence[str]) -> str:
-    """Checksums of the first of some lines, of all, and of the numbers before them.
+def meaning_of(text: str, result: ToolResult) -> Meant:
+    """What stands for what a result says, of which all text is ``text``."""
+    return meaning("\0".join([text, *(repr(part) for part in result.content if not isinstance(part, Text))]))
+
+
+def meaning_of_lines(lines: Sequence[str], read: Sequence[str]) -> Meant:
+    """What stands for lines: its checksum is one of the first, and one of all.
 
     Args:
         lines: The lines as they stand.
         read: What they say.
     """
-    return f"{_first(read[0])}{_Sums(read).of(0, len(read))}{_as_they_stand(lines)}"
-
-
-def _as_they_stand(lines: Sequence[str]) -> str:
-    return checksum_of("\n".join(lines))[-3:]
+    digests = (digest_of("\n".join(each)) for each in (read, lines))
+    return Meant(len(lines), f"{_first(read[0])}{_Sums(read).of(0, len(read))}", "".join(digests))
 
 
 def _first(line: str) -> str:
@@ -281,15 +286,15 @@ class Later:
         for meant in self.wanted:
             if meant.lines:
                 lengths = self._starts.setdefault(meant.checksum[:3], {})
-                lengths.setdefault(meant.lines, {}).setdefault(meant.checksum[3:9], []).append(meant)
+                lengths.setdefault(meant.lines, {}).setdefault(meant.checksum[3:], []).append(meant)
 
     def add(self, result: ToolResult, text: str, reminders: Iterable[str]) -> None:
         """Be told of a result, its text, and the reminders in that."""
         for reminder in reminders:
-            self._keep(Meant(0, checksum_of(reminder), reminder=True), reminder)
+            self._keep(meaning(reminder, reminder=True), reminder)
         is_text = len(result.content) == 1 and isinstance(result.content[0], Text)
         parts = (Text(text, marks=result.marks),) if is_text else result.content
-        self._keep(Meant(0, content_checksum(text, result)), parts)
+        self._keep(meaning_of(text, result), parts)
         if self._starts:
             self._look_for_lines(text.split("\n"))
 
@@ -308,8 +313,10 @@ class Later:
 
     def _keep_lines(self, meant: Meant, lines: list[str], read: list[str]) -> None:
         """Keep lines; where those that were meant have other numbers before them, without a text."""
-        texts = ("\n".join(each) for each in (lines, read) if _as_they_stand(each) == meant.checksum[9:])
-        self.found[meant] = self.found.get(meant) or next(texts, None)
+        said, half = "\n".join(read), len(meant.digest) // 2
+        if digest_of(said) == meant.digest[:half]:
+            texts = (each for each in ("\n".join(lines), said) if digest_of(each) == meant.digest[half:])
+            self.found[meant] = self.found.get(meant) or next(texts, None)
 
 
 Place = tuple[int, int]
@@ -406,7 +413,8 @@ class DropSuperseded(ContextStrategy):
             if spare is not None and spare <= 0:
                 break
             message = messages[place[0]]
-            messages[place[0]] = _edited(message, {place[1]: _Again(instead=old[place])}, call)
+            instead = Mark(old[place], len(message.results[place[1]].text))
+            messages[place[0]] = _edited(message, {place[1]: _Again(instead=instead)}, call)
             if messages[place[0]] is not message:
                 call.note(message, old[place][1:-1])
                 spare = None if spare is None else spare - call.count(message) + call.count(messages[place[0]])
@@ -424,7 +432,7 @@ class _Span(NamedTuple):
 
     start: int
     stop: int
-    mark: str
+    mark: Mark
 
 
 @frozen
@@ -437,7 +445,7 @@ class _Again:
     """
 
     spans: tuple[_Span, ...] = ()
-    instead: str = ""
+    instead: Mark | None = None
 
 
 def _fits(context: Context, call: Call) -> bool:
@@ -487,10 +495,9 @@ def _same_answers(messages: Sequence[Message]) -> dict[Place, _Again]:
                     last[answered] = place
     texts = texts_of(messages) if found else []
     return {
-        (index, number): _Again(
-            instead=Meant(0, content_checksum(texts[index][number], messages[index].results[number])).mark
-        )
+        (index, number): _Again(instead=meaning_of(texts[index][number], result).mark(len(result.text)))
         for index, number in found
+        for result in (messages[index].results[number],)
     }
 
 
@@ -501,8 +508,9 @@ def _of_lines(text: str, runs: Sequence[range]) -> Iterator[_Span]:
     lines = text.split("\n")
     starts, read = [0, *accumulate(len(line) + 1 for line in lines)], said(lines)
     for run in runs:
-        checksum = lines_checksum(lines[run.start : run.stop], read[run.start : run.stop])
-        yield _Span(starts[run.start], starts[run.stop] - 1, Meant(len(run), checksum).mark)
+        start, stop = starts[run.start], starts[run.stop] - 1
+        meant = meaning_of_lines(lines[run.start : run.stop], read[run.start : run.stop])
+        yield _Span(start, stop, meant.mark(stop - start))
 
 
 def _reminders(text: str) -> Iterator[_Span]:
@@ -513,7 +521,7 @@ def _reminders(text: str) -> Iterator[_Span]:
         stop = 0
         while (start := text.find(f"<{tag}>", stop)) >= 0 and (end := text.find(f"</{tag}>", start)) >= 0:
             stop = end + len(tag) + 3
-            yield _Span(start, stop, Meant(0, checksum_of(text[start:stop]), reminder=True).mark)
+            yield _Span(start, stop, meaning(text[start:stop], reminder=True).mark(stop - start))
 
 
 def _apart(spans: Iterable[_Span]) -> Iterator[_Span]:
@@ -645,17 +653,19 @@ def _edited(message: Message, gone: Mapping[int, _Again], call: Call) -> Message
 
 def _marked(result: ToolResult, gone: _Again, pointer: str, call: Call) -> ToolResult:
     """The result with marks in the place of those spans that take more; the first one says how to get all of it."""
-    if gone.instead:
-        return result.with_content((standing_alone(Mark(with_pointer(gone.instead, pointer), len(result.text))),))
+    if gone.instead is not None:
+        mark = evolve(gone.instead, text=with_pointer(gone.instead.text, pointer))
+        return result.with_content((standing_alone(mark),))
     text, stop = result.text, 0
     pieces: list[str] = []
     marks: list[Mark] = []
     for span in gone.spans:
-        mark = with_pointer(span.mark, "" if pieces else pointer)
-        if call.meter.counter.count(text[span.start : span.stop]) > call.meter.counter.count(mark) + SPARE:
-            pieces += (text[stop : span.start], mark)
+        said = with_pointer(span.mark.text, "" if pieces else pointer)
+        saved = call.meter.counter.count(text[span.start : span.stop]) - call.meter.counter.count(said)
+        if saved > SPARE and said not in text:  # the same words in what the tool said would be taken for the mark
+            pieces += (text[stop : span.start], said)
             stop = span.stop
-            marks.append(Mark(mark, span.stop - span.start))
+            marks.append(evolve(span.mark, text=said))
     return with_text(result, marked(joined(result), "".join((*pieces, text[stop:])), marks)) if pieces else result
 
 

@@ -121,9 +121,9 @@ class ReuseLines(ContextStrategy):
         return after.with_messages(tuple(made))
 
 
-def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
-    """What each reference stands for, by its text."""
-    standing, meant = Standing(), dict[str, list[str]]()
+def _meant(messages: Sequence[Message]) -> Mapping[Mark, list[str]]:
+    """What each reference stands for."""
+    standing, meant = Standing(), dict[Mark, list[str]]()
     for message in messages if has_marks(messages) else ():
         standing.hear(message)
         for result in message.results:
@@ -407,7 +407,7 @@ class _Mending:
     least: int
     messages: Sequence[Message]
     start: int
-    meant: Mapping[str, list[str]]
+    meant: Mapping[Mark, list[str]]
     call: Call
     growth: dict[int, int] = field(factory=dict)
 
@@ -457,9 +457,9 @@ class _Mending:
         self.growth[place] = grown
         return new
 
-    def _gone(self, message: Message, standing: Standing) -> list[set[str]]:
+    def _gone(self, message: Message, standing: Standing) -> list[set[Mark]]:
         """Of each result the references whose lines are not there any more, or others may be taken for them."""
-        gone, added = list[set[str]](), standing.hear(message)
+        gone, added = list[set[Mark]](), standing.hear(message)
         for result in message.results:
             name, text = standing.name_of(result), text_in(result) or ""
             lines, found = text.split("\n"), references_in(result)
@@ -471,14 +471,14 @@ class _Mending:
         standing.forget_calls(message)
         return gone
 
-    def _fold(self, line: str, pointer: str) -> Text:
+    def _fold(self, line: Mark, pointer: str) -> Text:
         lines, count = self.meant[line], self.call.meter.counter.count
         texts = fold(len(lines), pointer), fold(len(lines))
-        text = next((text for text in texts if count(text) <= count(line)), texts[-1])
+        text = next((text for text in texts if count(text) <= count(line.text)), texts[-1])
         return standing_alone(Mark(text, len("\n".join(lines))))
 
 
-def _instead(message: Message, instead: Sequence[Mapping[str, Text]]) -> Message:
+def _instead(message: Message, instead: Sequence[Mapping[Mark, Text]]) -> Message:
     """The message with other texts in the place of references in each of its results."""
     waiting = iter(instead)
 

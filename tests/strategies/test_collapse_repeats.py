@@ -4,7 +4,6 @@ import json
 import sys
 from functools import partial
 from re import search, sub
-from zlib import crc32
 
 import anyio
 import pytest
@@ -12,9 +11,11 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
 from agentctx import CollapseRepeats, ConfigError, Pipeline, Protect, validate
+from agentctx.marks import digest_of
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies.collapse_repeats import without_values
+from agentctx.strategies.drop_superseded import checksum_of
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +69,7 @@ async def test_the_last_of_four_equal_results_stays_whole():
     Each call keeps its result, and only what is the same to the last character counts.
     """
     view = await collapsed(agent(LONG, LONG, LONG, LONG))
-    marker = f"[the same output of read stands further down #{crc32(LONG.encode()) % 10**6:06}]"
+    marker = f"[the same output of read stands further down #{checksum_of(digest_of(LONG))}]"
     assert outputs(view) == [marker, marker, marker, LONG]
 
 
