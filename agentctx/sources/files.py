@@ -223,7 +223,8 @@ def walk(
                 entries = sorted(listed, key=lambda entry: entry.name)
         except OSError:
             continue
-        content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE) if gitignore else None
+        has_patterns = gitignore and any(entry.name == ".gitignore" for entry in entries)
+        content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE) if has_patterns else None
         if content is not None:
             patterns = Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True)
             ignored = ((inside, patterns), *ignored)
