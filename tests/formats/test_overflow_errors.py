@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentctx import ContextOverflow, classify_error, overflow_of
+from agentctx.clients.over_http import Refused
 from agentctx.formats import Overflow
 from agentctx.formats.overflow import OVERFLOW
 
@@ -271,6 +272,31 @@ def test_busy_without_a_word():
     """A body that is not there may mean an overflow with status 400, and never with 429."""
     assert classify_error(StatusError("400 status code (no body)")).kind == "window"
     assert classify_error(StatusError("400 status code (no body)", 429)) is None
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", "null"])
+def test_a_status_without_a_word(body):
+    """A wrapped client, which has the status and the body alone, knows the overflow that the SDK's error is."""
+    assert classify_error(Refused(body, 400)).kind == "window"
+    assert classify_error(Refused(body, 429)) is None
+
+
+@pytest.mark.parametrize("body", ["<b>Bad Request</b>", '{"error": {"code": "invalid_api_key"}}', '{"message": "no"}'])
+def test_a_status_with_a_word(body):
+    """Where the body says something, the status alone tells nothing."""
+    assert classify_error(Refused(body, 400)) is None
+
+
+@pytest.mark.parametrize("quoted", [json.dumps, str], ids=["JSON", "Python"])
+@pytest.mark.parametrize("key", ["message", "text", "request", "prompt"])
+@pytest.mark.parametrize(
+    "said", ["Concurrency exceeded for model foo", "Service tier capacity exceeded for this model."]
+)
+def test_a_key_is_no_word(quoted, key, said):
+    """The name of a field in a text is not what its value says is too large."""
+    assert classify_error(f"Error 503: {quoted({'object': 'error', key: said})}") is None
+    overflow = f"Error 503: {quoted({'object': 'error', key: 'The conversation exceeded what the model takes'})}"
+    assert classify_error(overflow).kind == "window"
 
 
 def test_overflow_wins_over_a_server_status():
