@@ -511,16 +511,18 @@ class ModelCall:
         """The request to send.
 
         Raises:
-            StageError: If a stage has left out the tool that the caller asks the model to use.
+            StageError: If a stage has left out the tool that the caller asks the model to use, or has made one that the
+                provider refuses.
         """
         written = self.adapter.write(self.body, self.request, self.view)
         heads = [change for stage in self.view.report.stages for change in stage.head]
-        dropped_by = next((change.stage for change in heads if change.outcome is Outcome.DROPPED), None)
-        if dropped_by is not None:
+        changed_by = next((change.stage for change in heads if change.outcome is not Outcome.MARKED), None)
+        if changed_by is not None:
             wire = format_named(self.adapter.format)
+            known = {violation.rule for violation in find_violations(wire, self.body)}
             for violation in find_violations(wire, written):
-                if "tool_choice" in violation.rule and violation not in find_violations(wire, self.body):
-                    raise StageError(dropped_by, f"tools: {violation.path}: {violation.message}")
+                if violation.path.startswith("tool") and violation.rule not in known:
+                    raise StageError(changed_by, f"tools: {violation.path}: {violation.message}")
         return written
 
     async def shrink(self, error: BaseException) -> bool:

@@ -51,7 +51,7 @@ from agentctx.formats.native import (
     with_object,
     words_of,
 )
-from agentctx.formats.registry import Adapter, Body, RequestParts, get, put
+from agentctx.formats.registry import Adapter, Body, RequestParts, get
 from agentctx.message import (
     CacheMarker,
     Media,
@@ -609,10 +609,10 @@ class Converse(Adapter):
 
     def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request with the view's messages, system prompt, tools and options."""
-        written = super().write(body, request, view)
         if view.tools is not request.tools:
-            written.pop("tools", None)
-            put(written, "toolConfig", {**(body.get("toolConfig") or {}), "tools": view.tools} if view.tools else None)
+            body = {**body, "toolConfig": {**(body.get("toolConfig") or {}), "tools": view.tools or []}}
+        written = super().write(body, request, view)
+        written.pop("tools", None)
         return written
 
     def usage(self, said: Native, /) -> Native:

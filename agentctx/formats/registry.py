@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -64,6 +65,7 @@ class Adapter(Protocol):
     def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The same request with the view's messages and options, and its system prompt and tools where they changed.
 
+        Where no tools are left, what is only about tools goes as well, unless it demands one.
         ``request`` is what was read. ``body`` stays as it is.
         """
         written = {**body, self.messages_key: view.messages}
@@ -71,6 +73,9 @@ class Adapter(Protocol):
             put(written, self.system_key, view.system)
         if view.tools is not request.tools:
             put(written, "tools", view.tools)
+            for key in () if view.tools else ("tool_choice", "parallel_tool_calls", "toolConfig"):
+                if re.fullmatch(_AS_NONE, str(written.get(key))):
+                    written.pop(key, None)
         return merged(written, view.options)
 
     def usage(self, said: Native, /) -> Native:
@@ -96,6 +101,10 @@ class Adapter(Protocol):
     def tells_usage(self, _body: Body, /) -> bool:
         """Whether the answer to this request tells what was billed, also when it is a stream."""
         return True
+
+
+_AS_NONE = r"(?i)(\W|_|auto|none|true|false|type|mode|tools?|choice|function|calling|config|parallel|use|disable)*"
+"""A choice of tools that is as good as none where there are no tools."""
 
 
 def get(thing: object, *path: str) -> Native:

@@ -642,18 +642,18 @@ def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
 
 
 def choice(request: MessagesRequest) -> Iterator[Violation]:
-    """``tool_choice`` may force a tool where the model takes that, and names one that there is."""
+    """Tools have legal names; ``tool_choice`` may force one where the model takes that, and names one that there is."""
+    names = [string_of(tool, "name") for tool in request.tools]
+    if not all(re.fullmatch("[a-zA-Z0-9_-]{1,128}", each or "_") for each in names):
+        yield refused("tool_name", None, "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", "tools.custom.name")
     wanted = request.option("tool_choice")
     kind, name = string_of(wanted, "type"), string_of(wanted, "name")
     if kind in {"any", "tool"} and not request.model.forced_choice:
         text = 'tool_choice: type "tool" and "any" are not supported for this model.'
         yield refused("tool_choice_forced", None, text, "tool_choice")
-    if (
-        kind == "tool"
-        and name is not None
-        and request.tools
-        and all(tool.get("name") != name for tool in request.tools)
-    ):
+    if kind == "any" and not names:
+        yield refused("tool_choice", None, "tool_choice.any may only be specified while providing tools", "tool_choice")
+    if kind == "tool" and name not in names:
         text = f"tool_choice.name: Tool '{name}' not found in provided tools"
         yield refused("tool_choice_name", None, text, "tool_choice.name")
 

@@ -361,14 +361,14 @@ def sides(request: ConverseRequest) -> Iterator[Violation]:
 def ids(request: ConverseRequest) -> Iterator[Violation]:
     """Ids and names are there, and consist of the characters that they may have. An id is named where it is first."""
     seen: set[str] = set()
-    for block in request.blocks:
+    for block in (*blocks_of(request.tools, None, "toolConfig.tools", ""), *request.blocks):
+        if block.kind in {"toolUse", "toolSpec"}:
+            yield from _spelled(block, "name", "name_pattern", NAME)
         if block.kind not in {"toolUse", "toolResult"}:
             continue
         if str(block.held.get("toolUseId")) not in seen:
             yield from _spelled(block, "toolUseId", "id_pattern", ID)
         seen.add(str(block.held.get("toolUseId")))
-        if block.kind == "toolUse":
-            yield from _spelled(block, "name", "name_pattern", NAME)
 
 
 def inputs(request: ConverseRequest) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentctx.formats.gemini import (
     as_contents,
     data_key,
     generation_of,
+    read_tools,
     signature_of,
     snake,
     value,
@@ -383,9 +385,20 @@ def cached_end(request: GenerateRequest) -> Iterator[Violation]:
         yield refused("cached_end", last, "Requests ending with a model turn are not supported")
 
 
+def tools(request: GenerateRequest) -> Iterator[Violation]:
+    """Tools have legal names; a config of their calls has functions, and names those that there are."""
+    with suppress(AttributeError, TypeError, ValueError):  # what cannot be read
+        names = {tool.name for tool in read_tools(request.option("tools"))}
+        if not all(re.fullmatch(r"(?a)([a-zA-Z_][\w.:-]{0,63})?", name) for name in names):
+            yield refused("tool_name", None, "Invalid name. Must start with a letter or an underscore.", "tools")
+        allowed = value(value(request.option("toolConfig"), "functionCallingConfig"), "allowedFunctionNames")
+        if not (names and names.issuperset(allowed or ())):
+            yield refused("tool_choice", None, "Function calling config is set without function_declarations.", "tools")
+
+
 RULES: tuple[Rule[GenerateRequest], ...] = (
     contents_given, role, parts_given, text, functions, sides, call_position, count, ids, names, text_beside,
-    alternation, cached_end, first_signed,
+    alternation, cached_end, first_signed, tools,
 )  # fmt: skip
 
 

@@ -423,15 +423,15 @@ def tools(request: ChatRequest) -> Iterator[Violation]:
 
 def tool_choice(request: ChatRequest) -> Iterator[Violation]:
     """C14: what ``tool_choice`` names is among the tools; without tools there is nothing to choose."""
-    choice, native = request.body.get("tool_choice"), request.body.get("tools")
-    if choice is None:
-        return
+    native = request.body.get("tools")
     if not native:
-        text = "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."
-        yield error("tool_choice_without_tools", None, "tool_choice", text)
+        for key in ("tool_choice", "parallel_tool_calls"):
+            if request.body.get(key) is not None:
+                text = f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
+                yield error("tool_choice_without_tools", None, key, text)
         return
     listed = {_name(tool) for tool in native} if isinstance(native, list | tuple) else set()
-    chosen = mapping_or_none(choice) or {}
+    chosen = mapping_or_none(request.body.get("tool_choice")) or {}
     allowed = (mapping_or_none(chosen.get("allowed_tools")) or {}).get("tools")
     for named in map(_name, [chosen, *(allowed if isinstance(allowed, list | tuple) else ())]):
         if named is not None and named not in listed:

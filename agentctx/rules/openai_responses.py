@@ -564,8 +564,11 @@ def tools(request: ResponsesRequest) -> Iterator[Violation]:
 
 
 def tool_choice(request: ResponsesRequest) -> Iterator[Violation]:
-    """What ``tool_choice`` names is among the tools."""
-    choice = mapping_or_none(request.body.get("tool_choice")) or {}
+    """What ``tool_choice`` names is among the tools; without tools it demands none."""
+    choice = request.body.get("tool_choice")
+    if not request.body.get("tools") and choice not in (None, "auto", "none"):
+        yield broken("tool_choice", None, "tool_choice", "A tool choice must be specified with 'tools' parameter.")
+    choice = mapping_or_none(choice) or {}
     listed = choice.get("tools") if choice.get("type") == "allowed_tools" else [choice]
     for each in listed if isinstance(listed, (list, tuple)) else ():
         name = (mapping_or_none(each) or {}).get("name")

@@ -23,7 +23,8 @@ from starlette.responses import JSONResponse, RedirectResponse, StreamingRespons
 from starlette.routing import Route
 
 import agentctx
-from agentctx import wrap
+from agentctx import validate, wrap
+from agentctx.formats.registry import format_named
 from agentctx.testing.servers import Said, chat_completions, responses
 
 WINDOW = 1_000
@@ -538,3 +539,135 @@ async def test_a_stage_that_leaves_out_the_tool_to_use_is_named(wrapped, serve, 
     client = wrapped(kind, url, without("read"))
     await now(client.chat.completions.create(model="gpt-4o", messages=LONG, **asked))
     assert [each["function"]["name"] for each in desk.requests[0]["tools"]] == ["bash"]
+
+
+APIS = {
+    "openai-chat": ("/v1/chat/completions", {"model": "gpt-5.4", "messages": LONG}),
+    "openai-responses": ("/v1/responses", {"model": "gpt-5.4", "input": items(2), "store": False}),
+    "anthropic": ("/v1/messages", {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": LONG[1:]}),
+    "gemini": (
+        "/v1beta/models/gemini-2.5-pro:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    ),
+    "bedrock": (
+        "/model/anthropic.claude-sonnet-4-5/converse",
+        {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+    ),
+}
+
+
+def gemini(**config):
+    return {"toolConfig": {"functionCallingConfig": config}}
+
+
+def bedrock(**choice):
+    return {"toolConfig": {"toolChoice": choice}}
+
+
+def posted(api, stage, options):
+    """What is sent of a request with the tools ``read`` and ``edit``, when a stage has done something to its tools."""
+    path, body = APIS[api]
+    sent = []
+
+    def answer(request):
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json={})
+
+    wire = format_named(api)
+    tools = [wire.write_tool(agentctx.Tool(name, "d", {"type": "object"})) for name in ("read", "edit")]
+    asked = {**body, **options}
+    if api == "bedrock":
+        asked["toolConfig"] = {"tools": tools, **options.get("toolConfig", {})}
+    else:
+        asked["tools"] = tools
+    plan = agentctx.Pipeline(stage, budget=agentctx.Budget(100_000))
+    with agentctx.http_client(plan, client=httpx.Client(transport=httpx.MockTransport(answer))) as client:
+        client.post(f"https://host{path}", json=asked)
+    assert validate(sent[0], api, sent[0].get("model") or path.split("/")[-1].split(":")[0]) == ()
+    return sent[0]
+
+
+def without_tools(context, _call):
+    return evolve(context, tools=())
+
+
+def without_edit(context, _call):
+    return evolve(context, tools=tuple(tool for tool in context.tools if tool.name != "edit"))
+
+
+@pytest.mark.parametrize(
+    ("api", "stage", "options"),
+    [
+        ("openai-chat", without_tools, {"tool_choice": "required"}),
+        ("openai-chat", without_tools, {"tool_choice": {"type": "function", "function": {"name": "edit"}}}),
+        ("openai-responses", without_tools, {"tool_choice": "required"}),
+        ("openai-responses", without_tools, {"tool_choice": {"type": "function", "name": "edit"}}),
+        ("openai-responses", without_tools, {"tool_choice": {"type": "file_search"}}),
+        ("openai-responses", without_edit, {"tool_choice": {"type": "function", "name": "edit"}}),
+        ("anthropic", without_tools, {"tool_choice": {"type": "any"}}),
+        ("anthropic", without_tools, {"tool_choice": {"type": "tool", "name": "edit"}}),
+        ("anthropic", without_edit, {"tool_choice": {"type": "tool", "name": "edit"}}),
+        ("gemini", without_tools, gemini(mode="ANY")),
+        ("gemini", without_tools, gemini(mode="ANY", allowedFunctionNames=["edit"])),
+        ("gemini", without_edit, gemini(mode="ANY", allowedFunctionNames=["edit"])),
+        ("gemini", without_edit, {"tool_config": {"function_calling_config": {"allowed_function_names": ["edit"]}}}),
+        ("bedrock", without_tools, bedrock(any={})),
+        ("bedrock", without_tools, bedrock(tool={"name": "edit"})),
+        ("bedrock", without_edit, bedrock(tool={"name": "edit"})),
+    ],
+)
+def test_a_tool_that_is_demanded_must_stay(api, stage, options):
+    """A stage that leaves no tool to call, where the caller demands a call, is named; nothing is sent."""
+    with pytest.raises(agentctx.StageError, match=f"stage {stage.__name__}: tools: "):
+        posted(api, stage, options)
+
+
+@pytest.mark.parametrize(
+    ("api", "options"),
+    [
+        ("openai-chat", {"tool_choice": "auto", "parallel_tool_calls": False}),
+        ("openai-chat", {"tool_choice": "none"}),
+        ("openai-responses", {"tool_choice": "none", "parallel_tool_calls": True}),
+        ("anthropic", {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+        ("anthropic", {"tool_choice": {"type": "none"}}),
+        ("gemini", gemini(mode="AUTO")),
+        ("gemini", gemini(mode="NONE")),
+        ("gemini", {"tool_config": {"function_calling_config": {"mode": "AUTO"}}}),
+        ("bedrock", bedrock(auto={})),
+        ("bedrock", {}),
+    ],
+)
+def test_without_tools_what_is_only_about_tools_goes(api, options):
+    """A choice that demands nothing means nothing where no tools are left, and some providers refuse it."""
+    assert posted(api, without_tools, options).keys() == APIS[api][1].keys()
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_choice_stays_with_a_tool_that_stays(api):
+    """A choice of another tool is sent as it is."""
+    options = {
+        "openai-chat": {"tool_choice": "none", "parallel_tool_calls": False},
+        "openai-responses": {"tool_choice": {"type": "function", "name": "read"}},
+        "anthropic": {"tool_choice": {"type": "tool", "name": "read"}},
+        "gemini": gemini(mode="ANY", allowedFunctionNames=["read"]),
+        "bedrock": bedrock(tool={"name": "read"}),
+    }[api]
+    sent = posted(api, without_edit, options)
+    for key, said in options.items():
+        assert sent[key] == (said if api != "bedrock" else {**said, "tools": sent[key]["tools"]})
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_tool_whose_name_the_provider_refuses_is_its_stages_error(api):
+    """The stage that made it is named, and nothing is sent; a name that the provider takes goes out."""
+
+    def adding(name):
+        def add(context, _call):
+            tool = agentctx.Tool(name, "d", {"type": "object"})
+            return evolve(context, tools=(*context.tools, tool))
+
+        return add
+
+    with pytest.raises(agentctx.StageError, match="stage add: tools: "):
+        posted(api, adding("ex tra!"), {})
+    assert '"extra"' in json.dumps(posted(api, adding("extra"), {}))

@@ -113,7 +113,10 @@ GOOD = [
     ask(assistant({"type": "compaction", "content": "s", "signature": "S"}, text()), HI),
     ask(assistant({"type": "compaction", "content": None}), HI),
     ask(user(*[IMAGE] * 600)),
-    ask(HI, tool_choice={"type": "any"}),
+    ask(HI, tool_choice={"type": "auto"}),
+    ask(HI, tool_choice={"type": "none"}),
+    ask(HI, tool_choice={"type": "any"}, tools=[{"name": "f" * 128, "input_schema": {}}]),
+    ask(HI, tools=[{"type": "mcp_toolset", "mcp_server_name": "a server"}]),
     ask(HI, tool_choice={"type": "tool", "name": "f"}, tools=[{"name": "f", "input_schema": {}}]),
     ask(HI, tool_choice={"type": "auto"}, model="claude-opus-5-5"),
     ask(HI, system="", model=None),
@@ -290,6 +293,10 @@ BAD = [
         "tool_choice.name",
         ask(HI, tool_choice={"type": "tool", "name": "g"}, tools=[{"name": "f", "input_schema": {}}]),
     ),
+    ("tool_choice_name", "tool_choice.name", ask(HI, tool_choice={"type": "tool", "name": "g"})),
+    ("tool_choice", "tool_choice", ask(HI, tool_choice={"type": "any"})),
+    ("tool_name", "tools.custom.name", ask(HI, tools=[{"name": "f"}, {"name": "ex tra!"}])),
+    ("tool_name", "tools.custom.name", ask(HI, tools=[{"name": "f" * 129}])),
 ]
 
 
@@ -327,7 +334,8 @@ def test_the_words_are_the_providers():
 
 def test_violations_come_in_the_order_of_the_messages():
     """Violations are sorted by message; those of the request as a whole come first."""
-    request_ = ask(user(text("")), assistant(), HI, tool_choice={"type": "any"}, model="claude-opus-5-5")
+    forced = {"tools": [{"name": "f"}], "tool_choice": {"type": "any"}}
+    request_ = ask(user(text("")), assistant(), HI, model="claude-opus-5-5", **forced)
     assert [found.index for found in find_violations(wire, request_)] == [None, 0, 1]
 
 

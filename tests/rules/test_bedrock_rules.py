@@ -188,6 +188,8 @@ def test_the_tool_configuration_stays():
     ("config", "rule"),
     [
         ({"tools": []}, "br.tools_empty"),
+        ({"tools": [{"toolSpec": {"name": "ex tra!", "inputSchema": {"json": {}}}}]}, "br.name_pattern"),
+        ({"tools": [*CONFIG["tools"], POINT]}, None),
         ({**CONFIG, "toolChoice": {"none": {}}}, "br.tool_choice"),
         ({**CONFIG, "toolChoice": {"tool": {"name": "listen"}}}, "br.tool_choice"),
         ({**CONFIG, "toolChoice": {"tool": {"name": "look"}}}, None),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.formats.gemini import Gemini
+from agentctx.formats.gemini import Gemini, snake
 from agentctx.rules import find_violations
 
 wire = Gemini()
@@ -106,6 +106,41 @@ def test_good_requests(contents):
 def test_bad_requests(contents, rule):
     """What the provider refuses breaks this rule and no other."""
     assert judged(*contents) == [(rule, "error")]
+
+
+def declared(*names):
+    """A tool that declares functions."""
+    return [{"functionDeclarations": [{"name": name} for name in names]}]
+
+
+def look(x):
+    """A tool as the SDK takes one."""
+
+
+@pytest.mark.parametrize("spelled", [lambda key: key, snake], ids=["camel", "snake"])
+@pytest.mark.parametrize(
+    ("tools", "config", "rule"),
+    [
+        (declared("look", "mcp:a.b-c"), {"mode": "ANY", "allowedFunctionNames": ["look"]}, None),
+        (declared("look"), {"mode": "ANY"}, None),
+        (declared("look"), {"mode": "ANY", "allowedFunctionNames": ["edit"]}, "gem.tool_choice"),
+        (declared("look"), {"mode": "ANY", "allowedFunctionNames": ["look", "edit"]}, "gem.tool_choice"),
+        ([look], {"mode": "ANY", "allowedFunctionNames": ["look"]}, None),
+        ([], {"mode": "ANY"}, "gem.tool_choice"),
+        (None, {"mode": "AUTO"}, "gem.tool_choice"),
+        (None, None, None),
+        (5, {"mode": "ANY"}, None),
+        (declared("ex tra!"), None, "gem.tool_name"),
+        (declared("look", "1st"), None, "gem.tool_name"),
+        (declared("n" * 65), None, "gem.tool_name"),
+        ([{"googleSearch": {}}], None, None),
+    ],
+)
+def test_tools_and_what_is_chosen_of_them(spelled, tools, config, rule):
+    """Functions have legal names; a config of their calls has some, and names those that there are."""
+    asked = None if config is None else {spelled(key): said for key, said in config.items()}
+    more = {"tools": tools, spelled("toolConfig"): {spelled("functionCallingConfig"): asked}}
+    assert judged(ASK, **more) == ([] if rule is None else [(rule, "error")])
 
 
 @pytest.mark.parametrize(

@@ -322,6 +322,12 @@ BAD = [
         "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
     ),
     (
+        "tool_choice_without_tools",
+        {"messages": [USER], "parallel_tool_calls": False},
+        None,
+        "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.",
+    ),
+    (
         "json_word",
         {"messages": [USER], "response_format": {"type": "json_object"}},
         None,

@@ -265,6 +265,10 @@ def test_tools_and_what_is_chosen_of_them():
         allowed = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
         assert errors([USER], tools=tools, tool_choice=allowed) == broken
     assert errors([USER], tools=tools, tool_choice="auto") == set()
+    for demand in ("required", {"type": "file_search"}):
+        assert errors([USER], tool_choice=demand) == errors([USER], tools=[], tool_choice=demand) == {"tool_choice"}
+        assert errors([USER], tools=tools, tool_choice=demand) == set()
+    assert errors([USER], tool_choice="auto") == errors([USER], tool_choice="none") == set()
     assert errors([USER], tools=[{"type": "function", "name": "a b"}]) == {"function_name"}
     assert errors([USER], tools=5) == errors([USER], tools=[5]) == {"tools_type"}
     assert verdict([USER], tools=[{"name": "f"}]) == {("warn", "tool_type")}
