@@ -644,8 +644,9 @@ def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
 def choice(request: MessagesRequest) -> Iterator[Violation]:
     """Tools have legal names; ``tool_choice`` may force one where the model takes that, and names one that there is."""
     names = [string_of(tool, "name") for tool in request.tools]
-    if not all(re.fullmatch("[a-zA-Z0-9_-]{1,128}", each or "_") for each in names):
-        yield refused("tool_name", None, "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", "tools.custom.name")
+    for each in names:
+        if not re.fullmatch("[a-zA-Z0-9_-]{1,128}", each or "_"):
+            yield refused("tool_name", None, f"{each!r} should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'", "tools")
     wanted = request.option("tool_choice")
     kind, name = string_of(wanted, "type"), string_of(wanted, "name")
     if kind in {"any", "tool"} and not request.model.forced_choice:

@@ -389,8 +389,9 @@ def tools(request: GenerateRequest) -> Iterator[Violation]:
     """Tools have legal names; a config of their calls has functions, and names those that there are."""
     with suppress(AttributeError, TypeError, ValueError):  # what cannot be read
         names = {tool.name for tool in read_tools(request.option("tools"))}
-        if not all(re.fullmatch(r"(?a)([a-zA-Z_][\w.:-]{0,63})?", name) for name in names):
-            yield refused("tool_name", None, "Invalid name. Must start with a letter or an underscore.", "tools")
+        for name in names:
+            if not re.fullmatch(r"(?a)([a-zA-Z_][\w.:-]{0,63})?", name):
+                yield refused("tool_name", None, f"Invalid function name {name!r}.", "tools")
         allowed = value(value(request.option("toolConfig"), "functionCallingConfig"), "allowedFunctionNames")
         if not (names and names.issuperset(allowed or ())):
             yield refused("tool_choice", None, "Function calling config is set without function_declarations.", "tools")

@@ -565,14 +565,14 @@ def tools(request: ResponsesRequest) -> Iterator[Violation]:
 
 def tool_choice(request: ResponsesRequest) -> Iterator[Violation]:
     """What ``tool_choice`` names is among the tools; without tools it demands none."""
-    choice = request.body.get("tool_choice")
-    if not request.body.get("tools") and choice not in (None, "auto", "none"):
+    choice, native = request.body.get("tool_choice"), request.body.get("tools")
+    if not native and choice not in (None, "auto", "none"):
         yield broken("tool_choice", None, "tool_choice", "A tool choice must be specified with 'tools' parameter.")
     choice = mapping_or_none(choice) or {}
     listed = choice.get("tools") if choice.get("type") == "allowed_tools" else [choice]
     for each in listed if isinstance(listed, (list, tuple)) else ():
         name = (mapping_or_none(each) or {}).get("name")
-        if isinstance(name, str) and name not in set(_names(request.body.get("tools"))):
+        if isinstance(name, str) and name not in set(_names(native)):
             text = f"Tool choice '{name}' not found in 'tools' parameter."
             yield broken("tool_choice_name", None, "tool_choice", text)
 

@@ -295,8 +295,8 @@ BAD = [
     ),
     ("tool_choice_name", "tool_choice.name", ask(HI, tool_choice={"type": "tool", "name": "g"})),
     ("tool_choice", "tool_choice", ask(HI, tool_choice={"type": "any"})),
-    ("tool_name", "tools.custom.name", ask(HI, tools=[{"name": "f"}, {"name": "ex tra!"}])),
-    ("tool_name", "tools.custom.name", ask(HI, tools=[{"name": "f" * 129}])),
+    ("tool_name", "tools", ask(HI, tools=[{"name": "f"}, {"name": "ex tra!"}])),
+    ("tool_name", "tools", ask(HI, tools=[{"name": "f" * 129}])),
 ]
 
 
