@@ -210,7 +210,7 @@ def _checked(preset: str, budget: Budget | int | str, model: str | None) -> tupl
         except UnknownModel as error:
             msg = f"{preset}: budget: {error}"
             raise UnknownModel(msg) from None
-    return as_budget(budget, preset), model
+    return as_budget(budget, preset, "a Budget, a number of tokens or a model's name"), model
 
 
 def _shorter(budget: Budget, kinds: Sequence[str]) -> Sequence[ContextStrategy]:

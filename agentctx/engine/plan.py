@@ -227,12 +227,13 @@ def _may_summarize(stage: ContextStrategy) -> bool:
     return isinstance(stage, Summarizing) or not is_ours(stage)
 
 
-def as_budget(value: Budget | int, where: str) -> Budget:
+def as_budget(value: Budget | int, where: str, wanted: str = "a Budget or a number of tokens") -> Budget:
     """Return a budget as it is; of a number, the budget of a window that leaves room for the answer.
 
     Args:
         value: A budget, or a window in tokens.
         where: The function that it was passed to, for the error.
+        wanted: What that function takes, for the error.
 
     Raises:
         ConfigError: If it is neither.
@@ -243,7 +244,7 @@ def as_budget(value: Budget | int, where: str) -> Budget:
     if isinstance(passed, int):
         return Budget(passed, reserve_for_answer(passed))
     option = f"{where}.budget"
-    raise must_be(option, "a Budget or a number of tokens", passed)
+    raise must_be(option, wanted, passed)
 
 
 logger = logging.getLogger("agentctx")

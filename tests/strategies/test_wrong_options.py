@@ -168,8 +168,8 @@ WRONG = [
         "ContextBuilder.counter must be a function of a text, or an object with count, got 3",
         lambda: ContextBuilder(1_000, counter=3),
     ),
-    ("coding_agent.budget must be a Budget or a number of tokens, got 3.5", lambda: coding_agent(3.5)),
-    ("general.budget must be a Budget or a number of tokens, got None", lambda: general(None)),
+    ("coding_agent.budget must be a Budget, a number of tokens or a model's name, got 3.5", lambda: coding_agent(3.5)),
+    ("general.budget must be a Budget, a number of tokens or a model's name, got None", lambda: general(None)),
     ("thrifty: budget", lambda: thrifty("8k")),
     (
         "Summarize.fallback must be a stage, for example TruncateOldest(), or None, got 3",
