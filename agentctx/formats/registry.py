@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -74,7 +73,7 @@ class Adapter(Protocol):
         if view.tools is not request.tools:
             put(written, "tools", view.tools)
             for key in () if view.tools else ("tool_choice", "parallel_tool_calls", "toolConfig"):
-                if re.fullmatch(_AS_NONE, str(written.get(key))):
+                if _leaves_it_to_the_model(written.get(key)):
                     written.pop(key, None)
         return merged(written, view.options)
 
@@ -103,8 +102,12 @@ class Adapter(Protocol):
         return True
 
 
-_AS_NONE = r"(?i)(\W|_|auto|none|true|false|type|mode|tools?|choice|function|calling|config|parallel|use|disable)*"
-"""A choice of tools that is as good as none where there are no tools."""
+def _leaves_it_to_the_model(choice: object) -> bool:
+    """Whether a choice of tools demands none."""
+    for key in ("functionCallingConfig", "toolChoice", "mode", "type"):
+        choice = choice.get(key, choice) if isinstance(choice, Mapping) else choice
+    choice = next(iter(choice), "auto") if isinstance(choice, Mapping) else choice
+    return choice is None or isinstance(choice, bool) or str(choice).lower() in ("auto", "none")
 
 
 def get(thing: object, *path: str) -> Native:
