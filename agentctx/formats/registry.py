@@ -72,7 +72,7 @@ class Adapter(Protocol):
             put(written, self.system_key, view.system)
         if view.tools is not request.tools:
             put(written, "tools", view.tools)
-            for key in () if view.tools else ("tool_choice", "parallel_tool_calls", "toolConfig"):
+            for key in () if view.tools else ("tool_choice", "parallel_tool_calls", "toolConfig", "tool_config"):
                 if _leaves_it_to_the_model(written.get(key)):
                     written.pop(key, None)
         return merged(written, view.options)
@@ -104,9 +104,10 @@ class Adapter(Protocol):
 
 def _leaves_it_to_the_model(choice: object) -> bool:
     """Whether a choice of tools demands none."""
-    for key in ("functionCallingConfig", "toolChoice", "mode", "type"):
+    for key in ("functionCallingConfig", "function_calling_config", "toolChoice", "mode", "type"):
         choice = choice.get(key, choice) if isinstance(choice, Mapping) else choice
-    choice = next(iter(choice), "auto") if isinstance(choice, Mapping) else choice
+    if isinstance(choice, Mapping):
+        choice = next((key for key in choice if key != "tools"), "auto")
     return choice is None or isinstance(choice, bool) or str(choice).lower() in ("auto", "none")
 
 
