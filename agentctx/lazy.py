@@ -1,4 +1,4 @@
-"""What is loaded when it is first used: public names, patterns, and the packages of extras."""
+"""What is loaded when it is first used: public names, patterns, data files, and the packages of extras."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from operator import eq, ge, gt, le, lt, ne
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 OTHER = "agentctx"
 OURS = "agentctx-middleware"
@@ -63,6 +64,15 @@ def lazily(package: str, homes: Mapping[str, str]) -> Exports:
         return value
 
     return names, find, lambda: names
+
+
+@cache
+def data_file(package: str, name: str) -> Mapping[str, Any]:
+    """Read a data file of a package, in TOML."""
+    import tomllib  # noqa: PLC0415 - slow to load, and not needed by all
+    from pkgutil import get_data  # noqa: PLC0415 - as above
+
+    return tomllib.loads((get_data(package, name) or b"").decode("utf-8"))
 
 
 class _Pattern:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from agentctx.lazy import lazy_pattern
+from agentctx.lazy import data_file, lazy_pattern
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -39,11 +39,8 @@ _EXAMPLES = ("dist", "example", "sample", "template")
 @cache
 def _data() -> Mapping[str, Any]:
     """Read the shapes of secrets, and the words in their names."""
-    import tomllib  # noqa: PLC0415 - slow to load, and only needed where secrets are looked for
-    from pkgutil import get_data  # noqa: PLC0415 - as above
-
-    data = tomllib.loads((get_data("agentctx", "secrets.toml") or b"").decode("utf-8"))
-    return data | {name: frozenset(words) for name, words in data["names"].items()}
+    data = data_file("agentctx", "secrets.toml")
+    return {**data, **{name: frozenset(words) for name, words in data["names"].items()}}
 
 
 @lru_cache(maxsize=4_096)

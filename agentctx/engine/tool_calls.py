@@ -11,18 +11,16 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import chain
-from pkgutil import get_data
 from posixpath import join, normpath
 from shlex import shlex
-from typing import Any
 from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.errors import ConfigError
-from agentctx.lazy import lazy_pattern
+from agentctx.lazy import data_file, lazy_pattern
 from agentctx.marks import OPEN_QUOTE, TERM, quoted, unquoted
 from agentctx.message import Message, ToolCall, ToolResult
 from agentctx.protocols import TokenCounter
@@ -99,12 +97,8 @@ Artifact = FileEvent | RunEvent
 """What a call left behind."""
 
 
-@cache
-def _tools() -> Mapping[str, Any]:
-    """What tools of agents are called, as ``tools.toml`` tells it."""
-    import tomllib  # noqa: PLC0415 - slow to load, and only needed where calls are read
-
-    return tomllib.loads((get_data("agentctx.engine", "tools.toml") or b"").decode("utf-8"))
+_tools = partial(data_file, "agentctx.engine", "tools.toml")
+"""What tools of agents are called."""
 
 
 @cache

@@ -6,15 +6,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from inspect import getattr_static
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import frozen
 
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.formats.registry import FORMATS
-from agentctx.lazy import lazy_pattern
+from agentctx.lazy import data_file, lazy_pattern
 from agentctx.message import Native
 
 Kind = Literal["window", "rate", "bytes", "characters"]
@@ -288,13 +288,8 @@ class Refusal:
     unless: re.Pattern[str] | None = None
 
 
-@cache
-def _data() -> Mapping[str, Any]:
-    """Read the words in which providers refuse."""
-    import tomllib  # noqa: PLC0415 - slow to load, and only needed where an error is read
-    from pkgutil import get_data  # noqa: PLC0415 - as above
-
-    return tomllib.loads((get_data("agentctx.formats", "refusals.toml") or b"").decode("utf-8"))
+_data = partial(data_file, "agentctx.formats", "refusals.toml")
+"""The words in which providers refuse."""
 
 
 @cache

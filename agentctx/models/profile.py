@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import partial
 from math import inf
-from pkgutil import get_data
 from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 from attrs.validators import ge, lt
 
-from agentctx.lazy import lazy_pattern
+from agentctx.lazy import data_file, lazy_pattern
 from agentctx.validators import NOT_BLANK, TEXT, TRUTH, a, numeric, whole_number
 
 _PRICE = numeric("USD per million tokens, at least 0 and not endless", ge(0), lt(inf)).or_none
@@ -136,12 +135,8 @@ class ModelProfile:
         return self.name.lower()
 
 
-@cache
-def families() -> Mapping[str, Any]:
-    """What is known of whole families of models, as ``families.toml`` tells it."""
-    import tomllib  # noqa: PLC0415 - slow to load, and only needed where a model is looked up
-
-    return tomllib.loads((get_data("agentctx.models", "families.toml") or b"").decode("utf-8"))
+families = partial(data_file, "agentctx.models", "families.toml")
+"""What is known of whole families of models."""
 
 
 def of_family(kind: str, name: str) -> Mapping[str, Any]:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-import tomllib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from pkgutil import get_data
 from typing import IO, Any, TypeGuard, cast
 
 from attrs import define, field, frozen
@@ -25,6 +23,7 @@ from attrs import define, field, frozen
 from agentctx.characters import on_one_line
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import fields_or_none
+from agentctx.lazy import data_file
 from agentctx.message import Native
 from agentctx.replay import Billed, Recording
 
@@ -52,10 +51,8 @@ class OtherTool:
     document: bool = False
 
 
-@cache
-def _data() -> Mapping[str, Any]:
-    """Read the shapes of transcripts, and how files of other kinds begin."""
-    return tomllib.loads((get_data("agentctx.transcripts", "shapes.toml") or b"").decode("utf-8"))
+_data = partial(data_file, "agentctx.transcripts", "shapes.toml")
+"""The shapes of transcripts, and how files of other kinds begin."""
 
 
 @cache
