@@ -662,7 +662,7 @@ def _read(name: str, plain: Sequence[Any], wire: WireFormat, *, left_out: bool) 
         where = f"state.record.{name}[{place}]"
         try:
             natives.append(native := from_json(each))
-            messages.append(Message("user", ()) if left_out else wire.read_message(native, place))
+            messages.append(Message("user", ()) if native is None else wire.read_message(native, place))
         except InvalidInput as error:
             raise InvalidInput(error.where.replace(f"messages[{place}]", where, 1), error.what) from error
         except ValueError as error:

@@ -40,7 +40,7 @@ from agentctx.engine.plan import Plan, logger, tell
 from agentctx.errors import InvalidInput, StoreConflict, StoreError
 from agentctx.formats.native import to_json
 from agentctx.message import ROLES, Message, Native, Noted
-from agentctx.plain import from_plain, to_plain
+from agentctx.plain import from_plain, must_be, to_plain
 from agentctx.protocols import Listeners, StateStore
 from agentctx.reports import SessionSaved
 from agentctx.session.dump import (
@@ -441,8 +441,9 @@ def _head(pieces: Mapping[str, bytes]) -> tuple[str, int, Head]:
     """What tells the write, the checksum over all other pieces, and the head."""
     if "head" not in pieces:
         raise _damaged("head", "it is missing")
+    content = _opened("head", pieces["head"])
     try:
-        known = json.loads(_opened("head", pieces["head"]))
+        known = json.loads(content)
         write, total, head = known["write"], known["sum"], known["head"]
         version = head["state"]["version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -481,6 +482,11 @@ def _state(head: Head, contents: Mapping[str, bytes]) -> StateForm:
         return (piece(kind, name) for name in takewhile(contents.__contains__, names))
 
     record = head.state.record
+    rows = Rows.joined([*pieces(Rows, "rows"), record.rows])
+    most = len(rows.sizes) + len(contents)
+    for name, told in (("runs", sum(times for _, times in head.runs)), ("tail", head.tail)):
+        if told > most:
+            raise must_be(told, f"at most {most:,} messages", f"state.head.{name}")
     origins: list[int | None] = []
     for first, times in head.runs:
         origins += [None] * times if first is None else range(first, first + times)
@@ -491,7 +497,7 @@ def _state(head: Head, contents: Mapping[str, bytes]) -> StateForm:
     gone = piece(Gone, "gone") if "gone" in contents else Gone()
     whole = evolve(
         record,
-        rows=Rows.joined([*pieces(Rows, "rows"), record.rows]),
+        rows=rows,
         changes=[*changes, *(run for each in ours.values() for run in each.changes)],
         out=out,
         origins=origins,
