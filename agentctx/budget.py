@@ -12,7 +12,7 @@ from attrs.validators import and_, instance_of, or_
 
 from agentctx.errors import UnknownModel
 from agentctx.models.table import profile
-from agentctx.validators import PART, MustBe, must_be, whole_number
+from agentctx.validators import PART, MustBe, a, must_be, whole_number
 
 Amount = int | float
 """A token count (``int``), or a share (``float`` above 0 and up to 1): of the limit, a reserve of the window."""
@@ -41,6 +41,11 @@ def reserve_for_answer(window: int, longest: int | None = None) -> int:
     return max(1, min(longest or LONGEST_ANSWER, window // 4))
 
 
+MOST = 10**12
+"""Tokens of a window that no model comes near."""
+_COUNT = whole_number(0).or_none
+
+
 @frozen
 class MediaLimits:
     """What a provider takes of media in one request; None means that there is no limit to keep.
@@ -55,8 +60,8 @@ class MediaLimits:
         100
     """
 
-    images: int | None = None
-    image_side: int | None = None
+    images: int | None = field(default=None, validator=_COUNT)
+    image_side: int | None = field(default=None, validator=_COUNT)
 
 
 @frozen
@@ -91,12 +96,12 @@ class Budget:
         (120000, 96000, 48000)
     """
 
-    window: int = field(validator=whole_number(1))
+    window: int = field(validator=whole_number(1, MOST))
     output_reserve: Amount = field(default=0, validator=AMOUNT)
     trigger: Amount | None = field(default=None, kw_only=True, validator=AMOUNT.or_none)
     target: Amount | None = field(default=None, kw_only=True, validator=AMOUNT.or_none)
     request_bytes: int | None = field(default=None, kw_only=True, validator=whole_number(1).or_none)
-    media: MediaLimits = field(default=MediaLimits(), kw_only=True)
+    media: MediaLimits = field(default=MediaLimits(), kw_only=True, validator=a(MediaLimits, "MediaLimits"))
 
     def __attrs_post_init__(self) -> None:
         """Check the amounts against each other."""

@@ -55,7 +55,7 @@ def shown(value: object) -> str:
     """A value as Python writes it, for errors: at most 80 characters, however long, deep or odd it is."""
     try:
         return _SHORT.repr(value)[:80]
-    except ValueError:  # Python writes no number of more than some thousand digits
+    except Exception:  # noqa: BLE001 - a class of a user's, or a number of more than some thousand digits
         return f"a value of type {type(value).__name__}"
 
 

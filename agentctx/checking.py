@@ -76,8 +76,9 @@ def validate(
         >>> [violation.rule for violation in validate(request, "openai-chat")]
         ['chat.tool_orphan']
     """
-    if not isinstance(request, Mapping):
-        raise InvalidInput("request", f"must be an object with messages, got {type(request).__name__}")
+    for where, each in (("request", request), ("before", {} if before is None else before)):
+        if not isinstance(each, Mapping):
+            raise InvalidInput(where, f"must be an object with messages, got {type(each).__name__}")
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
     with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):

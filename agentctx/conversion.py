@@ -19,6 +19,7 @@ from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, re
 from agentctx.engine.repair import repair
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import HEARD, fields_or_none, json_object, mapping_or_none
+from agentctx.formats.registry import format_named
 from agentctx.message import (
     KEYS,
     SYSTEM_ROLES,
@@ -704,6 +705,7 @@ def convert(
     counted = as_counter(counter)
     with naming_what_is_too_deep(messages, system, tools):
         source = reader(messages, system=system, tools=tools, format=format, model=from_model, counter=counted)
+        format_named(to, model, "to")
         goal = reader(messages, format=to, model=model, counter=counted)
         return _converted(source, goal, (messages, system, tools), (model, from_model))
 

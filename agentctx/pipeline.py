@@ -12,7 +12,6 @@ from agentctx.engine.plan import (
     Plan,
     as_budget,
     as_strategies,
-    check_listeners,
     check_rules,
     check_subscribers,
     check_summarizer,
@@ -20,7 +19,7 @@ from agentctx.engine.plan import (
     on_compact_subscribers,
     tell,
 )
-from agentctx.engine.reading import as_list, known_profile
+from agentctx.engine.reading import as_list
 from agentctx.formats.registry import format_named
 from agentctx.message import Context, Native
 from agentctx.protocols import (
@@ -100,11 +99,10 @@ class Pipeline(Plan):
         rules = check_rules(protect)
         counted = as_counter(counter, "Pipeline")
         STORE.or_none.check("Pipeline.store", store)
-        check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, strategies)
         check_subscribers(subscribers)
         room = None if budget is None else as_budget(budget, "Pipeline")
-        told = (*subscribers, *on_compact_subscribers(on_compact))
+        told = (*subscribers, *on_compact_subscribers("Pipeline", on_compact))
         super().__init__(strategies, room, counted, store, rules, summarizer, thinking, told)
 
     def __repr__(self) -> str:
@@ -194,8 +192,6 @@ class Pipeline(Plan):
         """
         from agentctx.session.session import Session  # noqa: PLC0415 - a call without a session needs none of it
 
-        check_listeners("session", on_compact)
-        known_profile(model)
         if format is not None:
             format_named(format, model)
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)

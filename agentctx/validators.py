@@ -61,7 +61,7 @@ class MustBe:
         """
         try:
             self.rule(self, _ANY, value)
-        except (TypeError, ValueError):
+        except Exception:  # noqa: BLE001 - a rule may look into a value of a class of a user's
             raise must_be(where, self.wanted, value) from None
         if self.member is not None and isinstance(value, Iterable):
             for place, member in enumerate(value):
@@ -95,7 +95,7 @@ def whole_number(least: int, most: int | None = None) -> MustBe:
     kind = (instance_of(int), not_(instance_of(bool)), ge(least))
     if most is None:
         return MustBe(f"a whole number of at least {least}", and_(*kind))
-    return MustBe(f"a whole number from {least} to {most}", and_(*kind, le(most)))
+    return MustBe(f"a whole number from {least} to {most:,}", and_(*kind, le(most)))
 
 
 def numeric(wanted: str, *bounds: Rule) -> MustBe:
@@ -139,8 +139,9 @@ def methods(wanted: str, *names: str) -> MustBe:
 SHARE = numeric("a number from 0 to 1", ge(0), le(1))
 PART = numeric("a share above 0 and up to 1", gt(0), le(1))
 SECONDS = numeric("a number of seconds above 0", gt(0))
-DELAY = numeric("a number of seconds of at least 0", ge(0), lt(inf))
+NOT_NEGATIVE = numeric("a number of at least 0", ge(0), lt(inf))
 POSITIVE = numeric("a number above 0", gt(0))
+CLOCK = function("a function that tells seconds")
 TEXT = a(str, "a text")
 NOT_BLANK = MustBe("a text that is not blank", and_(TEXT.rule, holds(str.strip)))
 NAME = MustBe("a name", and_(TEXT.rule, holds(len)))

@@ -54,7 +54,7 @@ from agentctx.protocols import Call, HistorySnapshot, HistoryStore, Meter, Token
 from agentctx.tiers import Tier, TierRule, check_rules
 from agentctx.tokens.counting import MessageMeter, as_counter, default_counter, remembering
 from agentctx.unit import NOT_SHOWN
-from agentctx.validators import NAME, a, function, list_of, methods
+from agentctx.validators import NAME, a, as_tuple, function, list_of, methods
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
@@ -113,7 +113,7 @@ class ContextBuilder:
     model: str | None = field(default=None, kw_only=True)
     format: str | None = field(default=None, validator=_check_format, kw_only=True)
     tools: Sequence[Any] | None = field(default=None, kw_only=True)
-    tiers: tuple[TierRule, ...] = field(default=(), converter=tuple, validator=check_rules, kw_only=True)
+    tiers: tuple[TierRule, ...] = field(default=(), converter=as_tuple, validator=check_rules, kw_only=True)
     formatter: Formatter = field(default=concatenate, validator=function("an async function of sections"), kw_only=True)
     _facts: Facts | None = field(default=None, converter=_as_facts, kw_only=True)
     _blocks: list[Block] = field(factory=list, init=False, repr=False)

@@ -213,14 +213,16 @@ RULES = (*(TierRule(Tier.SYSTEM) for _ in RESERVED), *(TierRule(Tier.CORE) for _
 """Who comes first when not even these fit."""
 
 NOTHING: Used = {}
+_SLOT = a(CategorySlot, "a CategorySlot")
 
 
 def _slots(slots: Mapping[Category, CategorySlot]) -> Mapping[Category, CategorySlot]:
+    a(Mapping, "slots by category").check("CategoryBudget.slots", slots)
     if Category.CONVERSATION in slots:
         raise must_be("CategoryBudget.slots", "without the conversation, which gets what the others leave", slots)
     own = {_category(name, "CategoryBudget.slots"): slot for name, slot in slots.items()}
     for category, slot in own.items():
-        a(CategorySlot, "a CategorySlot").check(f"CategoryBudget.slots[{category.value!r}]", slot)
+        _SLOT.check(f"CategoryBudget.slots[{category.value!r}]", slot)
     return {**SLOTS, **own}
 
 
@@ -266,8 +268,8 @@ class CategoryBudget:
 
     window: int
     slots: Mapping[Category, CategorySlot] = field(default=SLOTS, converter=_slots, kw_only=True, hash=False)
-    output_reserve: int | None = field(default=None, kw_only=True)
-    least_files: CategorySlot = field(default=LEAST_FILES, kw_only=True)
+    output_reserve: int | None = field(default=None, validator=whole_number(0).or_none, kw_only=True)
+    least_files: CategorySlot = field(default=LEAST_FILES, validator=_SLOT, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check the amounts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
@@ -49,7 +50,7 @@ from agentctx.reports import Compaction, Event, StepPrepared
 from agentctx.tokens.counting import remembering
 from agentctx.unit import ProtectRule, ThinkingPolicy
 from agentctx.users_code import in_thread, is_cancelled
-from agentctx.validators import MustBe, function, holds, list_of, methods, must_be
+from agentctx.validators import MustBe, a, function, holds, list_of, methods, must_be
 
 
 class Summarizing(ContextStrategy):
@@ -181,18 +182,6 @@ SUBSCRIBER = MustBe(
 )
 
 
-def check_listeners(where: str, on_compact: object) -> None:
-    """Check that each that is told of compactions can be called: one listener or a list of them; None is none.
-
-    Raises:
-        ConfigError: If one cannot.
-    """
-    if on_compact is not None and not callable(on_compact):
-        _several(LISTENER, "a listener, or a list of listeners").check(f"{where}.on_compact", on_compact)
-    elif on_compact is not None:
-        LISTENER.check(f"{where}.on_compact", on_compact)
-
-
 def check_subscribers(subscribers: object) -> None:
     """Check that each subscriber can be called, and does not have to be waited for.
 
@@ -255,6 +244,9 @@ SECONDS = 5.0
 THREADS = 40
 """So many plain listeners may run at once in an event loop; those that were given up count until they return."""
 
+RAISED = (Exception, CancelledError)
+"""What a listener or subscriber may raise that ends nothing; ``CancelledError`` where nobody has cancelled."""
+
 _RAISED = "on_compact listener %r raised; the request goes on without it"
 _SLOW = "on_compact listener %r took more than %g seconds; the request goes on without it"
 
@@ -291,9 +283,14 @@ class Telling(NamedTuple):
     call: Callable[[], Native]
 
 
-def on_compact_subscribers(on_compact: Listeners | None) -> tuple[OnCompact, ...]:
-    """Return the subscribers that one listener makes, or several, or none."""
-    listeners = on_compact if isinstance(on_compact, Sequence) else () if on_compact is None else (on_compact,)
+def on_compact_subscribers(where: str, on_compact: Listeners | None) -> tuple[OnCompact, ...]:
+    """Return the subscribers that one listener makes, or several, or none.
+
+    Raises:
+        ConfigError: If one cannot be called.
+    """
+    listeners = () if on_compact is None else (on_compact,) if callable(on_compact) else on_compact
+    _several(LISTENER, "a listener, or a list of listeners").check(f"{where}.on_compact", listeners)
     return tuple(map(OnCompact, listeners))
 
 
@@ -316,7 +313,7 @@ def tell(subscribers: Iterable[Subscriber], event: Event) -> list[Telling]:
     for subscriber in subscribers:
         try:
             answer = subscriber(event)
-        except Exception:  # a subscriber is the user's own
+        except RAISED:  # a subscriber is the user's own, and a plain function is not cancelled
             logger.exception("subscriber %r raised; the request goes on without it", subscriber)
         else:
             if isinstance(answer, Telling):
@@ -334,10 +331,8 @@ async def finish(tellings: Iterable[Telling]) -> None:
                 await answer_of(call, _threads(), waits=is_async(listener))
             if scope.cancelled_caught:
                 logger.warning(_SLOW, listener, SECONDS)
-        except Exception:  # the one kind of place where any error is expected: a listener's own
-            logger.exception(_RAISED, listener)
-        except anyio.get_cancelled_exc_class():
-            if is_cancelled():
+        except (*RAISED, anyio.get_cancelled_exc_class()) as error:  # a listener is the user's own
+            if not isinstance(error, Exception) and is_cancelled():
                 raise
             logger.exception(_RAISED, listener)
         except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
@@ -376,7 +371,7 @@ def finish_plain(tellings: Iterable[Telling]) -> list[Telling]:
     for answer, listener in answers.items():
         if not answer.done():
             logger.warning(_SLOW, listener, SECONDS)
-        elif isinstance(error := answer.exception(), Exception):
+        elif isinstance(error := answer.exception(), RAISED):
             logger.error(_RAISED, listener, exc_info=error)
         elif error is not None:
             raise error
@@ -618,3 +613,6 @@ def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
         if hasattr(stage, "budget"):
             budget: Budget | None = stage.budget
             yield budget
+
+
+PIPELINE = a(Plan, "a Pipeline")

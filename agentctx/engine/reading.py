@@ -74,8 +74,8 @@ class Reader:
         Raises:
             InvalidInput: If the tools are not a list, or something is nested too deep.
         """
-        if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence)):
-            raise InvalidInput("tools", f"must be a list of tool definitions, got {type(tools).__name__}")
+        if tools is not None:
+            _check_list(tools, "tools", "tool definitions")
         if (where := _deep_place((), system, tools, DEEPEST)) is not None:
             raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
         return self.wire.read_system(system), self.wire.read_tools(tools)
@@ -209,6 +209,7 @@ def _request(messages: Sequence[Native], system: Native, tools: Native) -> dict[
     if system is not None:
         request["system"] = system
     if tools is not None:
+        _check_list(tools, "tools", "tool definitions")
         request["tools"] = tools
     return request
 
@@ -218,19 +219,21 @@ def known_profile(model: str | None) -> ModelProfile | None:
     return None if model is None else find(model)
 
 
-def as_list(messages: Native, where: str = "messages") -> Sequence[Native]:
+def as_list(messages: Sequence[Native], where: str = "messages") -> Sequence[Native]:
     """The messages, checked to be a list that is not empty.
 
     Raises:
         InvalidInput: If they are not.
     """
-    if type(messages) is not list and (
-        isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence)
-    ):
-        raise InvalidInput(where, f"must be a list of messages, got {type(messages).__name__}")
+    _check_list(messages, where, "messages")
     if not messages:
         raise InvalidInput(where, "the list is empty: a request needs at least one message")
     return messages
+
+
+def _check_list(given: Native, where: str, members: str) -> None:
+    if type(given) is not list and (isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence)):
+        raise InvalidInput(where, f"must be a list of {members}, got {type(given).__name__}")
 
 
 @frozen(eq=False, repr=False)

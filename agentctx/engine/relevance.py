@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from agentctx.errors import ConfigError
 from agentctx.users_code import offload
-from agentctx.validators import function
+from agentctx.validators import NOT_NEGATIVE, SHARE, function
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+")
@@ -68,8 +68,8 @@ class Bm25:
         >>> stage = Pack("relevance", relevance=Bm25(k1=1.2))
     """
 
-    k1: float = 1.5
-    b: float = 0.75
+    k1: float = field(default=1.5, validator=NOT_NEGATIVE)
+    b: float = field(default=0.75, validator=SHARE)
 
     async def __call__(self, task: str, texts: Sequence[str], /) -> Sequence[float]:
         """The BM25 score of each text; 0 where it shares no word with the task."""

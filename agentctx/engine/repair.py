@@ -18,6 +18,7 @@ from agentctx.formats.native import without_callers
 from agentctx.message import Context, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.protocols import Call, ContextStrategy, library_stage
 from agentctx.unit import GO_ON, RoundRules, broken_pair, only_results, open_at_end, server_calls
+from agentctx.validators import TEXT
 from agentctx.wire_format import Repaired, WireFormat
 
 
@@ -257,7 +258,7 @@ class RepairHistory(ContextStrategy):
         {'role': 'tool', 'tool_call_id': 'a', 'content': '[no result: the tool call was interrupted]'}
     """
 
-    lost_result: str = LOST_RESULT
+    lost_result: str = field(default=LOST_RESULT, validator=TEXT)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with every pair whole."""

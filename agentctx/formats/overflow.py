@@ -129,22 +129,19 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
     The members of a group follow the group.
     """
-    waiting, seen = [error], set[int]()
+    waiting, seen = list[object]([error]), set[int]()
     while waiting:
         current = waiting.pop(0)
-        if id(current) in seen:
+        if id(current) in seen or not isinstance(current, BaseException):
             continue
         seen.add(id(current))
         yield current
         if isinstance(current, BaseExceptionGroup):
             waiting.extend(current.exceptions)
-        members = (*current.args, _stored(current, "original_exception"))
-        waiting.extend(member for member in members if isinstance(member, BaseException))
         before = current.__cause__
         if before is None and not current.__suppress_context__:
             before = current.__context__
-        if before is not None:
-            waiting.append(before)
+        waiting += *current.args, _stored(current, "original_exception"), before
 
 
 _READ = frozenset(

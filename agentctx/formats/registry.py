@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from attrs import frozen
 from attrs.validators import matches_re
 
-from agentctx.characters import said_by
+from agentctx.characters import said_by, shown
 from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.formats.native import fields_or_none, string_of
 from agentctx.message import Native
@@ -309,7 +309,7 @@ def messages_of(request: Mapping[str, Native]) -> Native:
     return next((request[key] for key in keys if key in request), None)
 
 
-def format_named(name: str, model: str | None = None) -> WireFormat:
+def format_named(name: str, model: str | None = None, where: str = "format") -> WireFormat:
     """The wire format of this name, in the dialect of the model that is called.
 
     Raises:
@@ -326,8 +326,7 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
     given = name.lower() if isinstance(name, str) else ""
     near = [wire.name for wire in FORMATS.values() if given in wire.other_names] or get_close_matches(given, names, 2)
     meant = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-    where = "format"
-    raise InvalidInput(where, f"no wire format is called {name!r}{meant}; there are {_listed(names)}")
+    raise InvalidInput(where, f"no wire format is called {shown(name)}{meant}; there are {_listed(names)}")
 
 
 @runtime_checkable

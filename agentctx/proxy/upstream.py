@@ -50,6 +50,7 @@ from agentctx.session.conversations import Histories, History, SharedHistories, 
 from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 from agentctx.users_code import FAILURES, described
+from agentctx.validators import a
 
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # below that they write addresses and headers, with keys in them
@@ -108,7 +109,7 @@ class Upstreams:
         'https://openrouter.ai/api/v1/chat/completions'
     """
 
-    of: Mapping[str, str] = field(factory=dict)
+    of: Mapping[str, str] = field(factory=dict, validator=a(Mapping, "addresses by their providers"))
     everything: str | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -116,7 +117,7 @@ class Upstreams:
         for address in filter(None, (*self.of.values(), self.everything)):
             try:
                 url = httpx.URL(address.replace("{region}", "region"))
-            except httpx.InvalidURL:
+            except Exception:  # noqa: BLE001 - whatever was passed
                 url = httpx.URL()
             if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
                 msg = f"--upstream: {address!r:.100} is no address such as https://api.openai.com"

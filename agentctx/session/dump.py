@@ -481,10 +481,7 @@ def load_state(plan: Plan, form: StateForm) -> State:
         if form.record != whole_record_form(Record()):
             raise InvalidInput(where, "it is missing, though there are messages")
         return known
-    try:
-        wire = format_named(form.format, form.model)
-    except InvalidInput as error:
-        raise InvalidInput(where, error.what) from error
+    wire = format_named(form.format, form.model, where)
     record, sent = load_record(form.record, wire), form.sent
     if sent.intact > min(sent.length, len(record.out)):  # what cannot be sent may have become shorter since
         raise must_be(sent.intact, f"at most {min(sent.length, len(record.out)):,}", "state.sent.intact")

@@ -484,15 +484,15 @@ def _state(head: Head, contents: Mapping[str, bytes]) -> StateForm:
     record = head.state.record
     rows = Rows.joined([*pieces(Rows, "rows"), record.rows])
     most = len(rows.sizes) + len(contents)
-    for name, told in (("runs", sum(times for _, times in head.runs)), ("tail", head.tail)):
-        if told > most:
-            raise must_be(told, f"at most {most:,} messages", f"state.head.{name}")
+    if (told := sum(times for _, times in head.runs)) > most:
+        raise must_be(told, f"at most {most:,} messages", "state.head.runs")
     origins: list[int | None] = []
     for first, times in head.runs:
         origins += [None] * times if first is None else range(first, first + times)
     names = ((place, _name(place, origin)) for place, origin in enumerate(origins))
     ours = {place: piece(OwnMessage, name) for place, name in names if name in contents or name.startswith("made/")}
-    out, tail = [ours[place].native if place in ours else None for place in range(len(origins))], [None] * head.tail
+    out = [ours[place].native if place in ours else None for place in range(len(origins))]
+    tail = [None] * min(head.tail, most + 1)  # one that is too long is behind the end of the history
     changes = [run for part in pieces(list[Changes], "said") for run in part] + record.changes
     gone = piece(Gone, "gone") if "gone" in contents else Gone()
     whole = evolve(

@@ -16,6 +16,7 @@ from agentctx.characters import shown
 from agentctx.economics import expected_forecast, priced
 from agentctx.engine.originals import StoreShelf, check_conversation, name_of_recall, tells_apart, waiting_once
 from agentctx.engine.plan import (
+    PIPELINE,
     Plan,
     Telling,
     as_budget,
@@ -53,6 +54,7 @@ from agentctx.session.dump import StateForm, dump_state, load_state, opened
 from agentctx.session.step import take_step
 from agentctx.session.step_context import AROUND, Beginning, Given, SessionLock, State, Work, within, works_around
 from agentctx.users_code import time_of
+from agentctx.validators import CLOCK, TEXT
 
 Take = Callable[[], Awaitable[list[tuple[View, int]]]]
 """Takes steps; gives their views and numbers."""
@@ -168,12 +170,12 @@ class Session:
         >>> session = Session.load(pipeline, session.dump())
     """
 
-    plan: Plan
+    plan: Plan = field(validator=PIPELINE)
     _model: str | None = field(default=None, repr=False)
     _format: str | None = field(default=None, repr=False)
-    id: str | None = None
+    id: str | None = field(default=None, validator=TEXT.or_none)
     _on_compact: Listeners | None = field(default=None, repr=False)
-    _clock: Callable[[], float] = field(default=time, repr=False)
+    _clock: Callable[[], float] = field(default=time, validator=CLOCK, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
     internals: Internals = field(init=False, repr=False)
@@ -185,7 +187,7 @@ class Session:
         elif self.id is not None:
             check_conversation(self.plan.originals, self.id)
         state = State.empty(self.plan, self._model, self._format)
-        subscribers = each_once((*self.plan.all_subscribers, *on_compact_subscribers(self._on_compact)))
+        subscribers = each_once((*self.plan.all_subscribers, *on_compact_subscribers("session", self._on_compact)))
         self.internals = Internals(state, subscribers, self._clock)
 
     def __repr__(self) -> str:
@@ -419,9 +421,8 @@ class Session:
             ConfigError: If the pipeline's store keeps nothing under the name that the session has.
         """
         form = state if isinstance(state, StateForm) else opened(state)
-        loaded = load_state(plan, form)
-        session = cls(plan, loaded.model, loaded.format, form.id, on_compact)
-        session.internals.state = loaded
+        session = cls(plan, id=form.id, on_compact=on_compact)
+        session.internals.state = load_state(plan, form)
         session.internals.children, session.internals.retried = form.children, form.retried
         session.billed_tokens = form.billed_tokens
         return session

@@ -16,11 +16,11 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 from attrs import define, field, frozen
-from attrs.validators import and_, gt, instance_of, not_
+from attrs.validators import and_, instance_of, not_
 
 from agentctx.characters import said_by
 from agentctx.engine.originals import check_conversation
-from agentctx.engine.plan import SECONDS, Plan, call_hook, is_async, logger, tell
+from agentctx.engine.plan import PIPELINE, SECONDS, Plan, call_hook, is_async, logger, tell
 from agentctx.errors import AgentctxError, StoreError
 from agentctx.formats.native import clean_text
 from agentctx.message import Native
@@ -31,7 +31,7 @@ from agentctx.session.session import Session, refresh, save
 from agentctx.session.step_context import AROUND, SessionLock, Work
 from agentctx.stores.redacting import RedactingStore
 from agentctx.users_code import time_of
-from agentctx.validators import MustBe, a, methods, must_be, numeric, whole_number
+from agentctx.validators import CLOCK, SECONDS as WAIT, MustBe, function, methods, must_be, whole_number
 
 Why = Literal["capacity", "idle", "closed"]
 
@@ -97,7 +97,8 @@ _STORES = methods("a store of states", "load_state", "save_state")
 _STATES = MustBe(
     f"{_STORES.wanted} (of a RedactingStore, the store within it)", and_(_STORES, not_(instance_of(RedactingStore)))
 ).or_none
-_WAIT = numeric("a number of seconds above 0", gt(0)).or_none
+_WAIT = WAIT.or_none
+_HOOK = function("a function of one value, plain or async").or_none
 
 
 @define(eq=False)
@@ -156,14 +157,14 @@ class Sessions(Mapping[Hashable, Session]):
         1
     """
 
-    pipeline: Plan = field(validator=a(Plan, "a Pipeline"))
+    pipeline: Plan = field(validator=PIPELINE)
     store: StateStore | None = field(default=None, validator=_STATES)
     timeout: float = field(default=SECONDS, kw_only=True, validator=_WAIT)
     capacity: int = field(default=1_024, kw_only=True, validator=whole_number(1))
     idle: float | None = field(default=None, kw_only=True, validator=_WAIT)
-    load: Load | None = field(default=None, kw_only=True, repr=False)
-    on_evict: OnEvict | None = field(default=None, kw_only=True, repr=False)
-    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True, repr=False)
+    load: Load | None = field(default=None, validator=_HOOK, kw_only=True, repr=False)
+    on_evict: OnEvict | None = field(default=None, validator=_HOOK, kw_only=True, repr=False)
+    clock: Callable[[], float] = field(default=time.monotonic, validator=CLOCK, kw_only=True, repr=False)
     # In the order of their last use; who loads or evicts one of a name; held for moments, by whoever looks at them.
     _held: OrderedDict[Hashable, _Held] = field(init=False, factory=OrderedDict, repr=False)
     _locks: WeakValueDictionary[Hashable, SessionLock] = field(init=False, factory=WeakValueDictionary, repr=False)

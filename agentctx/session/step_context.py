@@ -27,7 +27,7 @@ from agentctx.changes import ChangesInForce
 from agentctx.engine.guarantee import PlacesMarkers, check_head, head_of, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
-from agentctx.engine.reading import Reader, found_format, reader as reader_of
+from agentctx.engine.reading import Reader, found_format, known_profile, reader as reader_of
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.usage import LearnedLimits, LimitsByModel
 from agentctx.errors import ConfigError, InvalidInput
@@ -382,6 +382,7 @@ class State:
         Raises:
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
+        known_profile(model)
         limits_by_model = LimitsByModel(plan, model) if limits_by_model is None else limits_by_model
         limits = limits_by_model.of(model)
         limits_by_model.keep(model, limits)

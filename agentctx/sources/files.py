@@ -26,7 +26,7 @@ from agentctx.protocols import TokenCounter
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.gathering import section, stop_when_abandoned
 from agentctx.tokens.counting import counter_of_texts
-from agentctx.validators import must_be, whole_number
+from agentctx.validators import a, must_be, whole_number
 
 _FILE = (
     os.O_RDONLY
@@ -52,6 +52,19 @@ def stamp_of(path: Path) -> Stamp | None:
 
 def _stamp(status: os.stat_result) -> Stamp:
     return status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino
+
+
+def as_root(root: str | Path) -> Path:
+    """Return the path of a source's folder.
+
+    Args:
+        root: What was passed.
+
+    Raises:
+        ConfigError: If it is no path.
+    """
+    a((str, os.PathLike), "the path of a folder").check("root", root)
+    return Path(root)
 
 
 def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:
@@ -349,7 +362,7 @@ def that_fit(files: dict[str, ReadOnlyFile], room: int, shown: Collection[str] =
 
 
 def _real(path: str | Path) -> Path:
-    return Path(os.path.realpath(path))
+    return Path(os.path.realpath(as_root(path)))
 
 
 @define(eq=False)

@@ -31,7 +31,7 @@ from attrs.validators import gt, le
 
 from agentctx.errors import SourceError
 from agentctx.secrets import Redactor
-from agentctx.sources.files import opened, read_below
+from agentctx.sources.files import as_root, opened, read_below
 from agentctx.sources.gathering import ContextItem, Redacting, stop_when_abandoned
 from agentctx.validators import numeric, whole_number
 
@@ -74,7 +74,7 @@ class GitSource(Redacting):
     name: ClassVar[str] = "git"
     description: ClassVar[str] = "branch, changed files and last commits"
 
-    root: Path = field(default=Path(), converter=Path)
+    root: Path = field(default=Path(), converter=as_root)
     commits: int = field(default=10, validator=whole_number(1), kw_only=True)
     diff: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=500, validator=whole_number(0).or_none, kw_only=True)

@@ -19,7 +19,7 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.characters import calendar_time
-from agentctx.sources.files import SKIPPED, is_file_below, opened, read_below, walk
+from agentctx.sources.files import SKIPPED, as_root, is_file_below, opened, read_below, walk
 from agentctx.sources.gathering import ContextItem, Redacting, one_line
 from agentctx.sources.git import head_branch, installed
 from agentctx.validators import NAMES, TEXTS, as_names, as_tuple, whole_number
@@ -62,7 +62,7 @@ class Environment(Redacting):
     name: ClassVar[str] = "environment"
     description: ClassVar[str] = "system, versions of tools, working folder"
 
-    root: Path = field(default=Path(), converter=Path)
+    root: Path = field(default=Path(), converter=as_root)
     tools: tuple[str, ...] = field(
         default=("git", "node", "go", "cargo"), converter=as_tuple, validator=TEXTS, kw_only=True
     )
@@ -137,7 +137,7 @@ class Dependencies(Redacting):
     name: ClassVar[str] = "dependencies"
     description: ClassVar[str] = "what the project's manifests depend on"
 
-    root: Path = field(default=Path(), converter=Path)
+    root: Path = field(default=Path(), converter=as_root)
     max_tokens: int | None = field(default=600, validator=whole_number(0).or_none, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
@@ -248,7 +248,7 @@ class RecentFiles(Redacting):
     name: ClassVar[str] = "files"
     description: ClassVar[str] = "source files that were changed last"
 
-    root: Path = field(default=Path(), converter=Path)
+    root: Path = field(default=Path(), converter=as_root)
     limit: int = field(default=10, validator=whole_number(1), kw_only=True)
     extensions: frozenset[str] = field(default=EXTENSIONS, converter=as_names, validator=NAMES, kw_only=True)
     gitignore: bool = field(default=True, kw_only=True)

@@ -25,7 +25,7 @@ from agentctx.formats.native import from_json, to_json
 from agentctx.message import Native
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.users_code import FAILURES, described, time_of
-from agentctx.validators import POSITIVE, methods
+from agentctx.validators import CLOCK, POSITIVE, methods
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -310,7 +310,7 @@ class ConversationStore:
     max_bytes: float | None = field(default=None, kw_only=True, validator=POSITIVE.or_none)
     cipher: Cipher | None = field(default=None, kw_only=True, repr=False, validator=_CIPHER)
     timeout: float = field(default=5.0, kw_only=True, validator=POSITIVE)
-    clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
+    clock: Callable[[], float] = field(default=time.time, validator=CLOCK, kw_only=True, repr=False)
     _threads: RunVar[anyio.CapacityLimiter] = field(
         init=False, factory=lambda: RunVar("agentctx.stores.threads"), repr=False
     )

@@ -23,7 +23,7 @@ from agentctx.message import Context, Mark, Message, Part, Text, ToolResult, tex
 from agentctx.protocols import Call, TokenCounter, library_stage
 from agentctx.reports import View
 from agentctx.strategies.fit import RewriteResults
-from agentctx.validators import TEXTS, whole_number
+from agentctx.validators import TEXTS, TRUTH, whole_number
 
 DICTIONARY = (
     "parameters",
@@ -89,13 +89,13 @@ class CompressLayers(RewriteResults):
         §385/part1.py:1: unused
     """
 
-    json: bool = field(default=True, kw_only=True)
+    json: bool = field(default=True, validator=TRUTH, kw_only=True)
     dictionary: Collection[str] = field(default=DICTIONARY, validator=TEXTS, kw_only=True)
-    paths: bool = field(default=True, kw_only=True)
-    codebook: bool = field(default=True, kw_only=True)
-    whitespace: bool = field(default=False, kw_only=True)
+    paths: bool = field(default=True, validator=TRUTH, kw_only=True)
+    codebook: bool = field(default=True, validator=TRUTH, kw_only=True)
+    whitespace: bool = field(default=False, validator=TRUTH, kw_only=True)
     observation: int | None = field(default=None, validator=whole_number(_FEWEST).or_none, kw_only=True)
-    deduplicate: bool = field(default=False, kw_only=True)
+    deduplicate: bool = field(default=False, validator=TRUTH, kw_only=True)
 
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough for codes, or another layer might find something."""

@@ -47,6 +47,7 @@ from agentctx.unit import Unit, segments, units
 from agentctx.validators import (
     NAMES,
     NOT_BLANK,
+    TRUTH,
     MustBe,
     as_names,
     as_tuple,
@@ -213,7 +214,7 @@ class TruncateOldest(Eviction):
         ['One?', 'Two?', '2.', 'Three?']
     """
 
-    keep_pairs: bool = False
+    keep_pairs: bool = field(default=False, validator=TRUTH)
     min_messages: int = field(default=0, validator=whole_number(0))
     protect_roles: frozenset[str] = field(default=frozenset(), converter=_roles, validator=_ROLES)
 

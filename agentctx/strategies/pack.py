@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from attrs import astuple, field, frozen
-from attrs.validators import ge, instance_of, lt, or_
+from attrs.validators import instance_of, or_
 
 from agentctx.budget import Budget
 from agentctx.characters import on_one_line
@@ -24,9 +24,7 @@ from agentctx.marks import joined
 from agentctx.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage, run_plain
 from agentctx.unit import Unit, first_task, has_user_words, is_user_turn, last_words, units
-from agentctx.validators import TEXT, MustBe, function, must_be, numeric, one_of, whole_number
-
-_WEIGHT = numeric("a number of at least 0", ge(0), lt(inf))
+from agentctx.validators import NOT_NEGATIVE, TEXT, TRUTH, MustBe, function, must_be, one_of, whole_number
 
 
 @frozen
@@ -50,11 +48,11 @@ class Weights:
         >>> stage = Pack(Weights(recency=0.5, relevance=0.5))
     """
 
-    recency: float = field(default=0.0, validator=_WEIGHT)
-    relevance: float = field(default=0.0, validator=_WEIGHT)
-    role: float = field(default=0.0, validator=_WEIGHT)
-    tool: float = field(default=0.0, validator=_WEIGHT)
-    length: float = field(default=0.0, validator=_WEIGHT)
+    recency: float = field(default=0.0, validator=NOT_NEGATIVE)
+    relevance: float = field(default=0.0, validator=NOT_NEGATIVE)
+    role: float = field(default=0.0, validator=NOT_NEGATIVE)
+    tool: float = field(default=0.0, validator=NOT_NEGATIVE)
+    length: float = field(default=0.0, validator=NOT_NEGATIVE)
 
     def __attrs_post_init__(self) -> None:
         """Check that there is a weight."""
@@ -139,7 +137,7 @@ class Pack(ContextStrategy):
     task: str | None = field(default=None, validator=TEXT.or_none, kw_only=True)
     relevance: Relevance | None = field(default=None, validator=_RELEVANCE.or_none, kw_only=True)
     keep_last: int = field(default=4, validator=whole_number(0), kw_only=True)
-    note: bool = field(default=False, kw_only=True)
+    note: bool = field(default=False, validator=TRUTH, kw_only=True)
     max_tokens: int | None = field(default=None, validator=whole_number(1).or_none, kw_only=True)
     when: ClassVar[When] = When.UNDER_PRESSURE
 

@@ -33,7 +33,7 @@ from agentctx.reports import Compaction
 from agentctx.stores import MemoryStore
 from agentctx.testing.writers import assistant, transcript
 from agentctx.tokens.counting import HeuristicCounter
-from agentctx.validators import DELAY, a, list_of, one_of, whole_number
+from agentctx.validators import NOT_NEGATIVE, a, list_of, one_of, whole_number
 
 Kind = Literal["status", "hang", "cut stream", "overflow", "silent truncation"]
 
@@ -63,7 +63,7 @@ class ServerFault:
 
     kind: Kind = field(validator=one_of(get_args(Kind)))
     status: int = field(default=500, validator=whole_number(400))
-    retry_after: float | None = field(default=None, validator=DELAY.or_none)
+    retry_after: float | None = field(default=None, validator=NOT_NEGATIVE.or_none)
     after: int = field(default=1, validator=whole_number(0))
     tokens: int = field(default=0, validator=whole_number(0))
     answer: Message | None = None

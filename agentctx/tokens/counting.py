@@ -60,7 +60,7 @@ def as_counter(given: object, where: str = "") -> TokenCounter | None:
     option = f"{where}.counter" if where else "counter"
     count = getattr(given, "count", None)
     asked = count if callable(count) else given
-    if not callable(asked) or isinstance(given, (type, str)):
+    if not callable(asked) or isinstance(given, (type, Sequence)):
         raise must_be(option, "a function of a text, or an object with count", given)
     if iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__):
         raise must_be(option, "a plain function of a text, and not async", given)

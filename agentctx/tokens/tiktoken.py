@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from agentctx.characters import cluster_end_after, cluster_end_before
 from agentctx.errors import VocabularyError
 from agentctx.lazy import lazy_pattern
-from agentctx.validators import must_be
+from agentctx.validators import TEXT, must_be
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -46,7 +46,7 @@ class TiktokenCounter:
         6
     """
 
-    encoding: str = field(default="o200k_base")
+    encoding: str = field(default="o200k_base", validator=TEXT)
     _cache: TextCache = field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:

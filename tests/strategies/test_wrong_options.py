@@ -157,7 +157,7 @@ WRONG = [
     ),
     ("Pipeline.budget must be a Budget or a number of tokens, got '8k'", lambda: Pipeline(budget="8k")),
     ("Pipeline.counter must be a function of a text, or an object with count, got 3", lambda: Pipeline(counter=3)),
-    ("Budget.window must be a whole number of at least 1, got 0", lambda: Budget(0)),
+    ("Budget.window must be a whole number from 1 to 1,000,000,000,000, got 0", lambda: Budget(0)),
     (
         "Budget.trigger must be a number of tokens, or a share above 0.0 and up to 1.0, or None, got 1.5",
         lambda: Budget(8_000, trigger=1.5),

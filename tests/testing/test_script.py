@@ -66,7 +66,7 @@ async def test_a_script_is_held_to():
         (lambda: ServerFault.server_error(200), "ServerFault.status must be a whole number of at least 400, got 200"),
         (
             lambda: ServerFault.rate_limit(-1),
-            "ServerFault.retry_after must be a number of seconds of at least 0, or None, got -1",
+            "ServerFault.retry_after must be a number of at least 0, or None, got -1",
         ),
         (lambda: ServerFault.cut_stream(after=-1), "ServerFault.after must be a whole number of at least 0, got -1"),
         (lambda: ServerFault.silent_truncation(0), "ServerFault.tokens must be a whole number of at least 1, got 0"),
@@ -79,7 +79,7 @@ async def test_a_script_is_held_to():
         ),
         (lambda: Desk(refuses="never"), "Desk.refuses must be 'status', "),
         (lambda: Desk(overflows=-1), "Desk.overflows must be a whole number of at least 0, got -1"),
-        (lambda: Desk(pause=-0.1), "Desk.pause must be a number of seconds of at least 0, got -0.1"),
+        (lambda: Desk(pause=-0.1), "Desk.pause must be a number of at least 0, got -0.1"),
     ],
 )
 def test_what_no_server_does_is_refused(make, why):

@@ -20,7 +20,7 @@ from starlette.responses import StreamingResponse
 from agentctx.checking import count, validate
 from agentctx.message import Native
 from agentctx.testing.fakes import ServerFault
-from agentctx.validators import DELAY, function, one_of, whole_number
+from agentctx.validators import NOT_NEGATIVE, function, one_of, whole_number
 
 Refusal = Literal["status", "stream", "late"]
 """Where a server tells a streaming client that its request was too large: by the HTTP status; in the stream, before
@@ -118,7 +118,7 @@ class Desk:
     answer: Callable[[Mapping[str, Any]], Said] = field(default=lambda _body: Said(), repr=False, validator=_ANSWER)
     refuses: Refusal = field(default="status", validator=one_of(get_args(Refusal)))
     overflows: int = field(default=0, validator=whole_number(0))
-    pause: float = field(default=0.0, validator=DELAY)
+    pause: float = field(default=0.0, validator=NOT_NEGATIVE)
     requests: list[Mapping[str, Any]] = field(factory=list, repr=False)
     accepted: list[Mapping[str, Any]] = field(factory=list, repr=False)
     refused: list[str] = field(factory=list, repr=False)
