@@ -26,7 +26,7 @@ from agentctx.protocols import TokenCounter
 from agentctx.secrets import Redactor, redact_secrets
 from agentctx.sources.gathering import section, stop_when_abandoned
 from agentctx.tokens.counting import counter_of_texts
-from agentctx.validators import a, must_be, whole_number
+from agentctx.validators import must_be, whole_number
 
 _FILE = (
     os.O_RDONLY
@@ -63,8 +63,11 @@ def as_root(root: str | Path) -> Path:
     Raises:
         ConfigError: If it is no path.
     """
-    a((str, os.PathLike), "the path of a folder").check("root", root)
-    return Path(root)
+    try:
+        os.fsencode(root)
+        return Path(root)
+    except (TypeError, ValueError):
+        raise must_be("root", "the path of a folder", root) from None
 
 
 def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:

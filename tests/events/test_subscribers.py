@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import stat
+from asyncio import CancelledError
 from pathlib import Path
 
 import anyio
@@ -19,6 +20,7 @@ from prometheus_client import REGISTRY, generate_latest
 
 from agentctx import Budget, ConfigError, ContextOverflow, FitContextWindow, InvalidInput, Pipeline, Session, Sessions
 from agentctx.economics import SilentTruncationSuspected
+from agentctx.engine.plan import OnCompact, finish_plain
 from agentctx.events import (
     JsonLines,
     LogEvents,
@@ -149,18 +151,26 @@ async def test_what_a_store_has_of_a_session_is_told_at_each_save():
             assert len(pieces["head"]) <= saved.written <= saved.bytes
 
 
+@pytest.mark.parametrize("error", [OSError("no space left"), CancelledError("no space left")], ids=repr)
 @pytest.mark.both_loops
-async def test_a_subscriber_that_raises_costs_nothing(caplog):
-    """It is logged; the step and the other subscribers go on; the views are those without any."""
-    events = []
+async def test_a_subscriber_or_listener_that_raises_costs_nothing(caplog, error):
+    """It is logged; the step and all others go on; the views are those without any. Nobody has cancelled anything."""
+    events, compactions = [], []
 
     def broken(event):
-        raise OSError(28, "no space left")
+        raise error
 
-    seen = await pipeline(broken, events.append).prepare(history(12), model=MODEL)
-    plain = await pipeline().prepare(history(12), model=MODEL)
-    assert (seen.messages, len(events)) == (plain.messages, 1)
+    async def broken_later(event):
+        raise error
+
+    listeners = map(OnCompact, (broken, broken_later, compactions.append))
+    seen, plain = pipeline(broken, events.append, *listeners).session(), pipeline().session()
+    await walk(seen)
+    await walk(plain)
+    assert (seen.view.messages, len(events)) == (plain.view.messages, 12)
+    assert caplog.text.count("raised; the request goes on without it") == 12 + 2 * len(compactions) > 12
     assert "no space left" in caplog.text
+    assert finish_plain([OnCompact(broken)(compactions[0])]) == []
 
 
 @pytest.mark.parametrize("given", ["print", [3], [JsonLines]], ids=["text", "number", "class"])

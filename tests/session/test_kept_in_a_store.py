@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from copy import deepcopy
 from hashlib import blake2b
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentctx import (
     ClearToolResults,
     ConfigError,
     FitContextWindow,
+    InvalidInput,
     Ledger,
     Pipeline,
     PlaceCacheMarkers,
@@ -341,6 +343,72 @@ async def test_damage_is_noticed_and_costs_only_what_was_decided(kept):
         async with Sessions(pipeline(), store).open(name) as session:
             assert (await session.prepare(messages)).messages == view.messages
             assert session.steps == 2
+
+
+def with_content(pieces, name, change):
+    """The pieces with another content of one, and the checksums that belong to it."""
+
+    def signed(name, plain):
+        body = json.dumps(plain, separators=(",", ":")).encode()
+        return blake2b(name.encode() + b"\0" + body, digest_size=8).digest() + body
+
+    plain = json.loads(pieces[name][8:])
+    change(plain)
+    pieces = {**pieces, name: signed(name, plain)}
+    head = json.loads(pieces["head"][8:])
+    head["sum"] = sum(int.from_bytes(body[:8], "big") for each, body in pieces.items() if each != "head")
+    return {**pieces, "head": signed("head", head)}
+
+
+MOST = 2**32 - 1
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [("tail", MOST), ("tail", 200), ("runs", [[0, MOST]]), ("runs", [[None, MOST]]), ("runs", [[0, 9], [9, 10**9]])],
+    ids=str,
+)
+@pytest.mark.anyio
+async def test_a_number_in_a_state_takes_no_memory(kept, path, number):
+    """More messages than the state has digests of are refused, by the place, before room is made for them."""
+    store, messages = kept
+    known = (await store.load_state("x")).pieces
+    pieces = with_content(known, "head", lambda head: head["head"].update({path: number}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match=rf"^state\.(head\.{path}|record\.{path}): "):
+            keeping.read(pipeline(), pieces)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
+    await store.save_state("y", pieces, None)
+    async with Sessions(pipeline(), store).open("y") as session:
+        assert "damaged" in notes(await session.prepare(messages))[0]
+
+
+@pytest.mark.parametrize("wrong", [7, {}, [7], True], ids=str)
+@pytest.mark.anyio
+async def test_a_message_in_a_state_that_cannot_be_read_is_given_up_with_it(kept, wrong):
+    """The caller's own messages are not blamed for it, and the next step is as good as a first one."""
+    store, messages = kept
+    known = (await store.load_state("x")).pieces
+    for number, kind in enumerate(("edited", "made")):
+        name = next(name for name in known if name.startswith(kind))
+        pieces = with_content(known, name, lambda piece: piece["native"].update(content=wrong))
+        await store.save_state(f"y{number}", pieces, None)
+        async with Sessions(pipeline(), store).open(f"y{number}") as session:
+            view = await session.prepare(messages)
+        (note,) = notes(view)
+        assert "damaged, and was given up: state.record.out[" in note
+        assert validate({"messages": view.messages}, format="openai-chat") == ()
+
+
+@pytest.mark.anyio
+async def test_a_damaged_head_names_its_place_once(kept):
+    """The path stands before the sentence, and not within it."""
+    pieces = (await kept[0].load_state("x")).pieces
+    with pytest.raises(InvalidInput, match=r"^state\.head: its checksum is another$"):
+        keeping.read(pipeline(), {**pieces, "head": b"?" + pieces["head"][1:]})
 
 
 @pytest.mark.anyio

@@ -333,17 +333,17 @@ async def test_plain_listeners_of_what_was_recorded_cost_no_more_than_their_time
 
     event = SilentTruncationSuspected((), 2, 1, 20, 10, why="the server has a small window")
     plain = [lambda _: blocked.append(release.wait(PATIENCE)), raises, partial(answer), heard.events.append]
-    later = telling.finish_plain(telling.tell(telling.on_compact_subscribers([answer, *plain]), event))
+    later = telling.finish_plain(telling.tell(telling.on_compact_subscribers("Pipeline", [answer, *plain]), event))
     assert blocked == []  # nobody has waited for it
     release.set()
     assert (heard.events, waited, len(later)) == ([event], [], 2)
     await telling.finish(later)
     assert waited == [event, event]
     with pytest.raises(EndError):
-        telling.finish_plain(telling.tell(telling.on_compact_subscribers(ends), event))
+        telling.finish_plain(telling.tell(telling.on_compact_subscribers("Pipeline", ends), event))
 
 
-@pytest.mark.parametrize("wrong", [3, str, "len"], ids=repr)
+@pytest.mark.parametrize("wrong", [3, str, "len", [], [1], (1, 2), b"x"], ids=repr)
 async def test_a_plain_function_counts_everywhere(wrong):
     """Wherever a counter may be passed it may be a function of a text; what is none is refused everywhere."""
     messages = rounds(2)

@@ -15,6 +15,7 @@ from agentctx import (
     InvalidInput,
     Pipeline,
     Protect,
+    Session,
     Sessions,
     TrimRounds,
     TruncateToolOutputs,
@@ -208,6 +209,13 @@ WRONG = [
         lambda: TruncateToolOutputs(5, marker="{left} more"),
     ),
     ("model must be a name, got 3", lambda: Pipeline().session(model=3)),
+    ("Session.id must be a text, or None, got 7", lambda: Pipeline().session(id=7)),
+    ("Session.plan must be a Pipeline, got 7", lambda: Session.load(7, Pipeline().session().dump())),
+    (
+        "session.on_compact must be a listener, or a list of listeners, got 7",
+        lambda: Session.load(Pipeline(), Pipeline().session().dump(), 7),
+    ),
+    ("Budget.window must be a whole number from 1 to 1,000,000,000,000, got 1000", lambda: general(10**400)),
     ("model", lambda: count(HELLO, model=5, format="openai-chat")),
 ]
 
