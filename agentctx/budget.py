@@ -41,8 +41,6 @@ def reserve_for_answer(window: int, longest: int | None = None) -> int:
     return max(1, min(longest or LONGEST_ANSWER, window // 4))
 
 
-MOST = 10**12
-"""Tokens of a window that no model comes near."""
 _COUNT = whole_number(0).or_none
 
 
@@ -96,7 +94,7 @@ class Budget:
         (120000, 96000, 48000)
     """
 
-    window: int = field(validator=whole_number(1, MOST))
+    window: int = field(validator=whole_number(1, 10**12))  # more than any model comes near
     output_reserve: Amount = field(default=0, validator=AMOUNT)
     trigger: Amount | None = field(default=None, kw_only=True, validator=AMOUNT.or_none)
     target: Amount | None = field(default=None, kw_only=True, validator=AMOUNT.or_none)

@@ -76,7 +76,7 @@ def validate(
         >>> [violation.rule for violation in validate(request, "openai-chat")]
         ['chat.tool_orphan']
     """
-    for where, each in (("request", request), ("before", {} if before is None else before)):
+    for where, each in (("request", request), ("before", request if before is None else before)):
         if not isinstance(each, Mapping):
             raise InvalidInput(where, f"must be an object with messages, got {type(each).__name__}")
     name = model if model is not None else request.get("model")

@@ -9,11 +9,11 @@ from agentctx.budget import Budget
 from agentctx.engine.cut import bind
 from agentctx.engine.plan import (
     STORE,
+    SUBSCRIBERS,
     Plan,
     as_budget,
     as_strategies,
     check_rules,
-    check_subscribers,
     check_summarizer,
     finish,
     on_compact_subscribers,
@@ -100,7 +100,7 @@ class Pipeline(Plan):
         counted = as_counter(counter, "Pipeline")
         STORE.or_none.check("Pipeline.store", store)
         check_summarizer(summarizer, strategies)
-        check_subscribers(subscribers)
+        SUBSCRIBERS.check("Pipeline.subscribers", subscribers)
         room = None if budget is None else as_budget(budget, "Pipeline")
         told = (*subscribers, *on_compact_subscribers("Pipeline", on_compact))
         super().__init__(strategies, room, counted, store, rules, summarizer, thinking, told)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
@@ -182,18 +181,12 @@ SUBSCRIBER = MustBe(
 )
 
 
-def check_subscribers(subscribers: object) -> None:
-    """Check that each subscriber can be called, and does not have to be waited for.
-
-    Raises:
-        ConfigError: If one cannot, or is async, or they are no list.
-    """
-    _several(SUBSCRIBER, "a list of subscribers, such as [LogEvents()]").check("Pipeline.subscribers", subscribers)
-
-
 def _several(member: MustBe, wanted: str) -> MustBe:
     """Require a list that is gone through more than once."""
     return MustBe(wanted, and_(not_(instance_of(str)), instance_of(Sequence)), member)
+
+
+SUBSCRIBERS = _several(SUBSCRIBER, "a list of subscribers, such as [LogEvents()]")
 
 
 def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:
@@ -243,9 +236,6 @@ SECONDS = 5.0
 
 THREADS = 40
 """So many plain listeners may run at once in an event loop; those that were given up count until they return."""
-
-RAISED = (Exception, CancelledError)
-"""What a listener or subscriber may raise that ends nothing; ``CancelledError`` where nobody has cancelled."""
 
 _RAISED = "on_compact listener %r raised; the request goes on without it"
 _SLOW = "on_compact listener %r took more than %g seconds; the request goes on without it"
@@ -303,6 +293,13 @@ def each_once(subscribers: Iterable[Subscriber]) -> tuple[Subscriber, ...]:
     return tuple(told)
 
 
+def raised() -> tuple[type[BaseException], ...]:
+    """What a listener or subscriber may raise that ends nothing; ``CancelledError`` where nobody has cancelled."""
+    from asyncio import CancelledError  # noqa: PLC0415 - loads sockets, for what is raised only
+
+    return Exception, CancelledError
+
+
 def tell(subscribers: Iterable[Subscriber], event: Event) -> list[Telling]:
     """Call each subscriber with an event, here and now; one that raises is logged and costs nothing.
 
@@ -313,7 +310,7 @@ def tell(subscribers: Iterable[Subscriber], event: Event) -> list[Telling]:
     for subscriber in subscribers:
         try:
             answer = subscriber(event)
-        except RAISED:  # a subscriber is the user's own, and a plain function is not cancelled
+        except raised():  # a subscriber is the user's own, and a plain function is not cancelled
             logger.exception("subscriber %r raised; the request goes on without it", subscriber)
         else:
             if isinstance(answer, Telling):
@@ -331,7 +328,7 @@ async def finish(tellings: Iterable[Telling]) -> None:
                 await answer_of(call, _threads(), waits=is_async(listener))
             if scope.cancelled_caught:
                 logger.warning(_SLOW, listener, SECONDS)
-        except (*RAISED, anyio.get_cancelled_exc_class()) as error:  # a listener is the user's own
+        except (*raised(), anyio.get_cancelled_exc_class()) as error:  # a listener is the user's own
             if not isinstance(error, Exception) and is_cancelled():
                 raise
             logger.exception(_RAISED, listener)
@@ -371,7 +368,7 @@ def finish_plain(tellings: Iterable[Telling]) -> list[Telling]:
     for answer, listener in answers.items():
         if not answer.done():
             logger.warning(_SLOW, listener, SECONDS)
-        elif isinstance(error := answer.exception(), RAISED):
+        elif isinstance(error := answer.exception(), raised()):
             logger.error(_RAISED, listener, exc_info=error)
         elif error is not None:
             raise error

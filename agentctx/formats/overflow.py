@@ -129,7 +129,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
     The members of a group follow the group.
     """
-    waiting, seen = list[object]([error]), set[int]()
+    waiting: list[object] = [error]
+    seen = set[int]()
     while waiting:
         current = waiting.pop(0)
         if id(current) in seen or not isinstance(current, BaseException):
