@@ -59,7 +59,8 @@ class Pipeline(Plan):
         store: Keeps the originals of what is left out or edited.
         protect: What must survive byte for byte, beside system prompt, first task and latest user message; see
             ``Protect``.
-        on_compact: Told of each compaction: one listener or several, plain (in a worker thread) or async.
+        on_compact: Told of each step that changed messages (``prefix_moved`` where it is a compaction, and not new
+            messages alone): one listener or several, plain (in a worker thread) or async.
         summarizer: Puts messages into fewer words, for stages that ask for it.
         thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
             part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request

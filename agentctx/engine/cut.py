@@ -279,7 +279,7 @@ def cut(context: Context, limit: int, aim: int, call: Call) -> Context:
     least = min(limit, layout.floor + held)
     loose, aim, room = _aimed(context, limit, max(least, aiming_below(aim, least, call)), held, call, layout, loose)
     while True:
-        made = _Cutting(context, call, loose, max(0, room), for_words, f"over {aim:,} tokens").made()
+        made = _Cutting(context, call, loose, max(0, room), for_words, f"to come down to {aim:,} tokens").made()
         over = call.size(made) - aim
         if over <= 0 or room <= 0:
             return made
@@ -880,7 +880,7 @@ def aiming_below(aim: int, floor: int, call: Call) -> int:
 
 def oldest_first(aim: int) -> str:
     """Why the oldest rounds went."""
-    return f"over {aim:,} tokens: oldest first"
+    return f"to come down to {aim:,} tokens: oldest first"
 
 
 RULE = function("a rule, which is called with the messages: see Protect")

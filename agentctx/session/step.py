@@ -1,4 +1,4 @@
-"""One step, in its phases: settle, take in, compact, commit, report."""
+"""One step, in its phases: settle, match (``matching.py``), take in, bring to size, commit, report."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property, partial
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -39,9 +39,6 @@ from agentctx.protocols import Call, ContextStrategy, Meter, Phase, inside
 from agentctx.reports import StageReport
 from agentctx.session.record import Digest, LastRequest, Record, Sizes, digest, shared_length
 from agentctx.users_code import offload
-
-if TYPE_CHECKING:
-    from agentctx.engine.plan import Plan
 
 AROUND: ContextVar[tuple[object, ...]] = ContextVar("agentctx_around", default=())
 """The sessions whose ``with`` block the running code is in, and each ``Work`` that it is part of, innermost last."""

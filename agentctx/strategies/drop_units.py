@@ -172,7 +172,7 @@ def _end(context: Context, layout: Layout, aim: int, call: Call) -> tuple[list[P
     """The last pieces that may go, as many as must."""
     loose = [piece for piece in _ranked(context, layout.staying, call) if not piece.stays]
     kept = until_full(loose, lambda piece: piece.tokens, aim - layout.size + tokens_together(loose))
-    return loose[len(kept) :], f"over {aim:,} tokens: last first"
+    return loose[len(kept) :], f"to come down to {aim:,} tokens: last first"
 
 
 def _ranked(context: Context, places: frozenset[int], call: Call) -> list[Piece]:

@@ -1,6 +1,7 @@
 """Bring a request to its size: outputs are cut to their ends or put into a store, and the history to the budget.
 
-``FitContextWindow`` cuts in the order of ``engine/cut.py``.
+``RewriteResults`` is what all stages share that rewrite results one by one (``TruncateToolOutputs``, ``CompactJson``,
+``TabulateJson``); ``Offload`` puts results into a store; ``FitContextWindow`` cuts in the order of ``engine/cut.py``.
 """
 
 from __future__ import annotations

@@ -534,7 +534,7 @@ NEAR = 0.02
 FEW = 48
 """and by so many tokens, before what still fits has to be put back."""
 
-_AIM = re.compile(r"over ([\d,]+) tokens: ")
+_AIM = re.compile(r"(?:over|to come down to) ([\d,]+) tokens: ")
 """How the cut begins to say why."""
 
 

@@ -145,7 +145,7 @@ async def test_clearing_counts_results_and_not_messages():
         (CollapseRepeats(), "the same result stands further down"),
         (TrimRounds(1), "older than the last 1 rounds"),
         (TruncateToolOutputs(50), "tool output longer than 50 tokens"),
-        (FitContextWindow(Budget(300)), "over 300 tokens: the largest results cut"),
+        (FitContextWindow(Budget(300)), "to come down to 300 tokens: the largest results cut"),
     ],
 )
 async def test_every_strategy_says_why(stage, why):

@@ -166,7 +166,7 @@ async def test_a_cut_that_takes_too_much_is_named(format_name):
             return context
         groups, staying = units(context.messages), call.protected(context)
         old = [unit for unit in groups[:-1] if unit.is_round and staying.isdisjoint(unit.places)]
-        return without(context, old, call, f"over {call.limit:,} tokens: oldest first")
+        return without(context, old, call, f"to come down to {call.limit:,} tokens: oldest first")
 
     with pytest.raises(AssertionError, match="law 12 "):
         await ten.takes_no_more(Scenario.of(greedy, busy(format_name), Budget(480)))
