@@ -447,8 +447,8 @@ async def guarantee(
     await run_stage(LimitCacheMarkers(), trail, call, by="fit", trusted=True)  # the request only gets smaller by it
     if not trail.start:
         refuse_empty(trail)
-    if budget is not None and trail.tokens > (most := most or budget.limit):  # whatever ran, what goes out fits
-        raise ContextOverflow(trail.tokens, most, biggest(trail.context, call, trail.origins))
+    if budget is not None and trail.tokens > (limit := most or budget.limit):  # whatever ran, what goes out fits
+        raise ContextOverflow(trail.tokens, limit, biggest(trail.context, call, trail.origins))
 
 
 async def _fit_or_say(

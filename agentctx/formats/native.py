@@ -38,7 +38,7 @@ from agentctx.message import (
 )
 from agentctx.models.profile import ModelProfile
 from agentctx.tokens.media import base64_of
-from agentctx.wire_format import CacheMarkers, CacheWish
+from agentctx.wire_format import CacheMarkers, CacheWish, Note
 
 T = TypeVar("T")
 Parts = tuple[Part, ...]
@@ -381,6 +381,14 @@ def cleaned(part: Text, why: list[str]) -> Text:
         return part
     why.append(SURROGATES)
     return Text(text, source=part.source)
+
+
+def joined(message: Message, follower: Message, note: Note) -> Message:
+    """Two messages of one turn as one."""
+    one = follower.with_parts((*message.parts, *follower.parts))
+    for each in (message, follower, one):
+        note(each, "what is said in one turn stands in one message")
+    return one
 
 
 def with_object(part: ToolCall, why: list[str]) -> ToolCall:

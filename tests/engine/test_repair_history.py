@@ -1,10 +1,14 @@
 """The entry of every pipeline: what a provider refuses is mended and said, in time that grows with what there is."""
 
+from itertools import pairwise
+
 import anyio
 import pytest
+from hypothesis import given, strategies as st
 
 from agentctx import Call, Context, Pipeline, RepairHistory, validate
 from agentctx.engine.reading import reader
+from agentctx.testing import assistant, call, result, transcript, user
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}
@@ -106,6 +110,25 @@ async def test_results_on_the_wrong_side_in_other_formats(format_name):
         {**other, parts: [call]},
         {"role": "user", parts: [response]},
     ]
+
+
+ANSWERED = st.lists(st.sampled_from(["here", "here", "lost", "late"]), min_size=1, max_size=4)
+
+
+@given(st.lists(ANSWERED, min_size=1, max_size=4), st.sampled_from(["anthropic", "bedrock", "gemini"]))
+def test_what_is_made_up_or_moved_stands_with_the_results_that_are_there(rounds, format_name):
+    """Whichever results are lost, or come a turn too late: those of a turn are one message."""
+    turns, late = [user("task")], []
+    for number, each in enumerate(rounds):
+        calls = {f"c{number}_{place}": where for place, where in enumerate(each)}
+        turns.append(assistant(*(call(name, f"run_{name}") for name in calls)))
+        turns += [result(name, "ok") for name, where in calls.items() if where == "here"]
+        turns += [*(result(name, "at last") for name in late), user("and?")]
+        late = [name for name, where in calls.items() if where == "late"]
+    messages = transcript(format_name, *turns, assistant("done"), *(result(name, "at last") for name in late))
+    view = anyio.run(Pipeline().prepare, messages, None, None, format_name)
+    for said, answer in pairwise(view.context.messages):
+        assert {one.id for one in said.calls} == {one.call_id for one in answer.results}
 
 
 @pytest.mark.anyio
