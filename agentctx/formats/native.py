@@ -391,8 +391,14 @@ def joined(message: Message, follower: Message, note: Note) -> Message:
     return one
 
 
+NAMELESS = "a tool without a name"
+
+
 def with_object(part: ToolCall, why: list[str]) -> ToolCall:
-    """The call with arguments that are a JSON object; itself when they are."""
+    """The call with a name, and with arguments that are a JSON object; itself when so."""
+    if not part.name:
+        why.append(NAMELESS)
+        part = evolve(part, name="_")
     arguments = clean_text(part.arguments)
     if arguments is not part.arguments:
         why.append(SURROGATES)

@@ -143,6 +143,24 @@ async def test_ids_that_anthropic_refuses_are_spelled_anew_in_call_and_result():
     assert await repaired(messages) == sent
 
 
+SPELLED = st.tuples(st.sampled_from(["", "", "c", "c" * 90, "a b"]), st.sampled_from(["", "run", "a b", "run" * 40]))
+
+
+@given(
+    st.lists(SPELLED, min_size=1, max_size=5),
+    st.sampled_from(["openai-chat", "openai-chat/deepseek", "openai-responses", "anthropic", "bedrock", "gemini"]),
+)
+def test_calls_without_ids_or_names_are_respelled_as_any_that_are_not_taken(calls, format_name):
+    """However calls are spelled, nothing that is sent is refused, no id or name is empty, and each has its result."""
+    turns = [turn for each in calls for turn in (assistant(call(*each)), result(each[0], "ok"))]
+    messages = transcript(format_name.partition("/")[0], user("task"), *turns)
+    anyio.run(repaired, messages, format_name)
+    sent = anyio.run(Pipeline().prepare, messages, None, None, format_name).context.messages
+    for said, answer in pairwise(sent):
+        assert [one.id for one in said.calls] == [one.call_id for one in answer.results]
+        assert all(one.id and one.name for one in said.calls)
+
+
 @pytest.mark.anyio
 async def test_a_cache_marker_on_reasoning_goes_and_the_reasoning_stays():
     """The provider takes no marker on reasoning; its signature does not cover one."""
