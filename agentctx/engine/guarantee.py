@@ -426,10 +426,10 @@ async def guarantee(
         InvalidInput: If nothing is left to send.
     """
     call = inside(call, growth=False)
-    await _arrange(trail, call)
     acted = not all(report.marks_only for report in trail.reports)  # markers alone leave nothing out
     if acted and call.internals.start is not None and trail.context is not call.internals.start:
         await run_stage(RecapCounts(), trail, call, by="fit")
+    await _arrange(trail, call)
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call, by="fit")
