@@ -426,10 +426,10 @@ async def guarantee(
         InvalidInput: If nothing is left to send.
     """
     call = inside(call, growth=False)
-    await _arrange(trail, call)
     acted = not all(report.marks_only for report in trail.reports)  # markers alone leave nothing out
     if acted and call.internals.start is not None and trail.context is not call.internals.start:
         await run_stage(RecapCounts(), trail, call, by="fit")
+    await _arrange(trail, call)
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call, by="fit")
@@ -447,6 +447,8 @@ async def guarantee(
     await run_stage(LimitCacheMarkers(), trail, call, by="fit", trusted=True)  # the request only gets smaller by it
     if not trail.start:
         refuse_empty(trail)
+    if budget is not None and trail.tokens > (limit := most or budget.limit):  # whatever ran, what goes out fits
+        raise ContextOverflow(trail.tokens, limit, biggest(trail.context, call, trail.origins))
 
 
 async def _fit_or_say(
@@ -494,9 +496,14 @@ async def _fit_whole(trail: Trail, call: Call, limit: int, last: str, telling: S
         await _arrange(trail, call)
         aim -= max(0, trail.tokens + closing() - limit)
     if trail.context is not given:
+        known = trail.copy()
         for stage in telling:
             await run_stage(stage, trail, call)
+        await _arrange(trail, call)
         await run_stage(RecapGivesWay(limit - closing()), trail, call, by="fit")
+        await _arrange(trail, call)
+        if trail.tokens + closing() > limit:  # what went has left neighbours, too: nothing is told
+            trail.restore(known)
 
 
 def is_go_on(message: Message) -> bool:

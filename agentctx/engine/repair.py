@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.changes import Matched
 from agentctx.errors import BrokenPair, StageError
-from agentctx.formats.native import without_callers
+from agentctx.formats.native import joined, without_callers
 from agentctx.message import Context, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.protocols import Call, ContextStrategy, library_stage
 from agentctx.unit import GO_ON, RoundRules, broken_pair, only_results, open_at_end, server_calls
@@ -633,12 +633,16 @@ def _rebuild(messages: Sequence[Message], call: Call, wire: WireFormat, lost_res
     for message, why in pairs.reasons:
         call.note(message, why)
     out: list[Message] = []
+    joins = False  # what brings more results of the turn becomes one with what stands there: some made, or moved
     for index, message in enumerate(messages):
         kept = _stays(message, index, pairs)
-        if kept is not None:
-            out.append(kept)
-        if index in pairs.answers_after:
-            out.extend(_answers(index, pairs, call, wire, lost_result))
+        answers = _answers(index, pairs, call, wire, lost_result) if index in pairs.answers_after else ()
+        for each in (kept, *answers):
+            if joins and each and each.role == "user" and each.results:
+                out[-1] = joined(out[-1], each, call.note)
+            elif each:
+                joins = wire.rounds.merges_turns and each is not kept
+                out.append(each)
     return out
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -35,6 +34,7 @@ from agentctx.formats.native import (
     fields_or_none,
     finite_json,
     for_minutes,
+    joined,
     json_object,
     json_of,
     mapping_or_none,
@@ -112,7 +112,8 @@ IDS = Spelling("a-zA-Z0-9_.:-", 64)
 """How the ids of calls are spelled."""
 
 ID = IDS.pattern
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NAMES = Spelling("a-zA-Z0-9_-", 64)
+NAME = NAMES.pattern
 
 
 def read_message(native: object, index: int) -> Message:
@@ -328,13 +329,13 @@ def _repair_part(part: Part, why: list[str]) -> Part | None:
         if not content:
             why.append("a result without content says so")
             content = [Text(NO_OUTPUT)]
-        call_id = _legal(part.call_id, ID, why)
+        call_id = _legal(part.call_id, IDS, why)
         if same(content, part.content) and call_id == part.call_id:
             return part
         return evolve(part, call_id=call_id, content=tuple(content))
     if isinstance(part, ToolCall):
         call = with_object(part, why)
-        call_id, name = _legal(part.id, ID, why), _legal(part.name, NAME, why)
+        call_id, name = _legal(part.id, IDS, why), _legal(part.name, NAMES, why)
         return call if call_id == part.id and name == part.name else evolve(call, id=call_id, name=name)
     if isinstance(part, Opaque) and not part.kind:
         why.append("a block without a member removed")
@@ -342,13 +343,11 @@ def _repair_part(part: Part, why: list[str]) -> Part | None:
     return part
 
 
-def _legal(name: str, pattern: re.Pattern[str], why: list[str]) -> str:
+def _legal(name: str, spelling: Spelling, why: list[str]) -> str:
     """An id or a name in the characters and the length that it may have; the same for the same, always."""
-    if pattern.fullmatch(name):
-        return name
-    why.append("an id or a name spelled as the provider takes it")
-    allowed = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:55]
-    return f"{allowed}_{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    if not spelling.takes(name):
+        why.append("an id or a name spelled as the provider takes it")
+    return spelling.respelled(name)
 
 
 TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
@@ -382,18 +381,23 @@ def arrange_for(
     if opened and not TAKES_ASSISTANT_FIRST.search(family):
         arranged.insert(0, _noted(Message("user", (Text(NOT_SHOWN),)), OPENED, note))
     if BY_TURNS.search(family):
-        arranged = [*_by_turns(arranged, standing_before, note)]
-    return messages if len(arranged) == len(messages) else arranged
+        arranged = _by_turns(arranged, standing_before, note)
+    return messages if same(arranged, messages) else arranged
 
 
-def _by_turns(messages: Sequence[Message], last: Message | None, note: Note) -> Iterator[Message]:
-    """The messages, with a word of the other between two of one role; results stand where their calls want them."""
+def _by_turns(messages: Sequence[Message], last: Message | None, note: Note) -> list[Message]:
+    """The messages, with a word of the other between two of one role; as one where it would part calls and results."""
+    out: list[Message] = []
     for message in messages:
-        if last is not None and last.role == message.role and not message.results and not last.calls:
-            role, said = ("assistant", NO_ANSWER) if message.role == "user" else ("user", GO_ON)
-            yield _noted(Message(role, (Text(said),)), TURNS, note)
-        yield message
+        if last is not None and last.role == message.role:
+            if not message.results and not last.calls:
+                role, said = ("assistant", NO_ANSWER) if message.role == "user" else ("user", GO_ON)
+                out.append(_noted(Message(role, (Text(said),)), TURNS, note))
+            elif out:
+                message = joined(out.pop(), message, note)  # noqa: PLW2901
+        out.append(message)
         last = message
+    return out
 
 
 def _parted(message: Message, note: Note) -> Sequence[Message]:

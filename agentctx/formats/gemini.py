@@ -22,6 +22,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.errors import InvalidInput
 from agentctx.formats.native import (
     FILMS,
+    NAMELESS,
     NOT_JSON,
     PDF,
     PICTURES,
@@ -664,6 +665,9 @@ def _repair_part(part: Part, why: list[str]) -> Part | None:
                 why.append(NOT_JSON)
                 better = Text(finite, source=better.source)
             content.append(better)
+        if part.name == "":
+            why.append(NAMELESS)
+            part = evolve(part, name="_")
         return part if same(content, part.content) else evolve(part, content=tuple(content))
     if isinstance(part, ToolCall):
         return with_object(part, why)

@@ -38,7 +38,7 @@ from agentctx.message import (
 )
 from agentctx.models.profile import ModelProfile
 from agentctx.tokens.media import base64_of
-from agentctx.wire_format import CacheMarkers, CacheWish
+from agentctx.wire_format import CacheMarkers, CacheWish, Note
 
 T = TypeVar("T")
 Parts = tuple[Part, ...]
@@ -383,8 +383,22 @@ def cleaned(part: Text, why: list[str]) -> Text:
     return Text(text, source=part.source)
 
 
+def joined(message: Message, follower: Message, note: Note) -> Message:
+    """Two messages of one turn as one."""
+    one = follower.with_parts((*message.parts, *follower.parts))
+    for each in (message, follower, one):
+        note(each, "what is said in one turn stands in one message")
+    return one
+
+
+NAMELESS = "a tool without a name"
+
+
 def with_object(part: ToolCall, why: list[str]) -> ToolCall:
-    """The call with arguments that are a JSON object; itself when they are."""
+    """The call with a name, and with arguments that are a JSON object; itself when so."""
+    if not part.name:
+        why.append(NAMELESS)
+        part = evolve(part, name="_")
     arguments = clean_text(part.arguments)
     if arguments is not part.arguments:
         why.append(SURROGATES)

@@ -6,7 +6,6 @@ mapping of the message's key to its value, for example ``{"reasoning_content": "
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -486,14 +485,14 @@ def _is_ordinary(message: Message) -> bool:
         return False
     said = message.parts
     if type(said[0]) is ToolResult and len(said) == 1:
-        if not said[0].content or len(said[0].call_id) > ID_MAX:
+        if not (said[0].content and 0 < len(said[0].call_id) <= ID_MAX):
             return False
         said = said[0].content
     for part in said:
         if type(part) is ToolCall:
             typed, words = type(part.source) is dict and part.source.get("type") is not None, part.arguments
             plain = words.isascii() and "NaN" not in words and "Infinity" not in words
-            if not (typed and plain and len(part.id) <= ID_MAX and NAME.fullmatch(part.name)):
+            if not (typed and plain and 0 < len(part.id) <= ID_MAX and NAME.fullmatch(part.name)):
                 return False
         elif type(part) is not Text or not part.text.isascii():
             return False
@@ -548,10 +547,10 @@ def _repair_part(part: Part, role: str, reasons: list[str], longest_id: int | No
 
 def _short(identity: str, reasons: list[str], longest: int | None) -> str:
     """The id, or one that fits, made from it alone, so that call and result still match."""
-    if longest is None or len(identity) <= longest or CARRIES_SIGNATURE in identity:
+    if (identity and (longest is None or len(identity) <= longest)) or CARRIES_SIGNATURE in identity:
         return identity
-    reasons.append(f"the id of a tool call is longer than {longest} characters")
-    return short_id(identity)
+    reasons.append("the id of a tool call is empty, or too long")
+    return IDS.respelled(identity)
 
 
 def _shape(message: Message) -> list[str]:
@@ -587,11 +586,6 @@ def sent_arguments(call: ToolCall, why: list[str]) -> str:
     if (finite := finite_json(clean)) is not clean:
         why.append("arguments are not JSON: it has no NaN and no Infinity")
     return finite
-
-
-def short_id(identity: str) -> str:
-    """An id that fits, made from a longer one alone, so that call and result still match."""
-    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def nearest_name(name: str) -> str:

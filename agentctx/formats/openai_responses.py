@@ -36,7 +36,7 @@ from agentctx.formats.native import (
     surest,
     tool_as_read,
 )
-from agentctx.formats.openai_chat import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
+from agentctx.formats.openai_chat import NAME, cleaned, nearest_name, sent_arguments, value_of
 from agentctx.formats.registry import Adapter, Body, RequestParts, get
 from agentctx.json_text import serialise
 from agentctx.message import (
@@ -666,9 +666,9 @@ def _is_fine(part: Part) -> bool:
         return part.text.isascii() and not _marked_wrongly(part)
     if isinstance(part, ToolCall):
         plain = part.arguments.isascii() and "NaN" not in part.arguments and "Infinity" not in part.arguments
-        return plain and len(part.id) <= CALL_ID_MAX and NAME.fullmatch(part.name) is not None
+        return plain and IDS.takes(part.id) and NAME.fullmatch(part.name) is not None
     if isinstance(part, ToolResult):
-        return len(part.call_id) <= CALL_ID_MAX and all(map(_is_fine, part.content))
+        return IDS.takes(part.call_id) and all(map(_is_fine, part.content))
     return not isinstance(part, Thinking) or not value_of(part.source, "content")
 
 
@@ -730,10 +730,9 @@ def summarised(
 
 def _short(identity: str, why: list[str]) -> str:
     """The id, or one that fits, made from it alone, so that call and result still match."""
-    if len(identity) <= CALL_ID_MAX:
-        return identity
-    why.append(f"the id of a call is longer than {CALL_ID_MAX} characters")
-    return short_id(identity)
+    if not IDS.takes(identity):
+        why.append("the id of a call is empty, or too long")
+    return IDS.respelled(identity)
 
 
 def item_id(message: Message) -> str | None:

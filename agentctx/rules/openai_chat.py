@@ -19,6 +19,7 @@ from agentctx.formats.openai_chat import (
     CALLS_MAX,
     CARRIES_SIGNATURE,
     ID_MAX,
+    IDS,
     NAME,
     NAME_MAX,
     REASONING_BLOCKS,
@@ -114,17 +115,13 @@ def type_text(path: str, expected: str, got: object) -> str:
     return f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead."
 
 
-def length_text(path: str, limit: int, length: int, kind: str = "string") -> str:
-    """What OpenAI says of a string (in characters) or an array that is longer than it may be."""
+def length_text(path: str, limit: int = 1, length: int = 0, kind: str = "string") -> str:
+    """What OpenAI says of a string (in characters) or an array that is longer than it may be, or empty."""
     one = "an array" if kind == "array" else "a string"
+    if not length:
+        return f"Invalid '{path}': empty {kind}. Expected {one} with minimum length 1, but got an empty {kind} instead."
     text = f"Expected {one} with maximum length {limit}, but got {one} with length {length} instead."
     return f"Invalid '{path}': {kind} too long. {text}"
-
-
-def empty_text(path: str) -> str:
-    """What OpenAI says of a list that must not be empty."""
-    text = "Expected an array with minimum length 1, but got an empty array instead."
-    return f"Invalid '{path}': empty array. {text}"
 
 
 def name_text(path: str) -> str:
@@ -161,7 +158,7 @@ def messages_present(request: ChatRequest) -> Iterator[Violation]:
     elif not isinstance(native, list | tuple):
         yield wrong_type("messages_type", None, "messages", "an array of objects", native)
     elif not native:
-        yield error("messages_empty", None, "messages", empty_text("messages"))
+        yield error("messages_empty", None, "messages", length_text("messages", kind="array"))
     else:
         known = {index for index, _ in request.messages}
         for index in range(len(native)):
@@ -244,7 +241,7 @@ def tool_calls(request: ChatRequest) -> Iterator[Violation]:
         if not isinstance(native, list | tuple):
             yield wrong_type("tool_calls_type", index, path, "an array of objects", native)
         elif not native:
-            yield error("tool_calls_empty", index, path, empty_text(path))
+            yield error("tool_calls_empty", index, path, length_text(path, kind="array"))
         elif len(native) > CALLS_MAX:
             yield error("tool_calls_too_many", index, path, length_text(path, CALLS_MAX, len(native), "array"))
         known = {place for place, _ in calls(message)}
@@ -254,12 +251,12 @@ def tool_calls(request: ChatRequest) -> Iterator[Violation]:
 
 
 def call_ids(request: ChatRequest) -> Iterator[Violation]:
-    """C9: each call has an id of at most 40 characters; a longer one that carries a signature is let through."""
+    """C9: each call has an id of 1 to 40 characters; a longer one that carries a signature is let through."""
     for index, message in request.messages:
         for place, call in calls(message):
             path, identity = f"messages[{index}].tool_calls[{place}].id", call.get("id")
             yield from needed_text("call_id", index, path, identity)
-            if isinstance(identity, str) and len(identity) > ID_MAX and CARRIES_SIGNATURE not in identity:
+            if isinstance(identity, str) and not IDS.takes(identity) and CARRIES_SIGNATURE not in identity:
                 yield error("call_id_length", index, path, length_text(path, ID_MAX, len(identity)))
 
 
@@ -409,7 +406,7 @@ def tools(request: ChatRequest) -> Iterator[Violation]:
         yield wrong_type("tools_type", None, "tools", "an array of objects", native)
         return
     if not native:
-        yield warn("tools_empty", None, "tools", empty_text("tools"))
+        yield warn("tools_empty", None, "tools", length_text("tools", kind="array"))
     if len(native) > TOOLS_MAX:
         yield error("tools_too_many", None, "tools", length_text("tools", TOOLS_MAX, len(native), "array"))
     for place, tool in enumerate(native):

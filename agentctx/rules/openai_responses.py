@@ -19,6 +19,7 @@ from agentctx.formats.openai_responses import (
     CACHEABLE,
     CALL_ID_MAX,
     CALLS,
+    IDS,
     ROLES,
     SETTINGS,
     TEXTS,
@@ -33,7 +34,6 @@ from agentctx.models.profile import ModelProfile
 from agentctx.rules.openai_chat import (
     CACHE_KEY_MAX,
     STRING_MAX,
-    empty_text,
     length_text,
     name_text,
     type_text,
@@ -339,7 +339,7 @@ def input_present(request: ResponsesRequest) -> Iterator[Violation]:
         yield wrong_type("input", None, "input", "one of a string or array of objects", native)
         return
     if not native and not request.chained:
-        yield broken("input_empty", None, "input", empty_text("input"))
+        yield broken("input_empty", None, "input", length_text("input", kind="array"))
     if len(native) > ITEMS_MAX:
         yield broken("input_too_long", None, "input", length_text("input", ITEMS_MAX, len(native), "array"))
     known = {item.index for item in request.items}
@@ -511,13 +511,13 @@ def _no_call(item: Item) -> str:
 
 
 def call_ids(request: ResponsesRequest) -> Iterator[Violation]:
-    """R11: calls and answers have an id of at most 64 characters; the id of an approval is an item's."""
+    """R11: calls and answers have an id of 1 to 64 characters; the id of an approval is an item's."""
     for item in request.items:
         if not item.is_call and not item.is_output:
             continue
         identity, path = item.call_id, f"{item.path}.call_id"
         if isinstance(identity, str):
-            if len(identity) > CALL_ID_MAX and not item.kind.startswith("mcp_"):
+            if not IDS.takes(identity) and not item.kind.startswith("mcp_"):
                 yield broken("call_id_length", item, path, length_text(path, CALL_ID_MAX, len(identity)))
         elif identity is not None or item.kind != "function_call_output":  # a tool may speak without being asked
             yield wrong_type("call_id", item, path, "a string", identity)

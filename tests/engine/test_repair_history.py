@@ -1,10 +1,14 @@
 """The entry of every pipeline: what a provider refuses is mended and said, in time that grows with what there is."""
 
+from itertools import pairwise
+
 import anyio
 import pytest
+from hypothesis import given, strategies as st
 
 from agentctx import Call, Context, Pipeline, RepairHistory, validate
 from agentctx.engine.reading import reader
+from agentctx.testing import assistant, call, result, transcript, user
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}
@@ -108,6 +112,25 @@ async def test_results_on_the_wrong_side_in_other_formats(format_name):
     ]
 
 
+ANSWERED = st.lists(st.sampled_from(["here", "here", "lost", "late"]), min_size=1, max_size=4)
+
+
+@given(st.lists(ANSWERED, min_size=1, max_size=4), st.sampled_from(["anthropic", "bedrock", "gemini"]))
+def test_what_is_made_up_or_moved_stands_with_the_results_that_are_there(rounds, format_name):
+    """Whichever results are lost, or come a turn too late: those of a turn are one message."""
+    turns, late = [user("task")], []
+    for number, each in enumerate(rounds):
+        calls = {f"c{number}_{place}": where for place, where in enumerate(each)}
+        turns.append(assistant(*(call(name, f"run_{name}") for name in calls)))
+        turns += [result(name, "ok") for name, where in calls.items() if where == "here"]
+        turns += [*(result(name, "at last") for name in late), user("and?")]
+        late = [name for name, where in calls.items() if where == "late"]
+    messages = transcript(format_name, *turns, assistant("done"), *(result(name, "at last") for name in late))
+    view = anyio.run(Pipeline().prepare, messages, None, None, format_name)
+    for said, answer in pairwise(view.context.messages):
+        assert {one.id for one in said.calls} == {one.call_id for one in answer.results}
+
+
 @pytest.mark.anyio
 async def test_ids_that_anthropic_refuses_are_spelled_anew_in_call_and_result():
     """Ids of other providers get characters that are taken: alike on both sides, never one for two, always the same."""
@@ -118,6 +141,24 @@ async def test_ids_that_anthropic_refuses_are_spelled_anew_in_call_and_result():
     assert made == [block["tool_use_id"] for block in sent[2]["content"]]
     assert len(set(made)) == len(ids)
     assert await repaired(messages) == sent
+
+
+SPELLED = st.tuples(st.sampled_from(["", "", "c", "c" * 90, "a b"]), st.sampled_from(["", "run", "a b", "run" * 40]))
+
+
+@given(
+    st.lists(SPELLED, min_size=1, max_size=5),
+    st.sampled_from(["openai-chat", "openai-chat/deepseek", "openai-responses", "anthropic", "bedrock", "gemini"]),
+)
+def test_calls_without_ids_or_names_are_respelled_as_any_that_are_not_taken(calls, format_name):
+    """However calls are spelled, nothing that is sent is refused, no id or name is empty, and each has its result."""
+    turns = [turn for each in calls for turn in (assistant(call(*each)), result(each[0], "ok"))]
+    messages = transcript(format_name.partition("/")[0], user("task"), *turns)
+    anyio.run(repaired, messages, format_name)
+    sent = anyio.run(Pipeline().prepare, messages, None, None, format_name).context.messages
+    for said, answer in pairwise(sent):
+        assert [one.id for one in said.calls] == [one.call_id for one in answer.results]
+        assert all(one.id and one.name for one in said.calls)
 
 
 @pytest.mark.anyio

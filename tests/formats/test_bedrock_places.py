@@ -24,18 +24,25 @@ PIPELINES = (
 
 @st.composite
 def talks(draw):
-    """Conversations that anybody begins, with words beside results."""
-    messages = []
+    """Conversations that anybody begins, with words beside results, and results that are missing, late or apart."""
+    messages, late = [], []
     for number in range(draw(st.integers(1, 7))):
         kind, size = draw(st.sampled_from(["user", "assistant", "round", "mixed"])), draw(st.integers(0, 30))
         words = [{"text": "say " + "word " * size}]
         if kind in {"user", "assistant"}:
             messages.append({"role": kind, "content": words})
             continue
-        ask = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {}}}
-        told = {"toolResult": {"toolUseId": f"t{number}", "content": [{"text": "line " * size + "."}]}}
+        names = [f"t{number}_{place}" for place in range(draw(st.sampled_from([1, 1, 2, 3])))]
+        asked = [{"toolUse": {"toolUseId": name, "name": "read", "input": {}}} for name in names]
+        told = [{"toolResult": {"toolUseId": name, "content": [{"text": "line " * size + "."}]}} for name in names]
+        told, late = [*told, *late], []
+        where = draw(st.sampled_from(["here", "here", "nowhere", "later", "apart"]))
+        last = [told.pop()] if where != "here" else []
+        late = last if where == "later" else []
         beside = words if kind == "mixed" else []
-        messages += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told, *beside]}]
+        apart = [last] if where == "apart" else []
+        answers = [{"role": "user", "content": each} for each in ([*told, *beside], *apart) if each]
+        messages += [{"role": "assistant", "content": asked}, *answers]
     return messages
 
 

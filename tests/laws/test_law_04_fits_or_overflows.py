@@ -11,6 +11,7 @@ from agentctx import (
     ContextOverflow,
     FitContextWindow,
     InvalidInput,
+    Ledger,
     Pipeline,
     PlaceCacheMarkers,
     Session,
@@ -190,6 +191,37 @@ def test_a_session_refuses_what_does_not_fit_at_once_either(what, steps, mode):
     """What was decided for another model, or before the end was what it is, is no reason to refuse."""
     past, stage, window = what
     anyio.run(refuses_truly, past, stage, Budget(window, trigger=0.8, target=0.5), steps, mode)
+
+
+BY_TURNS = ("meta.llama3-1-70b-instruct-v1:0", "mistral.mistral-large-2407-v1:0")
+"""Models between whose messages a word is put where two of one role would follow each other."""
+
+
+async def fits_by_turns(past, told, windows, model):
+    """At each window, what goes out fits, counted anew, and is as large as was told."""
+    for window in windows:
+        pipeline = Pipeline(FitContextWindow(), told, budget=Budget(window))
+        for prepare in (pipeline.prepare, pipeline.session().prepare):
+            try:
+                view = await prepare(past.messages, format=past.format, model=model)
+            except ContextOverflow:
+                continue
+            assert count(view.messages, format=past.format, model=model) == view.report.tokens_after <= window
+
+
+@given(
+    st.lists(st.booleans(), min_size=9, max_size=16),
+    st.builds(Ledger, max_tokens=st.integers(20, 120)),
+    st.integers(100, 115),
+    st.sampled_from(BY_TURNS),
+)
+def test_words_put_between_what_is_told_and_its_neighbours_fit_too(rounds, told, least, model):
+    """A recap of what went is written last: it gives way also to the words that the model wants beside it."""
+    said = [(assistant("I see."), user("Go on.")) if talks else () for talks in rounds]
+    asked = [(assistant(call(f"c{n}", "read")), result(f"c{n}", f"v{n} " * 40)) for n in range(len(rounds))]
+    turns = [turn for one, other in zip(asked, said, strict=True) for turn in (*one, *other)]
+    past = history("bedrock", user("Find the error. " * 5), *turns)
+    anyio.run(fits_by_turns, past, told, range(least, 340, 16), model)
 
 
 async def needs_nothing_more(past, stages, budget, model, mode):

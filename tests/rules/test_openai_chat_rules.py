@@ -240,6 +240,15 @@ BAD = [
             "but got a string with length 83 instead."
         ),
     ),
+    (
+        "call_id_length",
+        {"messages": [USER, USER, asks(""), result("")]},
+        2,
+        (
+            "Invalid 'messages[2].tool_calls[0].id': empty string. Expected a string with minimum length 1, "
+            "but got an empty string instead."
+        ),
+    ),
     ("call_id", {"messages": [{"role": "assistant", "tool_calls": [call(None)]}]}, 0, None),
     ("call_type", calling({"id": "c1", "function": call()["function"]}), 0, None),
     ("call_type", calling({"id": "c1", "type": "robot"}), 0, None),

@@ -62,6 +62,7 @@ BROKEN = {
     "reasoning_unfollowed but by another": [USER, thought(1), thought(2), USER],
     "reasoning_content": [USER, thought(content=[{"type": "reasoning_text", "text": "x"}]), words()],
     "call_id_length": [USER, call("c" * 65), output("c" * 65)],
+    "call_id_length of none": [USER, call(""), output("")],
     "call_id": [USER, {"type": "function_call", "name": "f", "arguments": "{}"}],
     "call_arguments": [USER, {**call(), "arguments": {}}, output()],
     "function_name": [USER, {**call(), "name": "a.b"}, output()],
