@@ -166,7 +166,9 @@ def advice(window: Window) -> Iterable[Text]:
 
 def picture(window: Window, width: int = 60) -> RenderableType:
     """All of it: one line of numbers, the bar, what its colours mean, the table, warnings and advice."""
-    size = f"{window.tokens:,} tokens" + (f" of {window.limit:,}, {window.share:.0%}" if window.limit else "")
+    size = f"{window.tokens:,} tokens" + (
+        f" of {window.limit:,}, {window.share:.0%}" if window.limit else ", of a window that is not known"
+    )
     return Group(Text(size, style="bold"), bar(window, width), legend(window), table(window, width), *advice(window))
 
 
