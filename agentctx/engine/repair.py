@@ -633,13 +633,15 @@ def _rebuild(messages: Sequence[Message], call: Call, wire: WireFormat, lost_res
     for message, why in pairs.reasons:
         call.note(message, why)
     out: list[Message] = []
+    given = {message.identity for message in messages}
     joins = False  # what brings more results of the turn becomes one with what stands there: some made, or moved
     for index, message in enumerate(messages):
         kept = _stays(message, index, pairs)
         answers = _answers(index, pairs, call, wire, lost_result) if index in pairs.answers_after else ()
         for each in (kept, *answers):
             if joins and each and each.role == "user" and each.results:
-                out[-1] = joined(out[-1], each, call.note)
+                one = joined(out[-1], each, call.note)
+                out[-1] = out[-1].with_parts(one.parts) if out[-1].identity in given else one  # as late as what moved
             elif each:
                 joins = wire.rounds.merges_turns and each is not kept
                 out.append(each)

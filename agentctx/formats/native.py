@@ -429,7 +429,7 @@ def spoken(part: Text, why: list[str]) -> Text | None:
 
 def same(new: Sequence[object], old: Sequence[object]) -> bool:
     """Whether these are the very same objects."""
-    return len(new) == len(old) and all(one is other for one, other in zip(new, old, strict=True))
+    return len(new) == len(old) and all(map(is_, new, old))
 
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10

@@ -105,6 +105,19 @@ def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], id
     return Step(ctx, record, natives, read, trail, idle, tail_from=next(iter(read.origins), None))
 
 
+def _same_again(state: State, record: Record, given: Given, ctx: StepContext, now: float) -> Step | None:
+    """The last step once more, where all that it went on from is as it was; else None."""
+    size, last = state.last_request.tokens, state.sent
+    if last is None or ctx is not state.ctx or record is not state.record or len(given.messages) != len(record.seen):
+        return None
+    if ctx.budget is not None and size > ctx.budget.limit:
+        return None
+    step = _stand_still(ctx, record, given.messages, state.last_request.idle(now))
+    step.trail = Trail(last, [], size, start=len(record.view))
+    step.quiet_until, step.waiting = record.quiet_until, record.waiting
+    return step
+
+
 async def read_in(
     ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
 ) -> Step:
@@ -506,8 +519,10 @@ async def take_step(
         ctx = await settle(state, given, model, format_name)
         ctx = ctx if ctx.conversation == conversation else evolve(ctx, conversation=conversation)
         record = await match(state, given, ctx)
-        step = await take_in(state, record, given, ctx, now, remembered=remembered)
-        step = await _fitted(step, given)
+        step = _same_again(state, record, given, ctx, now) if remembered else None
+        if step is None:
+            step = await take_in(state, record, given, ctx, now, remembered=remembered)
+            step = await _fitted(step, given)
         done = await commit(state, step, given, now)
         report = report_on(done, step, started)
         view = view_of(step, given, report)
@@ -610,6 +625,7 @@ async def commit(state: State, step: Step, given: Given, now: float) -> Committe
         limits=ctx.limits,
         record=record,
         ctx=ctx,
+        sent=step.trail.context.with_messages(()),
         head_seen=head_seen,
         wire_name=ctx.reader.wire.name,
         last_request=LastRequest(

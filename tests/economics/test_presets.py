@@ -32,6 +32,7 @@ from agentctx.models.profile import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, general, thrifty
 from agentctx.replay import model_calls
+from agentctx.testing import assistant as says, call, result, transcript, user
 from agentctx.testing.assertions import text_of
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))
@@ -442,3 +443,23 @@ def test_a_preset_takes_the_name_of_a_model(preset):
     assert budget.reserved > 0
     with pytest.raises(UnknownModel, match=rf"{preset.__name__}: budget: .*'gpt-5.44'.*did you mean 'gpt-5.4"):
         preset("gpt-5.44")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("preset", [coding_agent, assistant, thrifty, general])
+@pytest.mark.parametrize(("window", "lines"), [(4_000, 15), (6_000, 40), (10_000, 60)])
+async def test_the_same_messages_again_give_the_same_view_and_nobody_is_told(preset, window, lines):
+    """A call that is made once more, as after an error of the network, is no new step: nothing is cut for it."""
+    told: list[object] = []
+    session = preset(Budget(window, output_reserve=500)).session(model="gpt-4o", on_compact=told.append)
+    turns = [user("Look.")]
+    for number in range(12):
+        said = "\n".join(
+            f"t{number} line {line} says {line * line % 97} of nothing" for line in range(lines + number % 7)
+        )
+        turns += [says(f"step {number}", call(f"c{number}", "look", {"n": number})), result(f"c{number}", said)]
+        messages = transcript("openai-chat", *turns)
+        view, heard = await session.prepare(messages), len(told)
+        again = [await session.prepare(messages) for _ in range(3)]
+        assert all(each.messages == view.messages and each.tools == view.tools for each in again)
+        assert len(told) == heard
