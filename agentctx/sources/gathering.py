@@ -120,6 +120,7 @@ async def gather(
         >>> [item.title for item in gathered.items]
         ['build.log']
     """
+    TEXT.check("gather.query", query)
     SECONDS.or_none.check("gather.deadline", deadline)
     whole_number(0).or_none.check("gather.max_tokens", max_tokens)
     asked = list(providers)

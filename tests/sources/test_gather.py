@@ -276,10 +276,10 @@ async def test_what_is_left_out_is_named():
     assert answered.sources[0].found == 5
 
 
-@pytest.mark.parametrize("options", [{"deadline": 0}, {"deadline": -1.0}, {"max_tokens": -1}])
-async def test_numbers_that_make_no_sense(options):
-    """No deadline of nothing and no negative room."""
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize("options", [{"deadline": 0}, {"deadline": -1.0}, {"max_tokens": -1}, {"query": []}])
+async def test_options_that_make_no_sense(options):
+    """No deadline of nothing, no negative room, and a query in words."""
+    with pytest.raises(ConfigError, match=rf"^gather\.{next(iter(options))} must be "):
         await gather([fine], **options)
 
 
