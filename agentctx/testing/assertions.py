@@ -540,14 +540,16 @@ def _swaps(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]
 
 
 def _plain(text: str, own: Sequence[str]) -> str:
-    """What a result says with its codes written out; itself where a tool said it so."""
+    """A result's text with its codes written out; the text itself where a tool said that, whole or cut."""
+    if _place_of(text, own, 0) is not None:
+        return text
     head = text[: text.find("]") + 1]  # whoever has written it: a view that is looked at has no marks
-    return text if text in own else written_out(Text(text, marks=(Mark(head),)))
+    return written_out(Text(text, marks=(Mark(head),)))
 
 
 def _says(text: str, whole: str) -> bool:
     """Whether a text is a cut of another one, or of one that says the same shorter."""
-    return any(_is_cut_of(text, form) for form in (whole, *_shorter_forms(whole)))
+    return _is_cut_of(text, whole) or any(_is_cut_of(text, form) for form in _shorter_forms(whole))
 
 
 @lru_cache(maxsize=512)

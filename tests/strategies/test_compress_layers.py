@@ -7,7 +7,7 @@ import pytest
 from histories import broken_histories, budgets, histories
 from hypothesis import given, strategies as st
 
-from agentctx import ConfigError, FitContextWindow, Pipeline, Text, TruncateToolOutputs, validate
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Text, TruncateToolOutputs, validate
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.marks import Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.message import Mark
@@ -584,3 +584,10 @@ def test_of_a_very_long_text_pieces_tell_what_is_worth_a_code():
     assert len(coded.text) < 0.5 * len(long)
     words = "".join(f"{number * 7919 % 100_003} {number}\n" for number in range(40_000))
     assert compress(text := Text(words), counter) is text
+
+
+async def test_a_cut_of_a_tools_own_legend_is_a_cut():
+    """A tool may write a line of codes itself: whoever cuts such a text has said nothing that the tool did not say."""
+    legend = "[Codes: §512=/a] " + "".join(f"§512/{number} is here; " for number in range(80))
+    messages = transcript("bedrock", user("the task"), assistant(call("c1", "grep")), result("c1", legend), user("ok"))
+    await check_laws(TruncateToolOutputs(50), messages, Budget(4_000), "bedrock")
