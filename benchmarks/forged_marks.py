@@ -167,7 +167,7 @@ def plain(text: str) -> str:
 def rounds(said: str) -> list[list[Any]]:
     """The messages of a conversation, a step of the agent after the other; the third one's result is ``said``."""
     lines = "\n".join(VICTIM)
-    others = [f"other {number} says {number * 31} and goes on for a while" for number in range(300)]
+    others = [f"other {number} says {number * 31} and goes on for a while" for number in range(100)]
     outputs = [
         ("read", {"path": "victim.txt"}, lines),
         ("page", {}, said),

@@ -348,12 +348,12 @@ def value_lines(
     for text, known in likeliest:
         if room <= 1:
             break
-        if text in taken or shown(text) or redact(text, "") != text:
+        if text in taken or shown(text):
             continue
         name = {Kind.RULE: SAID, Kind.ERROR: ERRORS}.get(known.kind, USED if known.calls else SEEN)
         term = quoted(text)
         cost = counter.count(f" {term}")
-        if cost <= min(room, left[name]):
+        if cost <= min(room, left[name]) and redact(text, "") == text:
             lines[name][term] = cost
             room, left[name], taken = room - cost, left[name] - cost, f"{taken}\n{text}"
             end = term

@@ -93,7 +93,6 @@ def _environment(root: Path) -> dict[str, str]:
         "HOME": str(root / "home"),
         "TMPDIR": str(root / "tmp"),
         "PYTHONPATH": str(root / "repo"),
-        "PYTHONPYCACHEPREFIX": str(root / "compiled"),  # compiled once, and no file of it in the clone
         "PYTHONHASHSEED": "0",
         "COLUMNS": "100",
         "LC_ALL": "C.UTF-8",

@@ -17,6 +17,6 @@ async def test_forged_marks_stand_for_nothing(preset, mode):
     """No view says more of a result than its tool has said, nor leads to another conversation's original."""
     for kind, forged in KINDS.items():
         said = forged(8_000)
-        views = await prepared(preset, 24_000, said, mode)
+        views = await prepared(preset, 12_000, said, mode)
         assert views
         assert leaks(views, said) == [], kind
