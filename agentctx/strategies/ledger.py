@@ -337,9 +337,12 @@ USED, SEEN, SAID, ERRORS = "used", "seen", "said by the user", "errors"
 
 
 def value_lines(
-    found: Mapping[str, Candidate], shown: Callable[[str], bool], tokens: int, counter: TokenCounter, redact: Redactor
+    found: Mapping[str, Candidate], shown: Callable[[str], bool], tokens: int, counter: TokenCounter
 ) -> str:
-    """The lines that tell values, of those that were found as many as fit, the likeliest first."""
+    """The lines that tell values, of those that were found as many as fit, the likeliest first.
+
+    Secrets are taken out of a text before values are looked for in it: none is among the values.
+    """
     lines: dict[str, dict[str, int]] = {USED: {}, SEEN: {}, SAID: {}, ERRORS: {}}
     left = {name: int(_PARTS.get(name, 1) * tokens) for name in lines}
     room = tokens - counter.count(": \n".join(lines))
@@ -353,7 +356,7 @@ def value_lines(
         name = {Kind.RULE: SAID, Kind.ERROR: ERRORS}.get(known.kind, USED if known.calls else SEEN)
         term = quoted(text)
         cost = counter.count(f" {term}")
-        if cost <= min(room, left[name]) and redact(text, "") == text:
+        if cost <= min(room, left[name]):
             lines[name][term] = cost
             room, left[name], taken = room - cost, left[name] - cost, f"{taken}\n{text}"
             end = term
@@ -418,7 +421,7 @@ def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
     found: dict[str, Candidate] = {}
     for value in values_in(redact_secrets(text[: _READ * tokens], "")):
         candidate_of(found, value, 0).results = 1
-    told = value_lines(found, lambda value: value in staying, tokens, counter, redact_secrets)
+    told = value_lines(found, lambda value: value in staying, tokens, counter)
     return told.removeprefix(f"{SEEN}: ")
 
 
@@ -711,7 +714,7 @@ class Memory:
         told = trail.text(tokens // _TRAIL_DIVISOR, counter, most)
         room = tokens - counter.count(told) if told else tokens
         found = self.candidates(gone, read, earlier.ledger)
-        values = value_lines(found, self._seen_anyway(visible, told), room, counter, self.redact)
+        values = value_lines(found, self._seen_anyway(visible, told), room, counter)
         return Sections(values, told, trail.changes)
 
     def changed(self, messages: Sequence[Message], earlier: Sections, counter: TokenCounter) -> str:
