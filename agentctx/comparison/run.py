@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
@@ -16,12 +15,10 @@ from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from hashlib import sha256
 from heapq import heappop, heappush
-from importlib import import_module
 from inspect import signature
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
 from typing import Annotated, Any, cast
 
 from attrs import asdict, define, evolve, field, fields, frozen
@@ -42,20 +39,6 @@ from agentctx.replay import Recording, calls_of, reader_of, replay, summarise
 from agentctx.retention import Watch, needs, watched
 from agentctx.strategies import TruncateOldest
 from agentctx.users_code import called, described, pipeline_or_maker
-
-
-def _told(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    """Tell of what a worker that begins fails with, but where nobody waits for it any more: what it shares is gone."""
-    if not isinstance(error, EOFError) and not (isinstance(error, FileNotFoundError) and error.filename is None):
-        sys.__excepthook__(kind, error, where)
-
-
-sys.excepthook = _told
-
-import_module("agentctx.comparison.run")
-import_module("anyio._backends._asyncio")  # anyio imports it when an event loop begins
-warmup()
-
 
 EVERYTHING = "everything"
 """Sends the whole history, whether it fits or not."""
@@ -881,7 +864,7 @@ def processes(number: int) -> Executor:
     if forks:
         from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 - not every system has them
 
-        context.set_forkserver_preload(["agentctx.comparison.run"])
+        context.set_forkserver_preload(["agentctx.comparison.loaded"])
         resource_tracker.ensure_running()
         with _uninterrupted():
             forkserver.ensure_running()
