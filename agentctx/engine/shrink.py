@@ -14,14 +14,11 @@ from attrs import evolve, frozen
 
 from agentctx.characters import head_of, tail_of
 from agentctx.lazy import lazy_pattern
-from agentctx.marks import in_no_codes, joined, marked, spans_of, standing_alone
+from agentctx.marks import MARKER, PLACE, in_no_codes, joined, marked, spans_of, standing_alone, with_pointer
 from agentctx.message import Context, Mark, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.protocols import Call, TokenCounter, cutter_of
 
 Keep = Literal["head", "tail", "both"]
-PLACE = "{omitted}"
-MARKER = f"\n[… {PLACE} characters omitted …]\n"
-"""What stands where text was left out, unless another one is asked for."""
 
 
 @frozen(eq=False, repr=False)
@@ -181,13 +178,6 @@ CLEARED = "[old tool result cleared]"
 
 OFFLOADED = "[offloaded: "
 """What a preview begins with."""
-
-
-def with_pointer(text: str, pointer: str) -> str:
-    """What stands for a text, with how to get that back: within its bracket, if it ends with one."""
-    bare = text.rstrip()
-    inside = bare.removesuffix("]").removesuffix(" …")
-    return inside + pointer + text[len(inside) :]
 
 
 def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:

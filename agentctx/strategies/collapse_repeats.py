@@ -11,13 +11,13 @@ from typing import ClassVar, NamedTuple
 from attrs import field, frozen
 from attrs.validators import ge, le
 
-from agentctx.engine.shrink import edit_results, edited, results_of, with_pointer
+from agentctx.engine.shrink import edit_results, edited, results_of
 from agentctx.errors import ConfigError
 from agentctx.lazy import unmet
-from agentctx.marks import digest_of, refers, standing_alone
+from agentctx.marks import SHORTEST, Meant, digest_of, refers, standing_alone, with_pointer
 from agentctx.message import Context, Mark, Message, Part, Text, ToolResult
 from agentctx.protocols import Call, ContextStrategy, When, library_stage, room_to_grow
-from agentctx.strategies.drop_superseded import SHORTEST, Meant, checksum_of
+from agentctx.strategies.drop_superseded import checksum_of
 from agentctx.validators import NOT_BLANK, numeric, template
 
 _MARKER = [NOT_BLANK, template("tool", "what")]

@@ -15,10 +15,10 @@ from itertools import chain, islice
 
 from attrs import evolve, field, frozen
 
-from agentctx.engine.shrink import edit_results, with_pointer
+from agentctx.engine.shrink import edit_results
 from agentctx.json_text import compact, is_json, may_be_json
 from agentctx.lazy import lazy_pattern
-from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, marked, written_out
+from agentctx.marks import LEAST, LONGEST, Codebook, codebook_in, codes_in, fit, marked, with_pointer, written_out
 from agentctx.message import Context, Mark, Message, Part, Text, ToolResult, texts_in
 from agentctx.protocols import Call, TokenCounter, library_stage
 from agentctx.reports import View

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.engine.shrink import edit_results, edited, with_pointer, with_text
+from agentctx.engine.shrink import edit_results, edited, with_text
 from agentctx.engine.tool_calls import (
     Did,
     FileEvent,
@@ -33,21 +33,23 @@ from agentctx.engine.tool_calls import (
     settings_in,
     shell_run_of,
 )
+from agentctx.line_numbers import said
 from agentctx.marks import (
-    LATER,
+    SHORTEST,
     SHOWN_AGAIN,
+    MarkPlace,
+    Meant,
     digest_of,
-    fold,
     has_marks,
     joined,
     marked,
+    marks_in,
     replaced,
-    said,
-    spans_of,
     standing_alone,
     stands_for_more,
     text_in,
     text_of,
+    with_pointer,
     without_references,
 )
 from agentctx.message import Context, Mark, Message, Part, Text, ToolCall, ToolResult
@@ -142,67 +144,6 @@ def _stop(text: list[int], start: int, most: int, other: list[int], there: int) 
     while stop < most and text[stop] == other[there + stop - start]:
         stop += 1
     return stop
-
-
-class Meant(NamedTuple):
-    """What a text stands for that says of it that it is shown again later.
-
-    Args:
-        lines: How many lines; 0: all that a result says.
-        checksum: Of what is meant, by which it is looked for.
-        digest: What tells what is meant from all else; of lines, what they say, and then how they stand.
-        reminder: Whether it is a reminder.
-    """
-
-    lines: int
-    checksum: str
-    digest: str = ""
-    reminder: bool = False
-
-    def mark(self, length: int) -> Mark:
-        """The text that stands for so many characters."""
-        lines = f"{self.lines:,} line{'s' * (self.lines > 1)} "
-        what = "reminder " if self.reminder else lines if self.lines else ""
-        return Mark(f"[{what}{SHOWN_AGAIN} #{self.checksum}]", length, self.digest)
-
-    def gone(self, pointer: str) -> list[str]:
-        """What stands for what is not shown any more, the longest first."""
-        if self.lines:
-            return [fold(self.lines, pointer), fold(self.lines), SHORTEST]
-        what = "a reminder" if self.reminder else "an output"
-        return [f"[{what} that is left out{pointer}]", f"[{what} that is left out]", SHORTEST]
-
-
-SHORTEST = "[…]"
-"""What stands for something that is left out where nothing else has as few tokens."""
-
-
-class MarkPlace(NamedTuple):
-    """Where a mark stands in a text for lines that are shown again later.
-
-    Args:
-        start: Its first character.
-        stop: The first one after it.
-        meant: What it stands for.
-        pointer: How to get that back.
-        length: How many characters that has.
-    """
-
-    start: int
-    stop: int
-    meant: Meant
-    pointer: str
-    length: int
-
-
-def marks_in(text: Text) -> Iterator[MarkPlace]:
-    """The marks in a text for what is shown again later, the last first; a text that is in no codes."""
-    for start, stop, mark in reversed(spans_of(text)):
-        found = LATER.fullmatch(mark.text)
-        if found is not None:
-            lines = int((found["lines"] or "0").replace(",", "") or 0)
-            meant = Meant(lines, found["sum"], mark.digest, bool(found["reminder"]))
-            yield MarkPlace(start, stop, meant, found["pointer"], mark.length)
 
 
 def checksum_of(digest: str) -> str:

@@ -20,10 +20,10 @@ from unicodedata import combining, east_asian_width
 
 from attrs import field, frozen
 
-from agentctx.engine.shrink import with_pointer
 from agentctx.engine.tool_calls import command_of, is_search, names_file
 from agentctx.lazy import lazy_pattern
-from agentctx.marks import few_numbers, marked, without_blanks
+from agentctx.line_numbers import few_numbers, without_blanks
+from agentctx.marks import marked, with_pointer
 from agentctx.message import Mark, Text
 from agentctx.protocols import Call, library_stage
 from agentctx.strategies.fit import AnsweredCall, Pointer, RewriteResults

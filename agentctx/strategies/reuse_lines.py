@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 from attrs import define, field, frozen
 
 from agentctx.engine.shrink import edit_results
+from agentctx.line_numbers import number_of, numbered, said
 from agentctx.marks import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -22,12 +23,9 @@ from agentctx.marks import (
     fold,
     has_marks,
     marked,
-    number_of,
-    numbered,
     numbered_from,
     references_in,
     replaced,
-    said,
     standing_alone,
     text_in,
     text_of,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, Call, ConfigError, FitContextWindow, Pipeline, Text, ToolCall
-from agentctx.marks import between
+from agentctx.line_numbers import between
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import FoldOutput
