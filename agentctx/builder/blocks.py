@@ -34,7 +34,7 @@ from agentctx.protocols import Call, ContextStrategy, Notes, Strategy, inside
 from agentctx.strategies.drop_units import Drop, Eviction, Strict, TruncateOldest, staying
 from agentctx.tiers import Tier, TierRule, allocate, as_tier
 from agentctx.unit import broken_pair, last_words, signed_thinking
-from agentctx.validators import NAME, PART, TEXT, MustBe, function, holds, must_be, one_of, whole_number
+from agentctx.validators import NAME, PART, TEXT, TEXTS, MustBe, function, holds, must_be, one_of, whole_number
 
 FACTS = "facts"
 """The name of the block that keeps the facts."""
@@ -100,7 +100,7 @@ class Facts:
     extractor: FactExtractor = field(validator=function("an async function of messages"))
     max_tokens: int | None = field(default=None, validator=whole_number(1).or_none)
     on: tuple[type[Exception], ...] = (Exception,)
-    known: list[str] = field(factory=list)
+    known: list[str] = field(factory=list, validator=TEXTS)
     read: set[Reading] = field(factory=set, repr=False)
     share: float = field(default=0.5, validator=PART, kw_only=True)
 
@@ -209,7 +209,7 @@ class MarkdownList:
         - Mend it.
     """
 
-    header: str = "Context"
+    header: str = field(default="Context", validator=TEXT)
 
     def __call__(self, texts: Sequence[tuple[str, str]], /) -> str:
         """``### Context``, and a line that begins with ``- `` for each text; its further lines are indented."""
@@ -267,7 +267,7 @@ class MergeSystem:
         >>> builder = ContextBuilder(16_000, formatter=MergeSystem(MarkdownList()))
     """
 
-    render: Rendering = field(default=XmlTags())
+    render: Rendering = field(default=XmlTags(), validator=function("a function of pairs of a block and its text"))
     upto: Tier = field(default=Tier.RAG, converter=as_tier)
 
     async def __call__(self, sections: Sequence[Section], /) -> Sequence[Message]:

@@ -54,7 +54,7 @@ from agentctx.protocols import Call, HistorySnapshot, HistoryStore, Meter, Token
 from agentctx.tiers import Tier, TierRule, check_rules
 from agentctx.tokens.counting import MessageMeter, as_counter, default_counter, remembering
 from agentctx.unit import NOT_SHOWN
-from agentctx.validators import NAME, a, as_tuple, function, list_of, methods
+from agentctx.validators import NAME, TEXT, a, as_tuple, function, list_of, methods
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
@@ -110,7 +110,7 @@ class ContextBuilder:
 
     budget: Budget = field(converter=_as_budget)
     counter: TokenCounter | None = field(default=None, converter=_as_counter, kw_only=True)
-    model: str | None = field(default=None, kw_only=True)
+    model: str | None = field(default=None, validator=TEXT.or_none, kw_only=True)
     format: str | None = field(default=None, validator=_check_format, kw_only=True)
     tools: Sequence[Any] | None = field(default=None, kw_only=True)
     tiers: tuple[TierRule, ...] = field(default=(), converter=as_tuple, validator=check_rules, kw_only=True)

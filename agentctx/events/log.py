@@ -33,7 +33,7 @@ from agentctx.reports import (
     StepRefused,
     UsageRecorded,
 )
-from agentctx.validators import MustBe, holds
+from agentctx.validators import CLOCK, TRUTH, MustBe, a, holds
 
 
 @define(eq=False)
@@ -56,7 +56,9 @@ class LogEvents:
         prepared: 1 -> 1 messages, 8 -> 8 tokens
     """
 
-    logger: logging.Logger | str = "agentctx.events"
+    logger: logging.Logger | str = field(
+        default="agentctx.events", validator=a((logging.Logger, str), "a logger, or its name")
+    )
 
     def __call__(self, event: Event, /) -> None:
         """Write the event."""
@@ -143,8 +145,8 @@ class JsonLines:
     """
 
     to: str | os.PathLike[str] | Writable = field(validator=_PLACE)
-    content: bool = field(default=False, kw_only=True)
-    clock: Callable[[], float] = field(default=time, kw_only=True, repr=False)
+    content: bool = field(default=False, validator=TRUTH, kw_only=True)
+    clock: Callable[[], float] = field(default=time, validator=CLOCK, kw_only=True, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def __call__(self, event: Event, /) -> None:

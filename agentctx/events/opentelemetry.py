@@ -28,7 +28,7 @@ from agentctx.reports import (
     StepRefused,
     UsageRecorded,
 )
-from agentctx.validators import methods
+from agentctx.validators import TRUTH, methods
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BYTES = tuple(4**power for power in range(5, 14))
@@ -81,7 +81,7 @@ class OpenTelemetry:
 
     meter_provider: Native = field(default=None, validator=methods("a provider of meters", "get_meter").or_none)
     tracer_provider: Native = field(default=None, validator=methods("a provider of tracers", "get_tracer").or_none)
-    usage: bool = field(default=False, kw_only=True)
+    usage: bool = field(default=False, validator=TRUTH, kw_only=True)
     _made: _Instruments = field(init=False, repr=False)
     _tracer: Native = field(init=False, repr=False)
     _failed: Native = field(init=False, repr=False)

@@ -16,6 +16,7 @@ from agentctx.events.log import is_cut, saved
 from agentctx.events.window import KINDS, Window, Windows, short
 from agentctx.lazy import unmet
 from agentctx.reports import Event, OverflowMet, StepPrepared, StepRefused, UsageRecorded
+from agentctx.validators import TEXT
 
 try:
     from rich.box import SIMPLE_HEAD
@@ -266,7 +267,7 @@ class LiveView:
     """
 
     console: Console = Factory(lambda: Console(stderr=True))
-    title: str = field(default="agentctx", kw_only=True)
+    title: str = field(default="agentctx", validator=TEXT, kw_only=True)
     _known: OrderedDict[str, _Conversation] = field(init=False, factory=OrderedDict, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
     _live: Live | None = field(init=False, default=None, repr=False)

@@ -15,7 +15,7 @@ from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import blended
 from agentctx.tokens.counting import counter_of_texts
 from agentctx.users_code import time_of
-from agentctx.validators import POSITIVE, SHARE, whole_number
+from agentctx.validators import CLOCK, POSITIVE, SHARE, whole_number
 
 HALF_LIFE = 30 * 60.0
 """Half an hour, in seconds."""
@@ -104,7 +104,7 @@ class Decay:
     half_life: float = field(default=HALF_LIFE, validator=POSITIVE)
     min_weight: float = field(default=0.1, validator=SHARE, kw_only=True)
     boost: float = field(default=0.2, validator=SHARE, kw_only=True)
-    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    clock: Callable[[], float] = field(default=time.monotonic, validator=CLOCK, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     _entries: dict[str, Entry] = field(factory=dict, init=False, repr=False)
     _added: int = field(default=0, init=False)

@@ -19,6 +19,7 @@ from anyio import Lock, to_thread
 from attrs import define, evolve, field, frozen
 
 from agentctx.budget import each_that_fits
+from agentctx.engine.plan import REDACTOR
 from agentctx.errors import SourceError
 from agentctx.lazy import unmet
 from agentctx.message import Native
@@ -399,7 +400,7 @@ class ReadOnlyFiles:
     budget: int = field(validator=whole_number(1))
     root: Path = field(default=Path(), converter=_real, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, validator=REDACTOR.or_none, kw_only=True)
     _room: int = field(init=False, repr=False)
     _files: dict[str, ReadOnlyFile] = field(factory=dict, init=False, repr=False)
     """All files that are read-only by name, in the order of their last use."""

@@ -19,6 +19,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.budget import each_that_fits
 from agentctx.characters import said_by
+from agentctx.engine.plan import REDACTOR
 from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.shrink import fits
 from agentctx.errors import SourceError
@@ -79,7 +80,7 @@ class ContextProvider(Protocol):
 class Redacting:
     """A source that takes secrets out of all that it brings."""
 
-    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, validator=REDACTOR.or_none, kw_only=True)
 
     def redacted(self, text: str, name: str = "") -> str:
         """Return a text without the secrets in it, read as text of a file of this name."""

@@ -33,7 +33,7 @@ from agentctx.errors import SourceError
 from agentctx.secrets import Redactor
 from agentctx.sources.files import as_root, opened, read_below
 from agentctx.sources.gathering import ContextItem, Redacting, stop_when_abandoned
-from agentctx.validators import numeric, whole_number
+from agentctx.validators import TRUTH, numeric, whole_number
 
 _OUTSIDE = "--ignore-submodules=dirty"
 """Of submodules git compares the commit; to look into one, it would start another git in it."""
@@ -76,7 +76,7 @@ class GitSource(Redacting):
 
     root: Path = field(default=Path(), converter=as_root)
     commits: int = field(default=10, validator=whole_number(1), kw_only=True)
-    diff: bool = field(default=False, kw_only=True)
+    diff: bool = field(default=False, validator=TRUTH, kw_only=True)
     max_tokens: int | None = field(default=500, validator=whole_number(0).or_none, kw_only=True)
     deadline: float = field(default=20.0, validator=_DEADLINE, kw_only=True)
 

@@ -22,7 +22,7 @@ from agentctx.characters import calendar_time
 from agentctx.sources.files import SKIPPED, as_root, is_file_below, opened, read_below, walk
 from agentctx.sources.gathering import ContextItem, Redacting, one_line
 from agentctx.sources.git import head_branch, installed
-from agentctx.validators import NAMES, TEXTS, as_names, as_tuple, whole_number
+from agentctx.validators import NAMES, TEXTS, TRUTH, a, as_names, as_tuple, whole_number
 
 _versions: dict[tuple[str, int], str] = {}
 """What tools said of themselves, by their file and its time of change: a tool that was not replaced is asked once."""
@@ -67,9 +67,11 @@ class Environment(Redacting):
         default=("git", "node", "go", "cargo"), converter=as_tuple, validator=TEXTS, kw_only=True
     )
     variables: tuple[str, ...] = field(default=(), converter=as_tuple, validator=TEXTS, kw_only=True)
-    full_path: bool = field(default=False, kw_only=True)
+    full_path: bool = field(default=False, validator=TRUTH, kw_only=True)
     max_tokens: int | None = field(default=300, validator=whole_number(0).or_none, kw_only=True)
-    environ: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
+    environ: Mapping[str, str] | None = field(
+        default=None, validator=a(Mapping, "a mapping of names to values").or_none, kw_only=True, repr=False
+    )
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """One item."""
@@ -251,7 +253,7 @@ class RecentFiles(Redacting):
     root: Path = field(default=Path(), converter=as_root)
     limit: int = field(default=10, validator=whole_number(1), kw_only=True)
     extensions: frozenset[str] = field(default=EXTENSIONS, converter=as_names, validator=NAMES, kw_only=True)
-    gitignore: bool = field(default=True, kw_only=True)
+    gitignore: bool = field(default=True, validator=TRUTH, kw_only=True)
     skipped: frozenset[str] = field(default=SKIPPED, converter=as_names, validator=NAMES, kw_only=True)
     max_tokens: int | None = field(default=300, validator=whole_number(0).or_none, kw_only=True)
 

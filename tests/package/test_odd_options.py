@@ -37,12 +37,8 @@ VALUES = {
 }  # fmt: skip
 """What the library makes and hands out, or a stage makes: their fields are no options."""
 ANYTHING = {
-    "ContextBuilder.model", "ContextBuilder.tools", "Decay.clock", "Dependencies.redact", "Environment.environ",
-    "Environment.full_path", "Environment.redact", "Facts.known", "Facts.on", "Facts.read", "GitSource.diff",
-    "GitSource.redact", "JsonLines.clock", "JsonLines.content", "LiveView.console", "LiveView.title",
-    "LogEvents.logger", "MarkdownList.header", "MergeSystem.render", "OpenTelemetry.usage", "ReadOnlyFiles.redact",
-    "RecentFiles.gitignore", "RecentFiles.redact", "Session.format", "classify_error.error", "overflow_of.error",
-    "validate.model",
+    "ContextBuilder.tools", "Facts.on", "Facts.read", "LiveView.console",
+    "Session.format", "classify_error.error", "overflow_of.error", "validate.model",
 }  # fmt: skip
 """What is taken whatever it is: where it is used, or by what it is passed on to, it is found out."""
 BY_ANOTHER_NAME = {
