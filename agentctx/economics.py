@@ -23,7 +23,7 @@ from agentctx.message import (
     without_marker,
 )
 from agentctx.models.profile import CacheRules, ModelProfile, Prices, cache_rules, warmth_after
-from agentctx.protocols import Call, Meter, aiming_lower
+from agentctx.protocols import Call, Meter, Phase, aiming_lower
 from agentctx.reports import Forecast, SilentTruncationSuspected
 from agentctx.unit import has_user_words, system_messages
 from agentctx.validators import whole_number
@@ -789,7 +789,9 @@ def pays_back(within: int) -> Condition:
     whole_number(1).check("pays_back.within", within)
 
     def test(context: Context, call: Call) -> bool:
-        expected = expected_forecast(context, aiming_lower(call, context, call.meter.fixed(context)))
+        aims = call.internals.phase is Phase.ONCE  # else no more is asked than needs no look at every message
+        aim = call if aims else aiming_lower(call, context, call.meter.fixed(context))
+        expected = expected_forecast(context, aim)
         return expected is not None and (expected.pays_back(within) or _too_large(context, call))
 
     def approval(before: Context, after: Context, call: Call) -> bool:

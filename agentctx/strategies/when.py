@@ -46,7 +46,8 @@ class Conditional(Holder):
     """Stages that run only when a condition holds, and whose work stands only when the condition approves of it.
 
     The condition is asked when the stages would run alone, about the whole request; one that has to be asked at every
-    step has its stages run then. Without a session, and at every step, they come down to the budget's target.
+    step has its stages run then. Without a session, and at every step, they come down to the budget's target, and the
+    condition is asked about a call with that limit before they run: what cannot be approved is not tried.
 
     Args:
         condition: When they run.
@@ -72,13 +73,16 @@ class Conditional(Holder):
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
-        if not self.condition(call.internals.whole(context), call):
-            return context
-        known, after, inner = call.internals.notes.copy(), context, call
+        whole, inner = call.internals.whole(context), call
+        if call.internals.phase is not Phase.ONCE and not self.condition(whole, call):
+            return context  # no need to look at every message for what the stages would aim at
         if self._every_step:
             inner = inside(call, phase=Phase.ONCE)
-        if isinstance(self.condition, Condition) and inner.internals.phase is Phase.ONCE:
-            inner = aiming_lower(inner, context)
+        if inner.internals.phase is Phase.ONCE:
+            inner = aiming_lower(inner, context) if isinstance(self.condition, Condition) else inner
+            if not self.condition(whole, inner):
+                return context
+        known, after = call.internals.notes.copy(), context
         stages = due(self.stages, inner)
         for place, stage in enumerate(stages):
             if all(map(writes_recap, stages[place:])) and not self._approves(context, after, call):
