@@ -6,7 +6,19 @@ import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentctx import Budget, Call, ConfigError, Context, Message, Text, over
+from agentctx import (
+    Budget,
+    Call,
+    ConfigError,
+    Context,
+    FitContextWindow,
+    Message,
+    Pipeline,
+    Text,
+    ToolCall,
+    over,
+    when,
+)
 from agentctx.economics import (
     CutTokens,
     Request,
@@ -24,6 +36,7 @@ from agentctx.economics import (
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.profile import NO_CACHE
 from agentctx.models.table import profile
+from agentctx.testing import assistant, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 from agentctx.tokens.counting import MessageMeter
 
@@ -335,3 +348,26 @@ def test_truncation_is_suspected(numbers, suspected):
     if found is not None:
         assert (found.billed, found.sent) == (numbers["billed"], numbers["sent"])
         assert f"{found.billed:,}" in found.why
+
+
+@pytest.mark.anyio
+async def test_what_cannot_pay_back_is_not_tried():
+    """Much of the history stays whatever is cut: no step runs the stages to find out that this is too much."""
+    tried, cuts = [], 0
+
+    def trying(context, call):
+        tried.append(call.size(context))
+        return context
+
+    pipeline = Pipeline(when(pays_back(5), trying, FitContextWindow()), budget=Budget(150_000, target=0.25))
+    session = pipeline.session(model="gpt-5.4", format="openai-chat")
+    rounds = [
+        (assistant(ToolCall(f"c{n}", "read", "{}")), result(f"c{n}", f"line {n} of it, " * 300)) for n in range(80)
+    ]
+    rules = [(system(f"rule {n}, " * 400),) if n % 8 == 3 else () for n in range(80)]
+    messages = transcript("openai-chat", user("Find out why the build fails."))
+    for turns in zip(rounds, rules, strict=True):
+        messages += transcript("openai-chat", *turns[0], *turns[1])
+        view = await session.prepare(messages)
+        cuts += view.report.first_changed is not None
+    assert len(tried) == cuts, (tried, cuts)
