@@ -82,7 +82,7 @@ def table(folder: str) -> dict[str, Environment]:
     }
 
 
-DEV = Environment("dev", ("dev",), (), ("-n", str((os.cpu_count() or 1) + 2), "--dist", "worksteal"))
+DEV = Environment("dev", ("dev",), (), ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"))
 ALL = {**table("frameworks"), **table("sdks"), "dev": DEV}
 
 
