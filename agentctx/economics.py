@@ -789,9 +789,9 @@ def pays_back(within: int) -> Condition:
     whole_number(1).check("pays_back.within", within)
 
     def test(context: Context, call: Call) -> bool:
-        aims = call.internals.phase is Phase.ONCE  # else no more is asked than needs no look at every message
-        aim = call if aims else aiming_lower(call, context, call.meter.fixed(context))
-        expected = expected_forecast(context, aim)
+        at_first_sight = call.internals.phase is not Phase.ONCE  # at a quiet step no message is looked at
+        floor = call.meter.fixed(context) if at_first_sight else None
+        expected = expected_forecast(context, aiming_lower(call, context, floor))
         return expected is not None and (expected.pays_back(within) or _too_large(context, call))
 
     def approval(before: Context, after: Context, call: Call) -> bool:

@@ -21,12 +21,12 @@ _FORMS = tuple((behind, width) for behind in ("→", "\t", ":", "| ", "|", " | "
 """What tools put behind a number, and how many characters it has with the blanks before it, or more."""
 
 
-def said(lines: list[str]) -> list[str]:
+def unnumbered(lines: list[str]) -> list[str]:
     r"""What lines say without the numbers before them, where so many in a row are numbered; else the lines themselves.
 
     Example:
-        >>> from agentctx.line_numbers import said
-        >>> said(["4\tdef f():", "5\t    return 1", "6\t", "7 files"])
+        >>> from agentctx.line_numbers import unnumbered
+        >>> unnumbered(["4\tdef f():", "5\t    return 1", "6\t", "7 files"])
         ['def f():', '    return 1', '', '7 files']
     """
     marks = list(map(_NUMBERED.match, lines))
@@ -58,7 +58,7 @@ def numbered(lines: Sequence[str], first: int | None, like: str | None = None) -
         >>> list(numbered(["4: a", "5: b", "6: c"], 41))[2]
         ['41\ta', '42\tb', '43\tc']
     """
-    bare = said(list(lines))
+    bare = unnumbered(list(lines))
     if first is None:
         yield bare
         return

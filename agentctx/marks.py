@@ -56,7 +56,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.characters import visible
 from agentctx.lazy import lazy_pattern
-from agentctx.line_numbers import numbered, said
+from agentctx.line_numbers import numbered, unnumbered
 from agentctx.message import Mark, Message, Noted, Text, Thinking, ToolCall, ToolResult, is_marker, texts_in
 
 OPENING = "[Recap of "
@@ -873,7 +873,7 @@ class Standing:
         """What the lines of an output say without the numbers before them."""
         known = self._read(output)
         if known[2] is None:
-            known = self._lines[id(output.text)] = *known[:2], said(known[1])
+            known = self._lines[id(output.text)] = *known[:2], unnumbered(known[1])
         return known[2] or []
 
     def _read(self, output: Output) -> tuple[str, list[str], list[str] | None]:

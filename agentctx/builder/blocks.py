@@ -267,7 +267,7 @@ class MergeSystem:
         >>> builder = ContextBuilder(16_000, formatter=MergeSystem(MarkdownList()))
     """
 
-    render: Rendering = field(default=XmlTags(), validator=function("a function of pairs of a block and its text"))
+    render: Rendering = field(default=XmlTags(), validator=function("a function of pairs of a block's name and a text"))
     upto: Tier = field(default=Tier.RAG, converter=as_tier)
 
     async def __call__(self, sections: Sequence[Section], /) -> Sequence[Message]:

@@ -1,4 +1,4 @@
-"""What measuring a session takes, loaded once: workers are forked from the process that imports this."""
+"""Load once what workers need to measure a session: they are forked from a process that has imported this module."""
 
 import sys
 from importlib import import_module

@@ -33,7 +33,7 @@ from agentctx.engine.tool_calls import (
     settings_in,
     shell_run_of,
 )
-from agentctx.line_numbers import said
+from agentctx.line_numbers import unnumbered
 from agentctx.marks import (
     SHORTEST,
     SHOWN_AGAIN,
@@ -84,7 +84,7 @@ def later_runs(texts: Sequence[str], min_lines: int) -> list[list[range]]:
     read = [
         [
             next(apart) if stands_for_more(line) else numbers.setdefault(line, len(numbers))
-            for line in said(_lines(text))
+            for line in unnumbered(_lines(text))
         ]
         for text in texts
     ]
@@ -244,7 +244,7 @@ class Later:
             self.found.setdefault(meant, content)
 
     def _look_for_lines(self, lines: list[str]) -> None:
-        read, sums = said(lines), None
+        read, sums = unnumbered(lines), None
         for place, line in enumerate(read):
             for length, by_sum in self._starts.get(_first(line), {}).items():
                 if place + length <= len(lines):
@@ -447,7 +447,7 @@ def _of_lines(text: str, runs: Sequence[range]) -> Iterator[_Span]:
     if not runs:
         return
     lines = text.split("\n")
-    starts, read = [0, *accumulate(len(line) + 1 for line in lines)], said(lines)
+    starts, read = [0, *accumulate(len(line) + 1 for line in lines)], unnumbered(lines)
     for run in runs:
         start, stop = starts[run.start], starts[run.stop] - 1
         meant = meaning_of_lines(lines[run.start : run.stop], read[run.start : run.stop])

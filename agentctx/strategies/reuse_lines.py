@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from attrs import define, field, frozen
 
 from agentctx.engine.shrink import edit_results
-from agentctx.line_numbers import number_of, numbered, said
+from agentctx.line_numbers import number_of, numbered, unnumbered
 from agentctx.marks import (
     WITHIN,
     WITHOUT_NUMBERS,
@@ -318,7 +318,7 @@ class _Read(NamedTuple):
     def of(cls, text: str, least: int) -> _Read:
         """A text, read; so many lines make a run."""
         lines = text.split("\n")
-        bare = said(lines) if len(lines) >= least else lines
+        bare = unnumbered(lines) if len(lines) >= least else lines
         return cls(_Lines(lines, bare), _runs(bare, least))
 
 

@@ -46,8 +46,8 @@ class Conditional(Holder):
     """Stages that run only when a condition holds, and whose work stands only when the condition approves of it.
 
     The condition is asked when the stages would run alone, about the whole request; one that has to be asked at every
-    step has its stages run then. Without a session, and at every step, they come down to the budget's target, and the
-    condition is asked about a call with that limit before they run: what cannot be approved is not tried.
+    step has its stages run then, and is asked again before they do, as without a session: then it may look at every
+    message. Without a session, and at every step, the stages come down to the budget's target.
 
     Args:
         condition: When they run.
@@ -74,15 +74,15 @@ class Conditional(Holder):
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
         whole, inner = call.internals.whole(context), call
-        if call.internals.phase is not Phase.ONCE and not self.condition(whole, call):
-            return context  # no need to look at every message for what the stages would aim at
+        if not self.condition(whole, call):
+            return context
         if self._every_step:
             inner = inside(call, phase=Phase.ONCE)
-        if inner.internals.phase is Phase.ONCE:
-            inner = aiming_lower(inner, context) if isinstance(self.condition, Condition) else inner
             if not self.condition(whole, inner):
-                return context
-        known, after = call.internals.notes.copy(), context
+                return context  # it held at first sight; with a look at all that must stay it does not
+        if isinstance(self.condition, Condition) and inner.internals.phase is Phase.ONCE:
+            inner = aiming_lower(inner, context)
+        notes, after = call.internals.notes.copy(), context
         stages = due(self.stages, inner)
         for place, stage in enumerate(stages):
             if all(map(writes_recap, stages[place:])) and not self._approves(context, after, call):
@@ -90,7 +90,7 @@ class Conditional(Holder):
             after = await run(stage, after, inner)
         if self._approves(context, after, call):
             return after
-        call.internals.notes.restore(known)
+        call.internals.notes.restore(notes)
         return context
 
     def _approves(self, before: Context, after: Context, call: Call) -> bool:

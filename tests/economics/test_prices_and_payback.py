@@ -370,4 +370,4 @@ async def test_what_cannot_pay_back_is_not_tried():
         messages += transcript("openai-chat", *turns[0], *turns[1])
         view = await session.prepare(messages)
         cuts += view.report.first_changed is not None
-    assert len(tried) == cuts, (tried, cuts)
+    assert len(tried) == cuts > 0

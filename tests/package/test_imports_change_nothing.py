@@ -39,8 +39,7 @@ for name in MODULES:
     after = state()
     if before != after:
         print(json.dumps([name, before, after]))
-loaded = sys.modules.get("tiktoken.registry")
-print(json.dumps(["the vocabularies", [], sorted(loaded.ENCODINGS) if loaded else []]))
+print(json.dumps("tiktoken" in sys.modules))
 """
 
 
@@ -59,5 +58,5 @@ def test_no_import_changes_the_process(changes):
 
 def test_no_import_loads_a_vocabulary(changes):
     """A program that counts nothing waits for no tokenizer, whichever module it imports."""
-    assert changes[-1] == ["the vocabularies", [], []]
+    assert changes[-1] is False
     assert "agentctx.comparison.run" in MODULES

@@ -10,11 +10,12 @@ from histories import broken_histories, budgets, histories
 from hypothesis import given, settings, strategies as st
 
 from agentctx import Budget, CollapseRepeats, ConfigError, FitContextWindow, Pipeline, Protect, Text, count
+from agentctx.line_numbers import unnumbered
 from agentctx.marks import digest_of
 from agentctx.recall import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import DropSuperseded
-from agentctx.strategies.drop_superseded import checksum_of, later_runs, said
+from agentctx.strategies.drop_superseded import checksum_of, later_runs
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +91,7 @@ async def test_times_of_day_are_no_line_numbers():
     mornings = "\n".join(f"{hour}:00 the weekly meeting of all who build the house" for hour in range(5, 12))
     evenings = "\n".join(f"{hour}:00 the weekly meeting of all who build the house" for hour in range(15, 22))
     assert await shown(agent(mornings, evenings)) == [mornings, evenings]
-    assert said(["1: one", "7: two", "8: three"]) == ["1: one", "7: two", "8: three"]
+    assert unnumbered(["1: one", "7: two", "8: three"]) == ["1: one", "7: two", "8: three"]
 
 
 async def test_what_an_edit_has_changed_since_stays():
